@@ -1,0 +1,265 @@
+"""Batches: the messages of one processing cycle, read from the messages themselves.
+
+There is no batch table. `group_batches` rebuilds batches from metadata in any order of input,
+and a batch's state is a pure function of its messages, with reasons for a person to read.
+Closing an abandoned batch is `segue.core.settle`'s.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    ToolMessage,
+    message_chunk_to_message,
+)
+
+from segue.core.calls import Pairing, has_content, pair
+from segue.core.errors import ConflictError, MetadataError, UsageError
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import SnowflakeSource, check_snowflake, time_of, to_text
+
+BATCH_TIMEOUT: Final = timedelta(minutes=10)
+
+
+class BatchState(StrEnum):
+    OPEN = "open"
+    AWAITING_TOOLS = "awaiting_tools"
+    AWAITING_CONTINUATION = "awaiting_continuation"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, its messages in the order of their sequence numbers."""
+
+    id: int
+    messages: list[BaseMessage]
+
+    def __post_init__(self) -> None:
+        check_snowflake(self.id, "batch id")
+        if not self.messages:
+            raise UsageError(f"Batch {self.id} has no messages; a batch is made of at least one.")
+
+    @property
+    def type(self) -> BatchType:
+        """The type of the cycle's first message; a continuation does not relabel it."""
+        return self._metadata[0].batch_type or BatchType.USER_REQUEST
+
+    @property
+    def parent(self) -> int | None:
+        """The batch that this one is nested in."""
+        return self._metadata[0].parent_batch
+
+    @property
+    def state(self) -> BatchState:
+        return self._verdict[0]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the batch is in its state, one sentence each; empty if it is complete."""
+        return list(self._verdict[1])
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state is BatchState.COMPLETE
+
+    @property
+    def started_at(self) -> datetime:
+        return time_of(self.id)
+
+    @property
+    def last_activity_at(self) -> datetime:
+        return time_of(self.last_position)
+
+    @property
+    def last_position(self) -> int:
+        return max((m.position for m in self._metadata if m.position), default=self.id)
+
+    @property
+    def next_sequence_num(self) -> int:
+        return max((m.sequence_num for m in self._metadata if m.sequence_num), default=0) + 1
+
+    def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
+        """Whether the batch is unfinished and nothing happened in it for `timeout`."""
+        return not self.is_complete and now - self.last_activity_at > timeout
+
+    @cached_property
+    def pairing(self) -> Pairing:
+        return pair(self.messages)
+
+    @cached_property
+    def arranged(self) -> list[BaseMessage]:
+        """The messages in the order a model needs: each call followed by its results.
+
+        Results stand in the order of the calls whatever order they came in. Duplicate and
+        orphan results and messages that say nothing are left out; they stay in `messages`.
+        """
+        results: dict[int, list[ToolMessage]] = {}
+        for exchange in self.pairing.exchanges:
+            own = results.setdefault(id(exchange.message), [])
+            if exchange.result is not None:
+                own.append(exchange.result)
+        arranged: list[BaseMessage] = []
+        for message in self.messages:
+            if id(message) in results:
+                arranged += [message, *results[id(message)]]
+            elif not isinstance(message, ToolMessage) and has_content(message):
+                arranged.append(message)
+        return arranged
+
+    @cached_property
+    def _metadata(self) -> list[MessageMetadata]:
+        return [MessageMetadata.of(message) for message in self.messages]
+
+    @cached_property
+    def _verdict(self) -> tuple[BatchState, list[str]]:
+        if unanswered := self.pairing.unanswered:
+            return BatchState.AWAITING_TOOLS, [
+                f"Call {e.call.id!r} to {e.call.name!r} has no result." for e in unanswered
+            ]
+        if self._continuation_pending:
+            return BatchState.AWAITING_CONTINUATION, ["A requested continuation has not started."]
+        if reason := self._missing_reply:
+            return BatchState.OPEN, [reason]
+        return BatchState.COMPLETE, []
+
+    @property
+    def _continuation_pending(self) -> bool:
+        """Several requests of one turn make one continuation; settling ends the wait too."""
+        for metadata in reversed(self._metadata):
+            if metadata.settled or metadata.batch_type is BatchType.CONTINUATION:
+                return False
+            if metadata.continue_requested:
+                return True
+        return False
+
+    @property
+    def _missing_reply(self) -> str | None:
+        last = self.arranged[-1] if self.arranged else self.messages[-1]
+        if isinstance(last, ToolMessage):
+            return "The results are in, but no reply followed."
+        if not isinstance(last, AIMessage):
+            whose = "a trigger" if is_synthetic(last) else f"a {last.type} message"
+            return f"The last message is {whose}; no reply followed."
+        if isinstance(last, AIMessageChunk) and last.chunk_position != "last":
+            return "The reply is still streaming."
+        if not has_content(last):
+            return "The reply is empty."
+        return None
+
+
+def stamp(
+    messages: Iterable[BaseMessage],
+    generator: SnowflakeSource,
+    batch: Batch | int | None = None,
+    batch_type: BatchType | str | None = None,
+    *,
+    start: int | None = None,
+    parent_batch: int | None = None,
+) -> list[BaseMessage]:
+    """Copies of the messages with position, batch and sequence number.
+
+    Without `batch` they form a new one, named after the position of its first message. With a
+    `Batch` they continue it; with its bare id, `start` is the next sequence number. A message
+    without an id gets one made of its position. One that has a batch already is refused.
+    """
+    pending = [_finished(message) for message in messages]
+    for message in pending:
+        _refuse_stamped(message)
+    if not pending:
+        return []
+    kind = _stamp_type(pending[0], batch, batch_type)
+    first = _first_sequence_num(batch, start)
+    floor = batch.last_position if isinstance(batch, Batch) else 0
+    batch_id = batch.id if isinstance(batch, Batch) else batch
+    if batch_id is not None:
+        check_snowflake(batch_id, "batch id")
+    stamped = []
+    for sequence_num, message in enumerate(pending, first):
+        position = floor = generator.next(after=floor)
+        batch_id = batch_id or position
+        metadata = replace(
+            MessageMetadata.of(message),
+            position=position,
+            batch=batch_id,
+            sequence_num=sequence_num,
+            batch_type=kind,
+            parent_batch=parent_batch,
+        )
+        named = message if message.id else message.model_copy(update={"id": to_text(position)})
+        stamped.append(metadata.onto(named))
+    return stamped
+
+
+def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
+    """The batches of stamped messages, oldest first, whatever order the messages come in.
+
+    A message given twice counts once. Raises `MetadataError` for a message without a batch and
+    for two different messages at one position: leaving one out would lose it.
+    """
+    members: dict[int, dict[int, tuple[int, BaseMessage]]] = {}
+    for message in messages:
+        metadata = MessageMetadata.of(message)
+        if metadata.batch is None or metadata.position is None or metadata.sequence_num is None:
+            raise MetadataError(
+                f"Message {message.id!r} ({message.type}) has no batch; "
+                "give it one with stamp(), or assign_batches() for an old conversation."
+            )
+        batch = members.setdefault(metadata.batch, {})
+        _, known = batch.setdefault(metadata.position, (metadata.sequence_num, message))
+        if known is not message and known != message:
+            raise MetadataError(
+                f"Messages {known.id!r} and {message.id!r} both claim position "
+                f"{metadata.position} in batch {metadata.batch}; a position is one message's."
+            )
+    return [Batch(batch_id, _in_sequence(members[batch_id])) for batch_id in sorted(members)]
+
+
+def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessage]:
+    order = sorted(members, key=lambda position: (members[position][0], position))
+    return [members[position][1] for position in order]
+
+
+def _finished(message: BaseMessage) -> BaseMessage:
+    """A chunk as a message: chunks that are merged later add up the numbers in metadata."""
+    if not isinstance(message, BaseMessage):
+        raise UsageError(f"Expected a LangChain message, got {type(message).__name__}.")
+    return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+
+
+def _refuse_stamped(message: BaseMessage) -> None:
+    owner = MessageMetadata.of(message).batch
+    if owner is not None:
+        raise ConflictError(
+            f"Message {message.id!r} already belongs to batch {owner}; a message never moves."
+        )
+
+
+def _stamp_type(
+    first: BaseMessage, batch: Batch | int | None, batch_type: BatchType | str | None
+) -> BatchType:
+    if batch_type is not None:
+        try:
+            return BatchType(batch_type)
+        except ValueError:
+            valid = ", ".join(BatchType)
+            raise UsageError(f"Unknown batch type {batch_type!r}; valid are: {valid}.") from None
+    if isinstance(batch, Batch):
+        return batch.type
+    return BatchType.SYSTEM_TRIGGER if is_synthetic(first) else BatchType.USER_REQUEST
+
+
+def _first_sequence_num(batch: Batch | int | None, start: int | None) -> int:
+    if start is None:
+        return batch.next_sequence_num if isinstance(batch, Batch) else 0
+    if type(start) is not int or start < 0:
+        raise UsageError(f"start is {start!r}; expected an int of 0 or more.")
+    return start

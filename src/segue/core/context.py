@@ -1,0 +1,240 @@
+"""The context: which messages the model gets, in which order, within which budget.
+
+A whole batch or none of it. All complete batches that fit, newest first and without a hole, plus
+the current batch even if it is unfinished; every other unfinished batch stays out. The result is
+valid for OpenAI, Anthropic and Google whatever crashed, repeated or arrived out of order, and the
+same input gives the same bytes, so that prompt caches hit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Final, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from segue.core.batch import Batch, group_batches
+from segue.core.calls import calls_of, with_unique_calls
+from segue.core.errors import NotFoundError, UsageError
+from segue.core.metadata import MessageMetadata
+from segue.core.query import text_of
+from segue.core.settle import with_open_calls_answered
+from segue.core.snowflake import check_snowflake
+from segue.core.tokens import estimate_tokens
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+
+TokenCounter = Callable[[BaseMessage], int]
+
+_MAX_ANSWER_TOKENS: Final = 4_096
+
+
+class DropReason(StrEnum):
+    INCOMPLETE = "incomplete"
+    OVER_BUDGET = "over_budget"
+    LATER = "later"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A batch that the model does not get, and why."""
+
+    batch: int
+    reason: DropReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the model gets. `tokens` counts all of it; `reserved` is left free for the answer."""
+
+    messages: list[BaseMessage]
+    dropped: list[Dropped]
+    tokens: int
+    reserved: int = 0
+    batches: list[int] = field(default_factory=list)
+    # The budget ended the walk back: there is or may be older history than `dropped` names.
+    cut: bool = False
+
+
+def build_context(  # noqa: PLR0913  # all but three are keywords, and each is one plain fact
+    messages: Iterable[BaseMessage] | Iterable[Batch],
+    current_batch: int | None = None,
+    max_tokens: int | None = None,
+    *,
+    system: str | None = None,
+    summary: str | None = None,
+    memories: Sequence[str] = (),
+    answer_tokens: int | None = None,
+    extra_tokens: int = 0,
+    count_tokens: TokenCounter = estimate_tokens,
+) -> Context:
+    """The context of stamped messages in any order, or of batches given newest first.
+
+    Batches are read only as far as the budget reaches, so the cost grows with the budget and
+    not with the history behind it. `max_tokens` is the model's window; `answer_tokens` of it
+    stay free (a quarter, at most 4,096, unless said), and `extra_tokens` are what the caller
+    sends besides, such as tool schemas. The current batch is in even if it alone is over the
+    budget; `NotFoundError` if it is not there.
+    """
+    if current_batch is not None:
+        check_snowflake(current_batch, "current batch")
+    head = _head(system, summary, memories)
+    reserved = _reserved(max_tokens, answer_tokens)
+    room = None if max_tokens is None else max_tokens - reserved
+    tokens = sum(map(count_tokens, head)) + extra_tokens
+    views: list[list[BaseMessage]] = []
+    included: list[int] = []
+    dropped: list[Dropped] = []
+    batches, report_all = _newest_first(messages)
+    cut = False
+    for batch in _up_to_current(batches, current_batch, dropped):
+        is_current = batch.id == current_batch
+        if not (is_current or batch.is_complete):
+            dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
+            continue
+        view = _view(batch, is_current)
+        cost = sum(map(count_tokens, view))
+        if room is not None and not is_current and tokens + cost > room:
+            left = max(room - tokens, 0)
+            detail = f"Needs about {cost} tokens, {left} are left."
+            dropped.append(Dropped(batch.id, DropReason.OVER_BUDGET, detail))
+            cut = True
+            break
+        tokens += cost
+        views.append(view)
+        included.append(batch.id)
+    if report_all:
+        detail = "Older than the first batch that did not fit."
+        dropped += [Dropped(batch.id, DropReason.OVER_BUDGET, detail) for batch in batches]
+    return Context(
+        messages=_assembled(head, views),
+        dropped=dropped,
+        tokens=tokens,
+        reserved=reserved,
+        batches=included[::-1],
+        cut=cut,
+    )
+
+
+def _newest_first(
+    messages: Iterable[BaseMessage] | Iterable[Batch],
+) -> tuple[Iterator[Batch], bool]:
+    """The batches, and whether all of them are at hand anyway."""
+    given = iter(messages)
+    first = next(given, None)
+    if first is None:
+        return iter(()), True
+    whole = chain([first], given)
+    if isinstance(first, Batch):
+        return cast("Iterator[Batch]", whole), False
+    return reversed(group_batches(cast("Iterator[BaseMessage]", whole))), True
+
+
+def _up_to_current(
+    newest_first: Iterator[Batch], current_batch: int | None, dropped: list[Dropped]
+) -> Iterator[Batch]:
+    """The current batch and what came before it; a running batch never sees a later one."""
+    found = current_batch is None
+    previous: int | None = None
+    for batch in newest_first:
+        if previous is not None and batch.id >= previous:
+            raise UsageError(f"Batch {batch.id} came after {previous}; give batches newest first.")
+        previous = batch.id
+        if current_batch is not None and batch.id > current_batch:
+            dropped.append(Dropped(batch.id, DropReason.LATER, "Started after the current batch."))
+            continue
+        if not found and batch.id != current_batch:
+            break
+        found = True
+        yield batch
+    if not found:
+        raise NotFoundError(f"The current batch {current_batch} is not among the messages given.")
+
+
+def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
+    """One batch as the model gets it, independent of the batches around it.
+
+    A reply nobody asked for (the agent's greeting, a system-initiated batch) gets a trigger's
+    words in front: a conversation starts with, and answers to, a human message everywhere.
+    """
+    source = with_open_calls_answered(batch) if is_current else batch
+    view = _with_calls_joined(source.arranged)
+    spoken = next((m for m in view if not isinstance(m, SystemMessage)), None)
+    if spoken is None or isinstance(spoken, AIMessage):
+        return [_opener(batch), *view]
+    return view
+
+
+def _with_calls_joined(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """A calling message taken together with the assistant's words right before it.
+
+    Graphs with several agents write them as two messages; Google refuses a call that does not
+    come right after a human message or a result.
+    """
+    joined: list[BaseMessage] = []
+    for message in messages:
+        before = joined[-1] if joined else None
+        if isinstance(before, AIMessage) and isinstance(message, AIMessage) and calls_of(message):
+            content = [*_blocks(before), *_blocks(message)]
+            joined[-1] = message.model_copy(update={"content": content})
+        else:
+            joined.append(message)
+    return joined
+
+
+def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
+    if isinstance(message.content, list):
+        return message.content
+    return [{"type": "text", "text": message.content}] if message.content else []
+
+
+def _opener(batch: Batch) -> HumanMessage:
+    metadata = MessageMetadata(
+        synthetic=True,
+        trigger_type=TriggerType.CHECK_IN,
+        position=max(batch.id - 1, 1),
+        batch=batch.id,
+        sequence_num=0,
+        batch_type=batch.type,
+        parent_batch=batch.parent,
+    )
+    return metadata.onto(HumanMessage(TRIGGER_PROMPTS[TriggerType.CHECK_IN]))
+
+
+def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> list[BaseMessage]:
+    """One system message, since a second one is an error for some providers.
+
+    What changes most often stands last, so that the prefix before it stays cached.
+    """
+    parts = [system] if system else []
+    if summary:
+        parts.append(f"Summary of the conversation so far:\n{summary}")
+    if memories:
+        listed = "\n".join(f"- {memory}" for memory in memories)
+        parts.append(f"What you remember about the user:\n{listed}")
+    return [SystemMessage("\n\n".join(parts))] if parts else []
+
+
+def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
+    """Oldest first, with any stored system message folded into the one at the front."""
+    ordered = [message for view in reversed(newest_first) for message in view]
+    instructions = [m for m in ordered if isinstance(m, SystemMessage)]
+    if instructions:
+        ordered = [m for m in ordered if not isinstance(m, SystemMessage)]
+        texts = [text for m in (*head, *instructions) if (text := text_of(m))]
+        head = [SystemMessage("\n\n".join(texts))]
+    return [*head, *with_unique_calls(ordered)]
+
+
+def _reserved(max_tokens: int | None, answer_tokens: int | None) -> int:
+    if max_tokens is None:
+        return answer_tokens or 0
+    if max_tokens <= 0:
+        raise UsageError(f"max_tokens is {max_tokens}; expected a positive number of tokens.")
+    reserved = min(_MAX_ANSWER_TOKENS, max_tokens // 4) if answer_tokens is None else answer_tokens
+    if not 0 <= reserved < max_tokens:
+        raise UsageError(
+            f"answer_tokens is {reserved}; expected 0 or more and less than {max_tokens}."
+        )
+    return reserved

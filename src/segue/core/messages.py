@@ -1,0 +1,88 @@
+"""Making messages and choosing which ones a person sees.
+
+`user_message` is the door for what clients send, `synthetic_message` the door for what Segue
+says to the model on its own; `visible_messages` is the only way out to a person.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from segue.core.calls import calls_of, has_content
+from segue.core.errors import UsageError
+from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
+
+# What a person can send. Blocks of other types (tool calls, tool results, reasoning) are the
+# model's and the tools' to write; from a client they would forge history.
+CLIENT_BLOCKS: Final = frozenset(
+    {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
+)
+
+
+def synthetic_message(
+    trigger: TriggerType | str, reason: str | None = None, prompt: str | None = None
+) -> HumanMessage:
+    """The message that asks the model to speak first.
+
+    `reason` is kept for operators and never shown to the model; `prompt` replaces the trigger's
+    own words. Raises `UnknownTrigger` for a trigger that does not exist.
+    """
+    kind = parse_trigger(trigger)
+    text = TRIGGER_PROMPTS[kind] if prompt is None else prompt
+    if not text.strip():
+        raise UsageError(
+            f"The prompt for {kind.value!r} is empty; the model needs words to answer."
+        )
+    metadata = MessageMetadata(synthetic=True, trigger_type=kind, trigger_reason=reason)
+    return HumanMessage(text, additional_kwargs=metadata.to_kwargs())
+
+
+def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
+    """A real message from what a client sent: content only.
+
+    Metadata, names and anything else a client attaches is dropped; a content block that is not
+    a person's to send raises `UsageError`.
+    """
+    if isinstance(content, HumanMessage):
+        return user_message(content.content, id or content.id)
+    if isinstance(content, str):
+        return HumanMessage(content, id=id)
+    if isinstance(content, list):
+        return HumanMessage([_client_block(block) for block in content], id=id)
+    raise UsageError(f"A message is text or a list of blocks, not {type(content).__name__}.")
+
+
+def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """What a person sees of a conversation: own messages and the agent's replies.
+
+    Synthetic messages go by their metadata alone. Tool traffic goes by type, and so does an
+    assistant message that carries only calls, since there is nothing in it to show.
+    """
+    return [message for message in messages if _is_visible(message)]
+
+
+def _is_visible(message: BaseMessage) -> bool:
+    if is_synthetic(message):
+        return False
+    if isinstance(message, HumanMessage):
+        return True
+    return isinstance(message, AIMessage) and (not calls_of(message) or has_content(message))
+
+
+def _client_block(block: Any) -> str | dict[str, Any]:
+    if isinstance(block, str):
+        return block
+    kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+    if kind not in CLIENT_BLOCKS:
+        raise UsageError(
+            f"A client cannot send a content block of type {kind!r}; "
+            f"allowed are: {', '.join(sorted(CLIENT_BLOCKS))}."
+        )
+    if kind == "text":
+        if not isinstance(block.get("text"), str):
+            raise UsageError("A text block needs its words in 'text'.")
+        # Unknown keys of a text block would travel to some providers as they are.
+        return {"type": "text", "text": block["text"]}
+    return dict(block)

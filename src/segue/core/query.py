@@ -1,0 +1,53 @@
+"""What to search memories for: always the user's own words, never a trigger's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.metadata import is_synthetic
+
+
+class QuerySource(StrEnum):
+    CURRENT_MESSAGE = "current_message"
+    LAST_REAL_USER_MESSAGE = "last_real_user_message"
+    CONVERSATION_SUMMARY = "conversation_summary"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQuery:
+    text: str
+    source: QuerySource
+
+
+def memory_query(messages: Sequence[BaseMessage], summary: str | None = None) -> MemoryQuery | None:
+    """The words to search with and where they come from; None means: do not search.
+
+    The current message if a person wrote it, else the last one a person wrote, else the
+    summary. Of a message with pictures only the text counts; one without any text is passed
+    over.
+    """
+    source = QuerySource.CURRENT_MESSAGE
+    for message in reversed(messages):
+        if not isinstance(message, HumanMessage):
+            continue
+        if not is_synthetic(message) and (text := text_of(message)):
+            return MemoryQuery(text, source)
+        source = QuerySource.LAST_REAL_USER_MESSAGE
+    if summary and summary.strip():
+        return MemoryQuery(summary.strip(), QuerySource.CONVERSATION_SUMMARY)
+    return None
+
+
+def text_of(message: BaseMessage) -> str:
+    """The text parts of a message, stripped, one per line."""
+    content = message.content
+    if isinstance(content, str):
+        return content.strip()
+    parts = (
+        block if isinstance(block, str) else block.get("text")
+        for block in content
+        if isinstance(block, str) or block.get("type") in ("text", "text-plain")
+    )
+    return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())

@@ -1,0 +1,102 @@
+"""Snowflake ids: 41 bits of milliseconds, 10 bits of node, 12 bits of sequence.
+
+An id sorts by time, names the node that made it and fits a signed 64-bit column. This module
+is arithmetic only; `segue.runtime.snowflakes` holds the clock and the lock.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from segue.core.errors import UsageError
+
+# Old chats are imported with their own times, so the epoch lies before the chat era;
+# 41 bits then last until 2079.
+EPOCH: Final = datetime(2010, 1, 1, tzinfo=UTC)
+NODE_BITS: Final = 10
+SEQUENCE_BITS: Final = 12
+MAX_NODE: Final = (1 << NODE_BITS) - 1
+MAX_ID: Final = (1 << 63) - 1
+TEXT_WIDTH: Final = 19
+
+_SHIFT = NODE_BITS + SEQUENCE_BITS
+_MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
+_MAX_MILLIS = (1 << 41) - 1
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class SnowflakeSource(Protocol):
+    """Whoever hands out new ids: every id it gives is higher than the one before."""
+
+    @property
+    def node(self) -> int: ...
+
+    def next(self, after: int = 0) -> int: ...
+
+
+def next_snowflake(last: int, millis: int, node: int) -> int:
+    """The lowest id of `node` above `last` that is not older than `millis` since the epoch.
+
+    A clock that stands still, steps back or runs out of sequence numbers borrows from the
+    millisecond after `last`, so ids rise whatever the clock does.
+    """
+    last_millis = last >> _SHIFT
+    base = max(millis, last_millis, 0)
+    first = (base << _SHIFT) | (node << SEQUENCE_BITS)
+    if first > last:
+        candidate = first
+    elif last < first | _MAX_SEQUENCE:
+        candidate = last + 1
+    else:
+        base += 1
+        candidate = (base << _SHIFT) | (node << SEQUENCE_BITS)
+    if base > _MAX_MILLIS:
+        raise UsageError(
+            f"The time {base} ms after {EPOCH:%Y-%m-%d} does not fit a snowflake (41 bits)."
+        )
+    return candidate
+
+
+def millis_of(moment: datetime) -> int:
+    """Milliseconds from the epoch to an aware moment; negative before the epoch."""
+    if moment.tzinfo is None:
+        raise UsageError(f"{moment!r} has no time zone; pass an aware datetime.")
+    return (moment - EPOCH) // _MILLISECOND
+
+
+def time_of(snowflake: int) -> datetime:
+    """The moment written in an id, in UTC."""
+    return EPOCH + (check_snowflake(snowflake) >> _SHIFT) * _MILLISECOND
+
+
+def node_of(snowflake: int) -> int:
+    return (check_snowflake(snowflake) >> SEQUENCE_BITS) & MAX_NODE
+
+
+def check_snowflake(value: object, what: str = "id") -> int:
+    """Return `value` if it can be a snowflake, else raise naming `what`."""
+    # bool is an int to Python, but never an id.
+    if type(value) is int and 0 < value <= MAX_ID:
+        return value
+    raise UsageError(f"The {what} {value!r} is no snowflake: expected an int in 1..{MAX_ID}.")
+
+
+def check_node(node: object) -> int:
+    if type(node) is int and 0 <= node <= MAX_NODE:
+        return node
+    raise UsageError(f"The node {node!r} is out of range: expected an int in 0..{MAX_NODE}.")
+
+
+def to_text(snowflake: int) -> str:
+    """Fixed-width decimal text: sorts like the number and is safe in JSON."""
+    return f"{check_snowflake(snowflake):0{TEXT_WIDTH}d}"
+
+
+def parse(text: object) -> int:
+    """Read what `to_text` wrote, and nothing else.
+
+    A shorter number is refused rather than guessed at: a 13-digit text is more often a time
+    in milliseconds than an id.
+    """
+    if isinstance(text, str) and len(text) == TEXT_WIDTH and text.isascii() and text.isdigit():
+        return check_snowflake(int(text))
+    raise UsageError(f"{text!r} is no id: expected exactly {TEXT_WIDTH} digits.")

@@ -1,0 +1,57 @@
+"""How many tokens a message costs, estimated without a tokenizer.
+
+Leans to the high side: a context that is a little short works, one that is too long is refused.
+Where a model's own counter is at hand, pass it to `build_context` instead.
+"""
+
+import json
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage
+
+from segue.core.calls import calls_of
+
+PER_MESSAGE: Final = 4
+# A large picture costs about this on the dearest of the three big providers.
+PER_MEDIA_BLOCK: Final = 1_600
+_BYTES_PER_TOKEN: Final = 4
+_TEXT_KEYS: Final = ("text", "thinking", "reasoning", "refusal")
+_MEDIA_BLOCKS: Final = frozenset(
+    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media"}
+)
+
+
+def estimate_text(text: str) -> int:
+    """Bytes, not characters: a Chinese or Greek character costs more than a Latin one."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+def estimate_tokens(message: BaseMessage) -> int:
+    """A message with its text, media and tool calls."""
+    content = message.content
+    if isinstance(content, str):
+        tokens = estimate_text(content)
+    else:
+        tokens = sum(_estimate_block(block) for block in content)
+    for call in calls_of(message):
+        tokens += estimate_text(call.id + call.name) + _estimate_json(call.args)
+    return tokens + PER_MESSAGE
+
+
+def _estimate_block(block: Any) -> int:
+    if isinstance(block, str):
+        return estimate_text(block)
+    if not isinstance(block, dict):
+        return _estimate_json(block)
+    if block.get("type") in _MEDIA_BLOCKS:
+        return PER_MEDIA_BLOCK
+    for key in _TEXT_KEYS:
+        if isinstance(block.get(key), str):
+            return estimate_text(block[key])
+    # Calls are counted by themselves; counting their blocks again errs on the safe side.
+    return _estimate_json(block)
+
+
+def _estimate_json(value: Any) -> int:
+    return estimate_text(json.dumps(value, default=str, ensure_ascii=False))

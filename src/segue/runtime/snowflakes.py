@@ -1,0 +1,54 @@
+"""Hands out snowflake ids: the clock and the lock around `segue.core.snowflake`.
+
+One generator per process and node number. Two processes with the same node number can hand
+out the same id, so a store leases the numbers; this class does not know stores.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from segue.core.snowflake import EPOCH, check_node, check_snowflake, next_snowflake
+
+_EPOCH_UNIX_MILLIS = int(EPOCH.timestamp() * 1000)
+
+
+def _wall_clock_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SnowflakeGenerator:
+    """Strictly rising ids of one node, from any number of threads.
+
+    `last` seeds the generator above a stored maximum, so that a restart with the clock set
+    back repeats nothing. `clock` gives Unix milliseconds.
+    """
+
+    def __init__(
+        self,
+        node: int = 0,
+        *,
+        last: int = 0,
+        clock: Callable[[], int] = _wall_clock_millis,
+    ) -> None:
+        self._node = check_node(node)
+        self._last = check_snowflake(last, "last id") if last else 0
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    @property
+    def node(self) -> int:
+        return self._node
+
+    def next(self, after: int = 0) -> int:
+        """A new id above every earlier one and above `after`.
+
+        A thread whose newest id came from a process with a faster clock passes it as `after`:
+        the answer still carries this generator's node, so it is unique beyond that thread.
+        """
+        if after:
+            check_snowflake(after, "lower bound")
+        with self._lock:
+            millis = self._clock() - _EPOCH_UNIX_MILLIS
+            self._last = next_snowflake(max(self._last, after), millis, self._node)
+            return self._last

@@ -1,0 +1,1 @@
+"""Shipped for the tests of everyone who builds on Segue."""
