@@ -2,29 +2,22 @@
 
 There is no batch table. `group_batches` rebuilds batches from metadata in any order of input,
 and a batch's state is a pure function of its messages, with reasons for a person to read.
-Closing an abandoned batch is `segue.core.settle`'s.
+Giving messages a batch is `segue.core.stamp`'s, closing an abandoned one `segue.core.settle`'s.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    BaseMessageChunk,
-    ToolMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
 from segue.core.calls import Pairing, has_content, pair
-from segue.core.errors import ConflictError, MetadataError, UsageError
+from segue.core.errors import MetadataError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.snowflake import SnowflakeSource, check_snowflake, time_of, to_text
+from segue.core.snowflake import check_snowflake, time_of
 
 BATCH_TIMEOUT: Final = timedelta(minutes=10)
 
@@ -81,11 +74,11 @@ class Batch:
 
     @property
     def last_position(self) -> int:
-        return max((m.position for m in self._metadata if m.position), default=self.id)
+        return max(m.position or self.id for m in self._metadata)
 
     @property
     def next_sequence_num(self) -> int:
-        return max((m.sequence_num for m in self._metadata if m.sequence_num), default=0) + 1
+        return max(m.sequence_num or 0 for m in self._metadata) + 1
 
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
@@ -127,7 +120,7 @@ class Batch:
             ]
         if self._continuation_pending:
             return BatchState.AWAITING_CONTINUATION, ["A requested continuation has not started."]
-        if reason := self._missing_reply:
+        if reason := self._missing_head or self._missing_reply:
             return BatchState.OPEN, [reason]
         return BatchState.COMPLETE, []
 
@@ -142,6 +135,13 @@ class Batch:
         return False
 
     @property
+    def _missing_head(self) -> str | None:
+        """A batch cut at the front, by a row limit say, is not whole until it is settled."""
+        if any(m.sequence_num == 0 or m.settled for m in self._metadata):
+            return None
+        return "The first message is missing."
+
+    @property
     def _missing_reply(self) -> str | None:
         last = self.arranged[-1] if self.arranged else self.messages[-1]
         if isinstance(last, ToolMessage):
@@ -154,49 +154,6 @@ class Batch:
         if not has_content(last):
             return "The reply is empty."
         return None
-
-
-def stamp(
-    messages: Iterable[BaseMessage],
-    generator: SnowflakeSource,
-    batch: Batch | int | None = None,
-    batch_type: BatchType | str | None = None,
-    *,
-    start: int | None = None,
-    parent_batch: int | None = None,
-) -> list[BaseMessage]:
-    """Copies of the messages with position, batch and sequence number.
-
-    Without `batch` they form a new one, named after the position of its first message. With a
-    `Batch` they continue it; with its bare id, `start` is the next sequence number. A message
-    without an id gets one made of its position. One that has a batch already is refused.
-    """
-    pending = [_finished(message) for message in messages]
-    for message in pending:
-        _refuse_stamped(message)
-    if not pending:
-        return []
-    kind = _stamp_type(pending[0], batch, batch_type)
-    first = _first_sequence_num(batch, start)
-    floor = batch.last_position if isinstance(batch, Batch) else 0
-    batch_id = batch.id if isinstance(batch, Batch) else batch
-    if batch_id is not None:
-        check_snowflake(batch_id, "batch id")
-    stamped = []
-    for sequence_num, message in enumerate(pending, first):
-        position = floor = generator.next(after=floor)
-        batch_id = batch_id or position
-        metadata = replace(
-            MessageMetadata.of(message),
-            position=position,
-            batch=batch_id,
-            sequence_num=sequence_num,
-            batch_type=kind,
-            parent_batch=parent_batch,
-        )
-        named = message if message.id else message.model_copy(update={"id": to_text(position)})
-        stamped.append(metadata.onto(named))
-    return stamped
 
 
 def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
@@ -226,40 +183,3 @@ def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
 def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessage]:
     order = sorted(members, key=lambda position: (members[position][0], position))
     return [members[position][1] for position in order]
-
-
-def _finished(message: BaseMessage) -> BaseMessage:
-    """A chunk as a message: chunks that are merged later add up the numbers in metadata."""
-    if not isinstance(message, BaseMessage):
-        raise UsageError(f"Expected a LangChain message, got {type(message).__name__}.")
-    return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-
-
-def _refuse_stamped(message: BaseMessage) -> None:
-    owner = MessageMetadata.of(message).batch
-    if owner is not None:
-        raise ConflictError(
-            f"Message {message.id!r} already belongs to batch {owner}; a message never moves."
-        )
-
-
-def _stamp_type(
-    first: BaseMessage, batch: Batch | int | None, batch_type: BatchType | str | None
-) -> BatchType:
-    if batch_type is not None:
-        try:
-            return BatchType(batch_type)
-        except ValueError:
-            valid = ", ".join(BatchType)
-            raise UsageError(f"Unknown batch type {batch_type!r}; valid are: {valid}.") from None
-    if isinstance(batch, Batch):
-        return batch.type
-    return BatchType.SYSTEM_TRIGGER if is_synthetic(first) else BatchType.USER_REQUEST
-
-
-def _first_sequence_num(batch: Batch | int | None, start: int | None) -> int:
-    if start is None:
-        return batch.next_sequence_num if isinstance(batch, Batch) else 0
-    if type(start) is not int or start < 0:
-        raise UsageError(f"start is {start!r}; expected an int of 0 or more.")
-    return start

@@ -7,7 +7,7 @@ waits for one.
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,12 +73,16 @@ def calls_of(message: BaseMessage) -> list[Call]:
     ]
     if isinstance(message.content, list):
         known = Counter(call.id for call in calls)
-        for call in map(_call_in_block, _call_blocks(message)):
+        for call in map(_call_in_block, filter(is_call_block, message.content)):
             if known[call.id] > 0:
                 known[call.id] -= 1
             else:
                 calls.append(call)
     return calls
+
+
+def is_call_block(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
 
 
 def has_content(message: BaseMessage) -> bool:
@@ -208,20 +212,14 @@ def _renamed_kwargs(kwargs: dict[str, Any], ids: dict[str, deque[str]]) -> dict[
 
 
 def _renamed_block(block: Any, ids: dict[str, deque[str]]) -> Any:
-    if not (isinstance(block, dict) and block.get("type") in _CALL_BLOCKS):
+    if not is_call_block(block):
         return block
     key = "call_id" if "call_id" in block else "id"
     left = ids.get(block.get(key) or "")
     return {**block, key: left.popleft()} if left else block
 
 
-def _call_blocks(message: AIMessage) -> Iterator[dict[str, Any]]:
-    for block in message.content:
-        if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS:
-            yield block
-
-
-def _call_in_block(block: dict[str, Any]) -> Call:
+def _call_in_block(block: Any) -> Call:
     raw = block.get("args", block.get("input", block.get("arguments")))
     return Call(
         id=block.get("call_id") or block.get("id") or "",

@@ -24,6 +24,7 @@ from segue.core.snowflake import SnowflakeSource, millis_of, next_snowflake, to_
 from segue.core.triggers import TriggerType
 
 _MARKER: Final = re.compile(r"\[AUTONOMOUS_FOLLOWUP:\s*([A-Za-z_-]+)\s*\]")
+_TRIGGERS: Final = frozenset(TriggerType)
 _TIME_KEYS: Final = ("created_at", "timestamp")
 
 TimeOf = Callable[[BaseMessage], datetime | None]
@@ -45,21 +46,17 @@ def created_at(message: BaseMessage) -> datetime | None:
 def convert_legacy_trigger(message: BaseMessage) -> BaseMessage:
     """A message whose whole text is the old marker, as the synthetic message it stands for.
 
-    A trigger type that no longer exists becomes a check-in. Text around the marker makes it a
-    person's message, which stays as it is.
+    A trigger type that does not exist, in the marker or in metadata, becomes a check-in; the
+    reason keeps what it was. Text around the marker makes it a person's message, which stays
+    as it is.
     """
-    if not isinstance(message, HumanMessage) or is_synthetic(message):
+    if not isinstance(message, HumanMessage):
         return message
+    if is_synthetic(message):
+        name = message.additional_kwargs.get("trigger_type")
+        return message if name is None or name in _TRIGGERS else _as_trigger(message, name)
     marker = _MARKER.fullmatch(message.text.strip())
-    if marker is None:
-        return message
-    name = marker[1].lower().replace("-", "_")
-    known = name in set(TriggerType)
-    trigger = synthetic_message(
-        name if known else TriggerType.CHECK_IN, reason=f"converted from {marker[0]}"
-    )
-    kwargs = message.additional_kwargs | trigger.additional_kwargs
-    return message.model_copy(update={"content": trigger.content, "additional_kwargs": kwargs})
+    return message if marker is None else _as_trigger(message, marker[1])
 
 
 def assign_batches(
@@ -92,6 +89,17 @@ def assign_batches(
         batch = batches.batch_for(message, position)
         assigned.append(batch.adopt(message, position))
     return assigned
+
+
+def _as_trigger(message: HumanMessage, name: str) -> HumanMessage:
+    known = str(name).lower().replace("-", "_")
+    trigger = synthetic_message(
+        known if known in _TRIGGERS else TriggerType.CHECK_IN,
+        reason=f"converted from the old trigger {name!r}",
+    )
+    content = message.content if is_synthetic(message) else trigger.content
+    kwargs = message.additional_kwargs | trigger.additional_kwargs
+    return message.model_copy(update={"content": content, "additional_kwargs": kwargs})
 
 
 @dataclass

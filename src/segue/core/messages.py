@@ -20,6 +20,8 @@ CLIENT_BLOCKS: Final = frozenset(
     {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
 )
 
+CONTINUATION_PROMPT: Final = "Go on with what you were doing."
+
 
 def synthetic_message(
     trigger: TriggerType | str, reason: str | None = None, prompt: str | None = None
@@ -37,6 +39,16 @@ def synthetic_message(
         )
     metadata = MessageMetadata(synthetic=True, trigger_type=kind, trigger_reason=reason)
     return HumanMessage(text, additional_kwargs=metadata.to_kwargs())
+
+
+def continuation_message(reason: str | None = None) -> HumanMessage:
+    """The message that lets the agent go on with its own batch, as its tool asked.
+
+    A human message, since every provider answers to one; a system message in the middle of a
+    conversation is refused or ignored by some.
+    """
+    metadata = MessageMetadata(synthetic=True, trigger_reason=reason)
+    return HumanMessage(CONTINUATION_PROMPT, additional_kwargs=metadata.to_kwargs())
 
 
 def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:

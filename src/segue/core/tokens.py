@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.calls import calls_of
+from segue.core.calls import calls_of, is_call_block
 
 PER_MESSAGE: Final = 4
+# A call's id and frame. Not by the id's length: ids that repeat are renamed for the request.
+PER_CALL: Final = 12
 # A large picture costs about this on the dearest of the three big providers.
 PER_MEDIA_BLOCK: Final = 1_600
 _BYTES_PER_TOKEN: Final = 4
@@ -35,7 +37,7 @@ def estimate_tokens(message: BaseMessage) -> int:
     else:
         tokens = sum(_estimate_block(block) for block in content)
     for call in calls_of(message):
-        tokens += estimate_text(call.id + call.name) + _estimate_json(call.args)
+        tokens += PER_CALL + estimate_text(call.name) + _estimate_json(call.args)
     return tokens + PER_MESSAGE
 
 
@@ -44,12 +46,13 @@ def _estimate_block(block: Any) -> int:
         return estimate_text(block)
     if not isinstance(block, dict):
         return _estimate_json(block)
+    if is_call_block(block):
+        return 0  # counted with the calls
     if block.get("type") in _MEDIA_BLOCKS:
         return PER_MEDIA_BLOCK
     for key in _TEXT_KEYS:
         if isinstance(block.get(key), str):
             return estimate_text(block[key])
-    # Calls are counted by themselves; counting their blocks again errs on the safe side.
     return _estimate_json(block)
 
 

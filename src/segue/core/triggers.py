@@ -1,5 +1,6 @@
 """Why a follow-up speaks: the four triggers and the natural prompt of each."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +17,7 @@ class TriggerType(StrEnum):
 
 # The model reads these words as if the user had said them, so they name no timer, no trigger
 # and no system. Read-only: an agent with prompts of its own passes them, it does not edit these.
-TRIGGER_PROMPTS: Final = MappingProxyType(
+TRIGGER_PROMPTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         TriggerType.CHECK_IN: "Continue our conversation naturally.",
         TriggerType.QUESTION_UNANSWERED: (

@@ -1,0 +1,103 @@
+"""Stamping: giving finished messages their position, batch and sequence number."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
+
+from segue.core.batch import Batch
+from segue.core.errors import ConflictError, UsageError
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
+from segue.core.triggers import parse_trigger
+
+
+def stamp(
+    messages: Iterable[BaseMessage],
+    generator: SnowflakeSource,
+    batch: Batch | int | None = None,
+    batch_type: BatchType | str | None = None,
+    *,
+    start: int | None = None,
+    parent_batch: int | None = None,
+) -> list[BaseMessage]:
+    """Copies of the messages with position, batch and sequence number.
+
+    Without `batch` they form a new one, named after the position of its first message, unless
+    the messages name a batch themselves. With a `Batch` they continue it; with its bare id,
+    `start` is the next sequence number. A message without an id gets one made of its position.
+    One that has a position already is refused, and so is one that names another batch or an
+    unknown trigger.
+    """
+    pending = [_checked(message) for message in messages]
+    if not pending:
+        return []
+    known = [MessageMetadata.of(message) for message in pending]
+    kind = _stamp_type(pending[0], batch, batch_type)
+    first = _first_sequence_num(batch, start, known[0])
+    floor = batch.last_position if isinstance(batch, Batch) else 0
+    batch_id = batch.id if isinstance(batch, Batch) else batch
+    if batch_id is None:
+        batch_id = known[0].batch
+    if batch_id is not None:
+        check_snowflake(batch_id, "batch id")
+    for message, metadata in zip(pending, known, strict=True):
+        _refuse_to_move(message, metadata, batch_id)
+    stamped = []
+    for offset, (message, metadata) in enumerate(zip(pending, known, strict=True)):
+        position = floor = generator.next(after=floor)
+        batch_id = batch_id or position
+        placed = replace(
+            metadata,
+            position=position,
+            batch=batch_id,
+            sequence_num=first + offset,
+            batch_type=kind,
+            parent_batch=parent_batch if parent_batch is not None else metadata.parent_batch,
+        )
+        named = message if message.id else message.model_copy(update={"id": to_text(position)})
+        stamped.append(placed.onto(named))
+    return stamped
+
+
+def _checked(message: BaseMessage) -> BaseMessage:
+    if not isinstance(message, BaseMessage):
+        raise UsageError(f"Expected a LangChain message, got {type(message).__name__}.")
+    trigger = message.additional_kwargs.get("trigger_type")
+    if trigger is not None and is_synthetic(message):
+        parse_trigger(trigger)
+    # Chunks that are merged later add up the numbers in metadata.
+    return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+
+
+def _refuse_to_move(message: BaseMessage, metadata: MessageMetadata, batch_id: int | None) -> None:
+    stored = metadata.position is not None
+    if stored or (metadata.batch is not None and metadata.batch != batch_id):
+        raise ConflictError(
+            f"Message {message.id!r} already belongs to batch {metadata.batch}; "
+            "a message never moves."
+        )
+
+
+def _stamp_type(
+    first: BaseMessage, batch: Batch | int | None, batch_type: BatchType | str | None
+) -> BatchType:
+    if batch_type is not None:
+        try:
+            return BatchType(batch_type)
+        except ValueError:
+            valid = ", ".join(BatchType)
+            raise UsageError(f"Unknown batch type {batch_type!r}; valid are: {valid}.") from None
+    if isinstance(batch, Batch):
+        return batch.type
+    return BatchType.SYSTEM_TRIGGER if is_synthetic(first) else BatchType.USER_REQUEST
+
+
+def _first_sequence_num(
+    batch: Batch | int | None, start: int | None, first: MessageMetadata
+) -> int:
+    if start is None:
+        return batch.next_sequence_num if isinstance(batch, Batch) else first.sequence_num or 0
+    if type(start) is not int or start < 0:
+        raise UsageError(f"start is {start!r}; expected an int of 0 or more.")
+    return start
