@@ -54,7 +54,7 @@ def convert_legacy_trigger(message: BaseMessage) -> BaseMessage:
         return message
     if is_synthetic(message):
         name = message.additional_kwargs.get("trigger_type")
-        return message if name is None or name in _TRIGGERS else _as_trigger(message, name)
+        return message if name is None or str(name) in _TRIGGERS else _as_trigger(message, name)
     marker = _MARKER.fullmatch(message.text.strip())
     return message if marker is None else _as_trigger(message, marker[1])
 
@@ -91,7 +91,7 @@ def assign_batches(
     return assigned
 
 
-def _as_trigger(message: HumanMessage, name: str) -> HumanMessage:
+def _as_trigger(message: HumanMessage, name: object) -> HumanMessage:
     known = str(name).lower().replace("-", "_")
     trigger = synthetic_message(
         known if known in _TRIGGERS else TriggerType.CHECK_IN,
@@ -124,8 +124,7 @@ class _OpenBatch:
             batch_type=self.type,
         )
         self.size += 1
-        named = message if message.id else message.model_copy(update={"id": to_text(position)})
-        return metadata.onto(named)
+        return metadata.onto(message, id=message.id or to_text(position))
 
 
 @dataclass

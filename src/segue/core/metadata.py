@@ -5,21 +5,22 @@ synthetic; everything else goes through it.
 """
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import MetadataError, UsageError
-from segue.core.snowflake import check_snowflake
+from segue.core.errors import MetadataError
+from segue.core.snowflake import MAX_ID, is_snowflake
 from segue.core.triggers import TriggerType
 
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseMessage)
 Priority = Literal["low", "medium", "high"]
+PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
 
 
 class BatchType(StrEnum):
@@ -62,25 +63,10 @@ class MessageMetadata:
     priority: Priority | None = None
 
     def __post_init__(self) -> None:
-        for name in _FLAGS:
-            _expect(type(getattr(self, name)) is bool, name, getattr(self, name), "a boolean")
-        for name in _IDS:
+        for name, default, is_valid, expected in _RULES:
             value = getattr(self, name)
-            if value is not None:
-                _check_id(name, value)
-        for name in _COUNTS:
-            value = getattr(self, name)
-            ok = value is None or (type(value) is int and value >= 0)
-            _expect(ok, name, value, "an int of 0 or more")
-        for name in _TEXTS:
-            value = getattr(self, name)
-            _expect(value is None or isinstance(value, str), name, value, "a string")
-        for name, kind in (("trigger_type", TriggerType), ("batch_type", BatchType)):
-            value = getattr(self, name)
-            ok = value is None or isinstance(value, kind)
-            _expect(ok, name, value, f"one of: {', '.join(kind)}")
-        ok = self.priority is None or self.priority in get_args(Priority)
-        _expect(ok, "priority", self.priority, f"one of: {', '.join(get_args(Priority))}")
+            if value is not default and not is_valid(value):
+                raise MetadataError(f"metadata {name!r} is {value!r}; expected {expected}.")
 
     @classmethod
     def of(cls, message: BaseMessage) -> "MessageMetadata":
@@ -97,8 +83,8 @@ class MessageMetadata:
         try:
             if values["synthetic"] and trigger is not None:
                 values["trigger_type"] = _known_trigger(trigger, message)
-            if "batch_type" in values:
-                values["batch_type"] = _batch_type(values["batch_type"])
+            if isinstance(kind := values.get("batch_type"), str):
+                values["batch_type"] = _BATCH_TYPES.get(kind, kind)
             return cls(**values)
         except MetadataError as error:
             raise MetadataError(f"Message {message.id!r} ({message.type}): {error}") from None
@@ -106,24 +92,64 @@ class MessageMetadata:
     def to_kwargs(self) -> dict[str, Any]:
         """Plain JSON values, as they are written into `additional_kwargs`."""
         written = {}
-        for name in _ORDER:
+        for name, default, _, _ in _RULES:
             value = getattr(self, name)
-            if value is not None and value is not False:
+            if value is not default:
                 written[name] = value.value if isinstance(value, Enum) else value
         return written
 
-    def onto(self, message: M) -> M:
-        """A copy of `message` that carries exactly this metadata; the original is untouched."""
+    def onto(self, message: M, **fields: Any) -> M:
+        """A copy of `message` that carries exactly this metadata; the original is untouched.
+
+        `fields` are other fields of the message to set on the copy, such as its id.
+        """
         foreign = {k: v for k, v in message.additional_kwargs.items() if k not in KEYS}
-        return message.model_copy(update={"additional_kwargs": foreign | self.to_kwargs()})
+        fields["additional_kwargs"] = foreign | self.to_kwargs()
+        return message.model_copy(update=fields)
 
 
-_ORDER: Final = tuple(field.name for field in fields(MessageMetadata))
-KEYS: Final = frozenset(_ORDER)
-_FLAGS: Final = ("synthetic", "continue_requested", "settled", "tool_triggered")
-_IDS: Final = ("position", "batch", "parent_batch")
-_COUNTS: Final = ("sequence_num", "retry_count")
-_TEXTS: Final = ("trigger_reason", "source_agent_id")
+_BATCH_TYPES: Final[Mapping[str, BatchType]] = {kind.value: kind for kind in BatchType}
+
+
+def _is_flag(value: object) -> bool:
+    return type(value) is bool
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_trigger(value: object) -> bool:
+    return isinstance(value, TriggerType)
+
+
+def _is_batch_type(value: object) -> bool:
+    return isinstance(value, BatchType)
+
+
+# Name, default, rule and the rule in words, of every field in the order in which it is written.
+_RULES: Final[tuple[tuple[str, bool | None, Callable[[Any], bool], str], ...]] = (
+    ("synthetic", False, _is_flag, "true or false"),
+    ("trigger_type", None, _is_trigger, f"one of: {', '.join(TriggerType)}"),
+    ("trigger_reason", None, _is_text, "a string"),
+    ("position", None, is_snowflake, f"an int in 1..{MAX_ID}"),
+    ("batch", None, is_snowflake, f"an int in 1..{MAX_ID}"),
+    ("sequence_num", None, _is_count, "an int of 0 or more"),
+    ("batch_type", None, _is_batch_type, f"one of: {', '.join(BatchType)}"),
+    ("parent_batch", None, is_snowflake, f"an int in 1..{MAX_ID}"),
+    ("continue_requested", False, _is_flag, "true or false"),
+    ("settled", False, _is_flag, "true or false"),
+    ("source_agent_id", None, _is_text, "a string"),
+    ("tool_triggered", False, _is_flag, "true or false"),
+    ("retry_count", None, _is_count, "an int of 0 or more"),
+    ("priority", None, PRIORITIES.__contains__, f"one of: {', '.join(PRIORITIES)}"),
+)
+KEYS: Final = frozenset(rule[0] for rule in _RULES)
+_NO_METADATA: Final = MessageMetadata()
 
 
 def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
@@ -131,22 +157,7 @@ def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
     Today's converters drop unknown keys, but that is their choice; this makes it ours.
     """
-    return [
-        MessageMetadata().onto(m) if not KEYS.isdisjoint(m.additional_kwargs) else m
-        for m in messages
-    ]
-
-
-def _expect(ok: bool, name: str, value: object, expected: str) -> None:
-    if not ok:
-        raise MetadataError(f"metadata {name!r} is {value!r}; expected {expected}.")
-
-
-def _check_id(name: str, value: object) -> None:
-    try:
-        check_snowflake(value, f"metadata {name!r}")
-    except UsageError as error:
-        raise MetadataError(str(error)) from None
+    return [_NO_METADATA.onto(m) if KEYS & m.additional_kwargs.keys() else m for m in messages]
 
 
 def _known_trigger(value: object, message: BaseMessage) -> TriggerType | None:
@@ -159,12 +170,3 @@ def _known_trigger(value: object, message: BaseMessage) -> TriggerType | None:
             message.id,
         )
         return None
-
-
-def _batch_type(value: object) -> BatchType:
-    try:
-        return BatchType(value)  # type: ignore[arg-type]  # the enum itself is the validator
-    except ValueError:
-        raise MetadataError(
-            f"metadata 'batch_type' is {value!r}; expected one of: {', '.join(BatchType)}."
-        ) from None

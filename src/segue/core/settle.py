@@ -69,5 +69,5 @@ def _appended(
         else:
             position = generator.next(after=position)
         metadata = replace(template, position=position, sequence_num=sequence_num)
-        appended.append(metadata.onto(message.model_copy(update={"id": to_text(position)})))
+        appended.append(metadata.onto(message, id=to_text(position)))
     return appended

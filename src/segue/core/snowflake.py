@@ -5,7 +5,7 @@ is arithmetic only; `segue.runtime.snowflakes` holds the clock and the lock.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard
 
 from segue.core.errors import UsageError
 
@@ -72,10 +72,14 @@ def node_of(snowflake: int) -> int:
     return (check_snowflake(snowflake) >> SEQUENCE_BITS) & MAX_NODE
 
 
+def is_snowflake(value: object) -> TypeGuard[int]:
+    """Whether `value` can be an id; a bool is an int to Python, but never an id."""
+    return type(value) is int and 0 < value <= MAX_ID
+
+
 def check_snowflake(value: object, what: str = "id") -> int:
     """Return `value` if it can be a snowflake, else raise naming `what`."""
-    # bool is an int to Python, but never an id.
-    if type(value) is int and 0 < value <= MAX_ID:
+    if is_snowflake(value):
         return value
     raise UsageError(f"The {what} {value!r} is no snowflake: expected an int in 1..{MAX_ID}.")
 

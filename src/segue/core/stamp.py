@@ -55,8 +55,7 @@ def stamp(
             batch_type=kind,
             parent_batch=parent_batch if parent_batch is not None else metadata.parent_batch,
         )
-        named = message if message.id else message.model_copy(update={"id": to_text(position)})
-        stamped.append(placed.onto(named))
+        stamped.append(placed.onto(message, id=message.id or to_text(position)))
     return stamped
 
 

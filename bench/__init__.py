@@ -1,0 +1,1 @@
+"""Benchmarks: what a thing costs, next to a peer in the same run."""
