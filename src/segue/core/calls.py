@@ -6,6 +6,7 @@ waits for one.
 """
 
 import json
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,17 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 _CALL_BLOCKS = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"}
 )
-# LangChain's own spelling of a call; `tool_calls` says the same, so rewriting leaves it out.
+# LangChain's own spelling of a call; `tool_calls` says the same, and clients stumble over it.
 _GENERIC_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call"})
+# One provider's own; a message that is rewritten says it as a plain call.
+_PRIVATE_CALL_BLOCKS = frozenset({"custom_tool_call"})
 _TEXT_BLOCKS = frozenset({"text", "text-plain", "output_text"})
 _REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+# What all providers take as a call's id and as a tool's name.
+_MAX_ID = 40
+_MAX_NAME = 64
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME}}}")
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 # Where Google's client keeps signatures by call id.
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 
@@ -82,7 +90,7 @@ def calls_of(message: BaseMessage) -> list[Call]:
 
 
 def is_call_block(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
+    return _is_of_type(block, _CALL_BLOCKS)
 
 
 def has_content(message: BaseMessage) -> bool:
@@ -91,6 +99,15 @@ def has_content(message: BaseMessage) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
     return any(_says_something(block) for block in content)
+
+
+def without_blanks(message: BaseMessage) -> BaseMessage:
+    """The message without text that says nothing: one provider refuses a blank text block."""
+    content = message.content
+    if isinstance(content, str):
+        return message if not content or content.strip() else _with_content(message, "")
+    kept = [block for block in content if not _is_blank(block)]
+    return message if len(kept) == len(content) else _with_content(message, kept)
 
 
 def pair(messages: Sequence[BaseMessage]) -> Pairing:
@@ -133,9 +150,10 @@ def with_unique_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """The messages with every call well formed and no call id used twice.
 
     Expects each assistant message to be followed by its results in the order of its calls.
-    One provider rejects a repeated id, another pairs by it over the whole request, and a
-    malformed call is sent by some and left out by others. A new id is made of the message's
-    position, so it does not change when the window moves; what is fine stays the same object.
+    One provider rejects a repeated id, another pairs by it over the whole request, a malformed
+    call is sent by some and left out by others, and a name that a model made up may hold
+    letters that no provider takes. A new id is made of the message's position, so it does not
+    change when the window moves; what is fine stays the same object.
     """
     seen: set[str] = set()
     renamed: deque[str] = deque()
@@ -175,7 +193,7 @@ def _unique_ids(message: AIMessage, calls: list[Call], seen: set[str]) -> list[s
     ids = []
     for index, call in enumerate(calls):
         call_id = call.id
-        if not call_id or call_id in seen:
+        if not call_id or len(call_id) > _MAX_ID or call_id in seen:
             call_id = f"call_{message.additional_kwargs.get('position', 0)}_{index}"
         seen.add(call_id)
         ids.append(call_id)
@@ -183,24 +201,33 @@ def _unique_ids(message: AIMessage, calls: list[Call], seen: set[str]) -> list[s
 
 
 def _with_calls(message: AIMessage, calls: list[Call], ids: list[str]) -> AIMessage:
-    unchanged = len(calls) == len(message.tool_calls) and ids == [call.id for call in calls]
-    if unchanged and all(call.name for call in calls):
+    blocks = message.content if isinstance(message.content, list) else []
+    if (
+        len(calls) == len(message.tool_calls)
+        and ids == [call.id for call in calls]
+        and all(_NAME.fullmatch(call.name) for call in calls)
+        and not any(_is_of_type(block, _GENERIC_CALL_BLOCKS) for block in blocks)
+    ):
         return message
     by_old_id: defaultdict[str, deque[str]] = defaultdict(deque)
     tool_calls = []
     for call, new_id in zip(calls, ids, strict=True):
         by_old_id[call.id].append(new_id)
-        name = call.name or "unknown"
+        name = _NOT_IN_NAME.sub("_", call.name)[:_MAX_NAME] or "unknown"
         tool_calls.append(ToolCall(name=name, args=call.args, id=new_id, type="tool_call"))
     update: dict[str, Any] = {"tool_calls": tool_calls, "invalid_tool_calls": []}
     update["additional_kwargs"] = _renamed_kwargs(message.additional_kwargs, by_old_id)
-    if isinstance(message.content, list):
+    if blocks:
         update["content"] = [
             _renamed_block(block, by_old_id)
-            for block in message.content
-            if not (isinstance(block, dict) and block.get("type") in _GENERIC_CALL_BLOCKS)
+            for block in blocks
+            if not _is_of_type(block, _GENERIC_CALL_BLOCKS | _PRIVATE_CALL_BLOCKS)
         ]
     return message.model_copy(update=update)
+
+
+def _is_of_type(block: Any, types: frozenset[str]) -> bool:
+    return isinstance(block, dict) and block.get("type") in types
 
 
 def _renamed_kwargs(kwargs: dict[str, Any], ids: dict[str, deque[str]]) -> dict[str, Any]:
@@ -239,11 +266,14 @@ def _arguments(raw: Any) -> dict[str, Any]:
 
 
 def _says_something(block: Any) -> bool:
-    if isinstance(block, str):
-        return bool(block.strip())
-    if not isinstance(block, dict):
-        return False
-    kind = block.get("type")
-    if kind in _TEXT_BLOCKS:
-        return bool(str(block.get("text") or "").strip())
-    return kind not in _CALL_BLOCKS and kind not in _REASONING_BLOCKS
+    return not (_is_blank(block) or _is_of_type(block, _CALL_BLOCKS | _REASONING_BLOCKS))
+
+
+def _is_blank(block: Any) -> bool:
+    if _is_of_type(block, _TEXT_BLOCKS):
+        block = block.get("text") or ""
+    return isinstance(block, str) and not block.strip()
+
+
+def _with_content(message: BaseMessage, content: str | list[Any]) -> BaseMessage:
+    return message.model_copy(update={"content": content})

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from segue.core.batch import Batch, group_batches
-from segue.core.calls import calls_of, with_unique_calls
+from segue.core.calls import calls_of, with_unique_calls, without_blanks
 from segue.core.errors import NotFoundError, UsageError
 from segue.core.metadata import MessageMetadata
 from segue.core.query import text_of
@@ -167,13 +167,13 @@ def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
 
 
 def _with_calls_joined(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """A calling message taken together with the assistant's words right before it.
+    """No blank text, and a calling message taken together with the words right before it.
 
     Graphs with several agents write them as two messages; Google refuses a call that does not
     come right after a human message or a result.
     """
     joined: list[BaseMessage] = []
-    for message in messages:
+    for message in map(without_blanks, messages):
         before = joined[-1] if joined else None
         if isinstance(before, AIMessage) and isinstance(message, AIMessage) and calls_of(message):
             content = [*_blocks(before), *_blocks(message)]

@@ -6,15 +6,17 @@ learn what it is: old systems wrote `[AUTONOMOUS_FOLLOWUP: check_in]` as the use
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from langchain_core.messages import (
     BaseMessage,
+    BaseMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
+    message_chunk_to_message,
 )
 
 from segue.core.calls import calls_of
@@ -55,7 +57,11 @@ def convert_legacy_trigger(message: BaseMessage) -> BaseMessage:
     if is_synthetic(message):
         name = message.additional_kwargs.get("trigger_type")
         return message if name is None or str(name) in _TRIGGERS else _as_trigger(message, name)
-    marker = _MARKER.fullmatch(message.text.strip())
+    # A picture beside the text makes it a person's, too.
+    texts_only = isinstance(message.content, str) or all(
+        isinstance(block, str) or block.get("type") == "text" for block in message.content
+    )
+    marker = _MARKER.fullmatch(message.text.strip()) if texts_only else None
     return message if marker is None else _as_trigger(message, marker[1])
 
 
@@ -71,24 +77,32 @@ def assign_batches(
     trigger and with a system message; a result joins the batch of the call it answers, even
     late. A message's own time is kept in its id, so the same input gives the same ids; one
     without a time takes its neighbour's, and a conversation without any takes new ids from
-    the generator. Messages that have a batch already stay as they are.
+    the generator. Messages that have a batch already stay as they are, and what follows them
+    goes on from there.
     """
-    old = [convert_legacy_trigger(message) for message in messages]
+    old = [_prepared(message) for message in messages]
     times = [time_of(message) for message in old]
     clock = _Clock(generator, next((t for t in times if t is not None), None))
-    batches = _Borders()
+    borders = _Borders()
     assigned = []
     for message, moment in zip(old, times, strict=True):
-        stamped = MessageMetadata.of(message)
-        if stamped.batch is not None:
-            clock.last = max(clock.last, stamped.position or 0)
-            batches.current = None
+        known = MessageMetadata.of(message)
+        if known.batch is not None:
+            clock.last = max(clock.last, known.position or 0)
+            borders.follow(message, known.batch, known)
             assigned.append(message)
-            continue
-        position = clock.position(moment)
-        batch = batches.batch_for(message, position)
-        assigned.append(batch.adopt(message, position))
+        else:
+            position = clock.position(moment)
+            assigned.append(borders.batch_for(message, position).adopt(message, position))
     return assigned
+
+
+def _prepared(message: BaseMessage) -> BaseMessage:
+    if MessageMetadata.of(message).batch is not None:
+        return message
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    return convert_legacy_trigger(message)
 
 
 def _as_trigger(message: HumanMessage, name: object) -> HumanMessage:
@@ -110,42 +124,48 @@ class _OpenBatch:
     open_calls: list[str] = field(default_factory=list)
 
     def adopt(self, message: BaseMessage, position: int) -> BaseMessage:
-        if isinstance(message, ToolMessage) and message.tool_call_id in self.open_calls:
-            self.open_calls.remove(message.tool_call_id)
-        self.open_calls += [call.id for call in calls_of(message)]
-        own = MessageMetadata.of(message)
-        metadata = MessageMetadata(
-            synthetic=own.synthetic,
-            trigger_type=own.trigger_type,
-            trigger_reason=own.trigger_reason,
+        metadata = replace(
+            MessageMetadata.of(message),
             position=position,
             batch=self.id,
             sequence_num=self.size,
             batch_type=self.type,
         )
-        self.size += 1
+        self.count(message, self.size)
         return metadata.onto(message, id=message.id or to_text(position))
 
+    def count(self, message: BaseMessage, sequence_num: int) -> None:
+        self.size = max(self.size, sequence_num + 1)
+        if isinstance(message, ToolMessage) and message.tool_call_id in self.open_calls:
+            self.open_calls.remove(message.tool_call_id)
+        self.open_calls += [call.id for call in calls_of(message)]
 
-@dataclass
+
 class _Borders:
     """Where one batch ends and the next begins."""
 
-    current: _OpenBatch | None = None
-    last: BaseMessage | None = None
-    waiting: list[_OpenBatch] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._batches: dict[int, _OpenBatch] = {}
+        self._current: _OpenBatch | None = None
+        self._last: BaseMessage | None = None
 
     def batch_for(self, message: BaseMessage, position: int) -> _OpenBatch:
         if isinstance(message, ToolMessage) and (owner := self._owner(message)):
             return owner
-        if self.current is None or self._begins(message):
-            if self.current is not None and self.current.open_calls:
-                self.waiting.append(self.current)
+        if self._current is None or self._begins(message):
             system = isinstance(message, SystemMessage) or is_synthetic(message)
             kind = BatchType.SYSTEM_TRIGGER if system else BatchType.USER_REQUEST
-            self.current = _OpenBatch(position, kind)
-        self.last = message
-        return self.current
+            self._current = self._batches[position] = _OpenBatch(position, kind)
+        self._last = message
+        return self._current
+
+    def follow(self, message: BaseMessage, batch_id: int, known: MessageMetadata) -> None:
+        """Go on after a message that has its batch already."""
+        kind = known.batch_type or BatchType.USER_REQUEST
+        batch = self._batches.setdefault(batch_id, _OpenBatch(batch_id, kind))
+        batch.count(message, known.sequence_num or 0)
+        if not isinstance(message, ToolMessage):
+            self._current, self._last = batch, message
 
     def _begins(self, message: BaseMessage) -> bool:
         if isinstance(message, SystemMessage) or is_synthetic(message):
@@ -153,12 +173,12 @@ class _Borders:
         if not isinstance(message, HumanMessage):
             return False
         # People write several messages in a row; a trigger before them was not theirs.
-        return not isinstance(self.last, HumanMessage) or is_synthetic(self.last)
+        return not isinstance(self._last, HumanMessage) or is_synthetic(self._last)
 
     def _owner(self, result: ToolMessage) -> _OpenBatch | None:
-        candidates = [self.current] if self.current else []
-        candidates += reversed(self.waiting)
-        return next((b for b in candidates if result.tool_call_id in b.open_calls), None)
+        """The newest batch with an open call of this id; ids repeat."""
+        newest_first = reversed(self._batches.values())
+        return next((b for b in newest_first if result.tool_call_id in b.open_calls), None)
 
 
 class _Clock:

@@ -60,7 +60,7 @@ def user_message(content: str | list[Any] | HumanMessage, id: str | None = None)
     if isinstance(content, HumanMessage):
         return user_message(content.content, id or content.id)
     if isinstance(content, str):
-        return HumanMessage(content, id=id)
+        return HumanMessage(_storable(content), id=id)
     if isinstance(content, list):
         return HumanMessage([_client_block(block) for block in content], id=id)
     raise UsageError(f"A message is text or a list of blocks, not {type(content).__name__}.")
@@ -83,11 +83,20 @@ def _is_visible(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and (not calls_of(message) or has_content(message))
 
 
-def _client_block(block: Any) -> str | dict[str, Any]:
+def _storable(text: str) -> str:
+    """Half an emoji and a NUL can be typed, but neither sent on nor stored everywhere."""
+    if text.isascii():
+        return text.replace("\x00", "\ufffd")
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\x00", "\ufffd")
+    )
+
+
+def _client_block(block: Any) -> dict[str, Any]:
     if isinstance(block, str):
-        return block
+        block = {"type": "text", "text": block}
     kind = block.get("type") if isinstance(block, dict) else type(block).__name__
-    if kind not in CLIENT_BLOCKS:
+    if not isinstance(kind, str) or kind not in CLIENT_BLOCKS:
         raise UsageError(
             f"A client cannot send a content block of type {kind!r}; "
             f"allowed are: {', '.join(sorted(CLIENT_BLOCKS))}."
@@ -96,5 +105,5 @@ def _client_block(block: Any) -> str | dict[str, Any]:
         if not isinstance(block.get("text"), str):
             raise UsageError("A text block needs its words in 'text'.")
         # Unknown keys of a text block would travel to some providers as they are.
-        return {"type": "text", "text": block["text"]}
+        return {"type": "text", "text": _storable(block["text"])}
     return dict(block)

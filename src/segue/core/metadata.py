@@ -67,6 +67,10 @@ class MessageMetadata:
             value = getattr(self, name)
             if value is not default and not is_valid(value):
                 raise MetadataError(f"metadata {name!r} is {value!r}; expected {expected}.")
+        if self.trigger_type is not None and not self.synthetic:
+            raise MetadataError(
+                "metadata 'trigger_type' is set on a message that is not synthetic."
+            )
 
     @classmethod
     def of(cls, message: BaseMessage) -> "MessageMetadata":

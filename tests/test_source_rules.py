@@ -1,0 +1,185 @@
+"""Rules about the source that no type checker knows.
+
+Each rule is a function from a syntax tree to what breaks it, and is shown to find a breach in a
+few lines of its own before it is held against the package.
+"""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import segue
+
+PACKAGE = Path(segue.__file__).parent
+MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+CORE = [name for name in MODULES if name.startswith("core/")]
+
+# Besides these, import-linter keeps whole modules such as `threading` out of the core.
+CLOCKS_AND_DICE = {"time", "random", "secrets", "uuid"}
+READING_THE_CLOCK = {"now", "utcnow", "today", "time_ns", "monotonic", "perf_counter"}
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def is_flag(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "synthetic"
+
+
+def read_mapping(node: ast.AST) -> ast.expr | None:
+    """The mapping that `node` looks the flag up in, by index, by a method or by `in`."""
+    match node:
+        case ast.Subscript(value=mapping, slice=key, ctx=ast.Load()) if is_flag(key):
+            return mapping
+        case ast.Call(func=ast.Attribute(value=mapping), args=[key, *_]) if is_flag(key):
+            return mapping
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[mapping]):
+            return mapping if is_flag(key) else None
+    return None
+
+
+def flag_askers(tree: ast.AST) -> list[str]:
+    """The functions that look the flag up in a message's metadata, directly or by a variable."""
+    owners: dict[ast.AST, str] = {}
+    aliases: set[str] = set()
+    # The walk meets an outer function before an inner one, so the innermost name stays.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            owners |= dict.fromkeys(ast.walk(node), node.name)
+        if isinstance(node, ast.Assign) and names_metadata(node.value):
+            aliases |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return [
+        owners.get(node, "the module itself")
+        for node in ast.walk(tree)
+        if (mapping := read_mapping(node)) is not None
+        and (names_metadata(mapping) or (isinstance(mapping, ast.Name) and mapping.id in aliases))
+    ]
+
+
+def names_metadata(node: ast.AST) -> bool:
+    """Whether an expression is a message's `additional_kwargs`, or falls back from it."""
+    match node:
+        case ast.Attribute(attr="additional_kwargs"):
+            return True
+        case ast.BoolOp(values=[first, *_]):
+            return names_metadata(first)
+        case ast.Call(func=ast.Name(id="dict"), args=[first]):
+            return names_metadata(first)
+    return False
+
+
+def impure_lines(tree: ast.AST) -> list[int]:
+    """Where a module imports a clock or dice, or asks a class for the present."""
+    lines = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules = {alias.name.split(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                modules = {module.split(".")[0]}
+            case _:
+                modules = set()
+        reads = isinstance(node, ast.Attribute) and node.attr in READING_THE_CLOCK
+        if reads or modules & CLOCKS_AND_DICE:
+            lines.append(getattr(node, "lineno", 0))
+    return lines
+
+
+def made_human_messages(tree: ast.AST) -> list[int]:
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "HumanMessage"
+    ]
+
+
+def type_texts_compared(tree: ast.AST) -> list[int]:
+    """Where something's `type` is compared with a text, as in `message.type == "human"`."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(e, ast.Attribute) and e.attr == "type" for e in operands(node))
+        and any(isinstance(e, ast.Constant | ast.Tuple | ast.Set) for e in operands(node))
+    ]
+
+
+def operands(node: ast.Compare) -> list[ast.expr]:
+    return [node.left, *node.comparators]
+
+
+@pytest.mark.parametrize(
+    ("rule", "breach"),
+    [
+        (flag_askers, "def f(m): return m.additional_kwargs['synthetic']"),
+        (flag_askers, "def f(m): return m.additional_kwargs.get('synthetic', False)"),
+        (flag_askers, "def f(m): return m.additional_kwargs.pop('synthetic')"),
+        (flag_askers, "def f(m): return 'synthetic' in m.additional_kwargs"),
+        (flag_askers, "def f(m):\n  k = m.additional_kwargs or {}\n  return k.get('synthetic')"),
+        (flag_askers, "f = lambda m: dict(m.additional_kwargs)['synthetic']"),
+        (impure_lines, "import time"),
+        (impure_lines, "from random import choice"),
+        (impure_lines, "from datetime import datetime\nmoment = datetime.now()"),
+        (impure_lines, "from uuid import uuid4"),
+        (made_human_messages, "message = HumanMessage('hi')"),
+        (type_texts_compared, "if message.type == 'human': pass"),
+        (type_texts_compared, "if message.type in ('human', 'ai'): pass"),
+    ],
+)
+def test_a_breach_of_a_rule_is_found(rule: Callable[[ast.AST], list[object]], breach: str) -> None:
+    """Every rule below can fail: it sees what it forbids."""
+    assert len(rule(ast.parse(breach))) == 1
+
+
+def test_one_function_asks_whether_a_message_is_synthetic() -> None:
+    """The flag is read from a message in `is_synthetic` and nowhere else."""
+    askers = {module: names for module in MODULES if (names := flag_askers(tree_of(module)))}
+    assert askers == {"core/metadata.py": ["is_synthetic"]}
+
+
+def test_only_the_migration_knows_the_old_marker() -> None:
+    """No other module can tell a trigger by its content, because none knows what to look for."""
+    knowing = [m for m, path in MODULES.items() if "AUTONOMOUS_FOLLOWUP" in path.read_text("utf-8")]
+    assert knowing == ["core/legacy.py"]
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_the_core_reads_no_clock_and_throws_no_dice(module: str) -> None:
+    """Time and new ids come in as arguments, so that every decision can be replayed."""
+    assert impure_lines(tree_of(module)) == []
+
+
+def test_human_messages_are_made_in_one_module() -> None:
+    """Every user's message and every trigger comes from the constructors made for them."""
+    makers = [module for module in MODULES if made_human_messages(tree_of(module))]
+    assert makers == ["core/messages.py"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_messages_are_told_apart_by_class(module: str) -> None:
+    """Type checks are instance checks; a type's text is never compared."""
+    assert type_texts_compared(tree_of(module)) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_says_what_it_is_for(module: str) -> None:
+    """A newcomer can read the package by its docstrings."""
+    assert ast.get_docstring(tree_of(module))
+
+
+def test_the_public_names_are_few() -> None:
+    """What is public stays small enough to hold in the head, and no name is listed twice."""
+    assert len(segue.__all__) <= 25
+    assert len(set(segue.__all__)) == len(segue.__all__)
+
+
+@pytest.mark.parametrize("name", segue.__all__)
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    """Each name can be imported and, unless it is a constant, says what it is."""
+    value = getattr(segue, name)
+    assert name.isupper() or (value.__doc__ or "").strip()
