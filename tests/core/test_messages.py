@@ -1,10 +1,11 @@
 """Making messages, and the one way out to a person."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -160,7 +161,6 @@ def test_a_client_can_never_make_a_message_synthetic(text: str, kwargs: dict[str
 def test_what_a_person_can_send_is_taken_as_it_is() -> None:
     """Text, pictures, sound, video and files pass in their order."""
     blocks: list[Any] = [
-        "Look:",
         {"type": "text", "text": "my cat"},
         PICTURE,
         {"type": "image", "url": "https://example.org/cat.png", "detail": "high"},
@@ -174,12 +174,56 @@ def test_what_a_person_can_send_is_taken_as_it_is() -> None:
     assert user_message(HumanMessage(blocks)).content == blocks
 
 
+def test_a_bare_text_among_blocks_becomes_a_text_block() -> None:
+    """Not every provider takes a string inside a list, so there is one way to write text."""
+    assert user_message(["hi", PICTURE]).content == [{"type": "text", "text": "hi"}, PICTURE]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param("a\x00b", "a\ufffdb", id="NUL"),
+        pytest.param("caf\xe9\x00", "caf\xe9\ufffd", id="NUL beside an accent"),
+        pytest.param("a\ud83d", "a\ufffd", id="half an emoji"),
+        pytest.param("\ude00 \U0001f355", "\ufffd \U0001f355", id="the other half"),
+        pytest.param("\ufeffhi", "\ufeffhi", id="byte order mark"),
+    ],
+)
+def test_what_cannot_be_stored_everywhere_is_replaced(sent: str, kept: str) -> None:
+    """A character that no database or provider takes costs itself, not the whole message."""
+    assert user_message(sent).content == kept
+    assert user_message([sent]).content == [{"type": "text", "text": kept}]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text-plain", "text": "a\x00b\ud83d"},
+        {"type": "file", "file": {"filename": "a\x00b\ud83d", "tags": ["a\x00b\ud83d"]}},
+    ],
+    ids=["text", "name of a file"],
+)
+def test_what_cannot_be_stored_is_replaced_wherever_a_block_holds_it(block: object) -> None:
+    """One bad character in a file's name must not make a message that no store takes."""
+    kept = json.dumps(user_message([block]).content, ensure_ascii=False)
+    assert kept.encode()
+    assert "\\u0000" not in kept
+    assert "a\ufffdb\ufffd" in kept
+
+
+@given(st.text())
+def test_all_other_text_is_kept_to_the_letter(text: str) -> None:
+    """Whatever script a person writes in, nothing is normalised, trimmed or lost."""
+    assume("\x00" not in text)
+    assert user_message(text).content == text
+
+
 def test_a_message_does_not_change_with_the_list_it_was_made_from() -> None:
     """A client's objects that are used again later cannot rewrite history."""
     blocks: list[Any] = [{"type": "file", "file_id": "f-1"}]
     message = user_message(blocks)
     blocks[0]["file_id"] = "f-2"
-    blocks.append("more")
+    blocks.append(PICTURE)
     assert message.content == [{"type": "file", "file_id": "f-1"}]
 
 

@@ -106,14 +106,14 @@ def test_an_empty_thread_with_a_summary_is_searched_by_it() -> None:
 
 def test_the_text_parts_of_a_multimodal_message_are_the_query() -> None:
     """Pictures are left out, and text parts stand one per line without blanks around them."""
-    content = [
+    content: list[Any] = [
         "Look at this:",
         PICTURE,
         {"type": "text", "text": "  my cat  "},
         {"type": "text", "text": "   "},
         {"type": "text-plain", "text": "on the sofa"},
     ]
-    query = memory_query([user_message(content)])
+    query = memory_query([HumanMessage(content)])
     assert query == MemoryQuery("Look at this:\nmy cat\non the sofa", QuerySource.CURRENT_MESSAGE)
 
 
@@ -218,7 +218,7 @@ triggers = st.builds(
     st.one_of(st.none(), words),
 )
 not_the_users = st.one_of(triggers, st.builds(AIMessage, words), st.builds(SystemMessage, words))
-talk = st.lists(st.one_of(not_the_users, st.builds(user_message, words)), max_size=6)
+talk = st.lists(st.one_of(not_the_users, st.builds(HumanMessage, words)), max_size=6)
 
 
 @given(talk, words, st.lists(not_the_users, max_size=6), st.text())
@@ -226,7 +226,7 @@ def test_whatever_follows_the_users_last_words_they_are_the_query(
     before: list[BaseMessage], own: str, after: list[BaseMessage], summary: str
 ) -> None:
     """No trigger, prompt or summary ever takes the place of what the user said last."""
-    query = memory_query([*before, user_message(own), *after], summary)
+    query = memory_query([*before, HumanMessage(own), *after], summary)
     assert query is not None
     assert query.text == own.strip()
 
