@@ -103,16 +103,40 @@ def test_a_trigger_begins_a_batch_of_its_own() -> None:
     assert grouped(old) == [["a", "b"], ["t", "c"], ["d"], ["t"], ["e"]]
 
 
-def test_a_system_message_begins_a_batch_of_its_own() -> None:
-    """What the system initiated is apart from what a user asked before and after."""
+def test_what_the_system_initiated_is_a_batch_of_its_own() -> None:
+    """A system message that the agent answers is apart from what a user asked before."""
+    old = [HumanMessage("a"), AIMessage("b"), SystemMessage("t"), AIMessage("c")]
+    assert grouped(old) == [["a", "b"], ["t", "c"]]
+    assert group_batches(assign(old))[1].type is BatchType.SYSTEM_TRIGGER
+
+
+def test_an_instruction_belongs_to_the_request_behind_it() -> None:
+    """A stored prompt or note is in the batch of the next human message, so it is not lost."""
     old = [
         SystemMessage("s"),
         HumanMessage("a"),
         AIMessage("b"),
         SystemMessage("t"),
-        AIMessage("c"),
+        SystemMessage("u"),
+        HumanMessage("c"),
+        AIMessage("d"),
     ]
-    assert grouped(old) == [["s"], ["a", "b"], ["t", "c"]]
+    assert grouped(old) == [["s", "a", "b"], ["t", "u", "c", "d"]]
+    assert {batch.type for batch in group_batches(assign(old))} == {BatchType.USER_REQUEST}
+
+
+def test_a_note_between_question_and_answer_separates_nothing() -> None:
+    """Old apps stored found memories as system messages in the middle of a turn."""
+    old = [
+        HumanMessage("a"),
+        SystemMessage("memories"),
+        calling("c1", text="call"),
+        SystemMessage("more"),
+        result("c1", "r"),
+        AIMessage("b"),
+    ]
+    assert grouped(old) == [["a", "memories", "call", "more", "r", "b"]]
+    assert group_batches(assign(old))[0].is_complete
 
 
 def test_an_agents_greeting_is_a_batch_before_the_users_first() -> None:

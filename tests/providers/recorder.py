@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
@@ -87,7 +88,9 @@ class _Server(ThreadingHTTPServer):
         """End idle keep-alive connections, whose threads wait for a request that never comes."""
         with self._lock:
             for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+                # The client may have gone first.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # not ours
         error = sys.exception()
@@ -114,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"error": {"message": f"No API answers at {path}."}})
             return
         try:
-            body = json.loads(raw)
+            body = json.loads(raw, parse_constant=_refuse)
         except ValueError:
             self._answer(400, {"error": {"message": "The body is no JSON."}})
             return
@@ -131,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet: requests are kept, not printed."""
+
+
+def _refuse(constant: str) -> None:
+    """NaN and its like are Python's, not JSON's."""
+    raise ValueError(constant)
 
 
 def _chat_completion(body: dict[str, Any]) -> dict[str, Any]:

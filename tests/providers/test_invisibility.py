@@ -69,6 +69,34 @@ NOON_MILLIS: Final = 1_772_452_800_000
 OUR_CALL_ID: Final = re.compile(rb'"call_\d+_\d+"')
 
 
+TOOL_USE: Final = {
+    "type": "tool_use",
+    "id": "toolu_1",
+    "name": "weather",
+    "input": {"city": "Oslo"},
+}
+TOOL_CALL: Final = {"type": "tool_call", "id": "c1", "name": "weather", "args": {"city": "Oslo"}}
+INVALID_CALL: Final = {
+    "type": "invalid_tool_call",
+    "id": "c2",
+    "name": "weather",
+    "args": '{"city": "Os',
+    "error": "cut off",
+}
+FUNCTION_CALL: Final = {
+    "type": "function_call",
+    "call_id": "c3",
+    "name": "weather",
+    "arguments": '{"city": "Oslo"}',
+}
+CUSTOM_CALL: Final = {
+    "type": "custom_tool_call",
+    "call_id": "c4",
+    "name": "weather",
+    "input": "Oslo",
+}
+
+
 @dataclass(frozen=True)
 class Case:
     """A stored conversation and the batch that runs now, if one does."""
@@ -227,6 +255,17 @@ def half_an_emoji() -> Case:
     return Thread().add(user_message(json.loads('"Good morning \\ud83d"'))).running()
 
 
+def half_an_emoji_from_a_tool() -> Case:
+    text = json.loads('"4 degrees \\ud83d"')
+    return Thread().add(human(), calling(call()), result(text=text), reply()).done()
+
+
+def bare_strings_from_a_model() -> Case:
+    """What merging streamed chunks gives where one has text and the next has blocks."""
+    message = calling(call(), content=["I look", {"type": "text", "text": " it up."}])
+    return Thread().add(human(), message, result(), reply()).done()
+
+
 def ids_reused_across_batches() -> Case:
     thread = Thread()
     for city in ("Oslo", "Rome", "Lima"):
@@ -250,9 +289,10 @@ def call_id_from_elsewhere() -> Case:
 
 def tool_name_no_api_takes() -> Case:
     """A name that models invent, though the API refuses it when it comes back."""
-    calls = calling(call(name="multi_tool_use.parallel"))
-    error = ToolMessage("There is no such tool.", tool_call_id="toolu_1", status="error")
-    return Thread().add(human(), calls, error, reply()).done()
+    name = "multi_tool_use.parallel"
+    error = ToolMessage("There is no such tool.", tool_call_id="toolu_1", name=name, status="error")
+    thread = Thread().add(human(), calling(call(name=name)), error, reply())
+    return thread.add_settled(human("Again."), calling(call("toolu_2", name))).done()
 
 
 def invalid_calls() -> Case:
@@ -292,6 +332,11 @@ def calls_in_blocks_and_parsed(*blocks: dict[str, Any]) -> Case:
     return thread.done()
 
 
+def custom_call_settled() -> Case:
+    calls = calling(call("c4"), content=[{"type": "text", "text": "I look."}, CUSTOM_CALL])
+    return Thread().add_settled(human(), calls).done()
+
+
 def greeting() -> Case:
     thread = Thread().add(reply("Hello, I am your assistant."))
     return thread.add(human("Hello.")).running()
@@ -319,33 +364,6 @@ def blank_text_beside_a_call() -> Case:
     return Thread().add(human(), calling(call(), content="\n\n"), result(), reply()).done()
 
 
-TOOL_USE: Final = {
-    "type": "tool_use",
-    "id": "toolu_1",
-    "name": "weather",
-    "input": {"city": "Oslo"},
-}
-TOOL_CALL: Final = {"type": "tool_call", "id": "c1", "name": "weather", "args": {"city": "Oslo"}}
-INVALID_CALL: Final = {
-    "type": "invalid_tool_call",
-    "id": "c2",
-    "name": "weather",
-    "args": '{"city": "Os',
-    "error": "cut off",
-}
-FUNCTION_CALL: Final = {
-    "type": "function_call",
-    "call_id": "c3",
-    "name": "weather",
-    "arguments": '{"city": "Oslo"}',
-}
-CUSTOM_CALL: Final = {
-    "type": "custom_tool_call",
-    "call_id": "c4",
-    "name": "weather",
-    "input": "Oslo",
-}
-
 CASES: Final[Mapping[str, Callable[[], Case]]] = MappingProxyType(
     {
         **{f"trigger {trigger.value}": partial(triggered, trigger) for trigger in TriggerType},
@@ -359,7 +377,9 @@ CASES: Final[Mapping[str, Callable[[], Case]]] = MappingProxyType(
         "a picture": picture,
         "a picture without a word": picture_without_a_word,
         "bare strings from a client": bare_strings,
+        "bare strings from a model": bare_strings_from_a_model,
         "half an emoji from a client": half_an_emoji,
+        "half an emoji from a tool": half_an_emoji_from_a_tool,
         "ids reused across batches": ids_reused_across_batches,
         "ids reused in one message": ids_reused_in_one_message,
         "a call id from elsewhere": call_id_from_elsewhere,
@@ -372,6 +392,7 @@ CASES: Final[Mapping[str, Callable[[], Case]]] = MappingProxyType(
         "function_call blocks alone": partial(calls_in_blocks, FUNCTION_CALL),
         "function_call blocks and parsed": partial(calls_in_blocks_and_parsed, FUNCTION_CALL),
         "custom_tool_call blocks alone": partial(calls_in_blocks, CUSTOM_CALL),
+        "a custom_tool_call, settled": custom_call_settled,
         "a greeting": greeting,
         "a greeting that calls": greeting_that_calls,
         "a stored system message": stored_system_message,

@@ -389,7 +389,12 @@ def test_the_recorder_keeps_each_request_of_a_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"), [("/v1/embeddings", b"{}", 404), ("/v1/messages", b"{", 400)]
+    ("path", "body", "status"),
+    [
+        ("/v1/embeddings", b"{}", 404),
+        ("/v1/messages", b"{", 400),
+        ("/v1/messages", b'{"model": NaN}', 400),
+    ],
 )
 def test_the_recorder_refuses_what_it_does_not_know(path: str, body: bytes, status: int) -> None:
     """A path of no API and a body that is no JSON get an error and are not recorded."""

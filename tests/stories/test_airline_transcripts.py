@@ -240,10 +240,13 @@ def test_a_lost_result_leaves_out_its_batch_and_no_other(chats: list[Chat]) -> N
     for chat in chats:
         for turn_number, position in results_by_turn(chat):
             kept = [m for i, m in enumerate(chat.stored) if i != position]
-            batches = group_batches(kept)
+            broken = group_batches(kept)[turn_number]
             context = build_context(kept)
             others = [turn for i, turn in enumerate(chat.turns) if i != turn_number]
-            assert batches[turn_number].state is BatchState.AWAITING_TOOLS, (chat.number, position)
+            assert broken.state is BatchState.AWAITING_TOOLS, (chat.number, position)
+            # Also where a later call of the batch has the same id and its own result.
+            (unanswered,) = broken.pairing.unanswered
+            assert unanswered.message is chat.stored[position - 1]
             assert said(context.messages) == raw_said(whole_turns(others))
             assert request_problems(context.messages) == [], (chat.number, position)
             lost += 1
@@ -270,7 +273,9 @@ def test_a_result_delivered_again_changes_nothing(chats: list[Chat]) -> None:
             generator = ticking_generator(batches[-1].last_position)
             again = stamp([chat.messages[position]], generator, batches[turn_number])
             stored = [*chat.stored, *again]
-            assert [batch.state for batch in group_batches(stored)] == states
+            grouped = group_batches(stored)
+            assert [batch.state for batch in grouped] == states
+            assert grouped[turn_number].pairing.duplicates == again
             assert build_context(stored).messages == context.messages, (chat.number, position)
             doubled += 1
     assert doubled == 1_164

@@ -18,7 +18,6 @@ from segue.core.batch import Batch, group_batches
 from segue.core.calls import calls_of, with_unique_calls, without_blanks
 from segue.core.errors import NotFoundError, UsageError
 from segue.core.metadata import MessageMetadata
-from segue.core.query import text_of
 from segue.core.settle import with_open_calls_answered
 from segue.core.snowflake import check_snowflake
 from segue.core.tokens import estimate_tokens
@@ -222,7 +221,7 @@ def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -
     instructions = [m for m in ordered if isinstance(m, SystemMessage)]
     if instructions:
         ordered = [m for m in ordered if not isinstance(m, SystemMessage)]
-        texts = [text for m in (*head, *instructions) if (text := text_of(m))]
+        texts = [m.text for m in (*head, *instructions)]
         head = [SystemMessage("\n\n".join(texts))]
     return [*head, *with_unique_calls(ordered)]
 

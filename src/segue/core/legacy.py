@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from langchain_core.messages import (
+    AIMessage,
     BaseMessage,
     BaseMessageChunk,
     HumanMessage,
@@ -73,19 +74,21 @@ def assign_batches(
 ) -> list[BaseMessage]:
     """Copies of an old conversation's messages, in order, each with a batch and a position.
 
-    A batch begins with the first message, with a human message after anything else, with a
-    trigger and with a system message; a result joins the batch of the call it answers, even
-    late. A message's own time is kept in its id, so the same input gives the same ids; one
-    without a time takes its neighbour's, and a conversation without any takes new ids from
-    the generator. Messages that have a batch already stay as they are, and what follows them
-    goes on from there.
+    A batch begins with the first message, with a human message after a reply, with a trigger,
+    and with a system message after a reply, which belongs to the human message behind it if
+    there is one; a result joins the batch of the call it answers, even late.
+
+    A message's own time is kept in its id, so the same input gives the same ids; one without a
+    time takes its neighbour's, and a conversation without any takes new ids from the
+    generator. Messages that have a batch already stay as they are, and what follows them goes
+    on from there.
     """
     old = [_prepared(message) for message in messages]
     times = [time_of(message) for message in old]
     clock = _Clock(generator, next((t for t in times if t is not None), None))
     borders = _Borders()
     assigned = []
-    for message, moment in zip(old, times, strict=True):
+    for message, moment, speaker in zip(old, times, _speakers(old), strict=True):
         known = MessageMetadata.of(message)
         if known.batch is not None:
             clock.last = max(clock.last, known.position or 0)
@@ -93,7 +96,8 @@ def assign_batches(
             assigned.append(message)
         else:
             position = clock.position(moment)
-            assigned.append(borders.batch_for(message, position).adopt(message, position))
+            batch = borders.batch_for(message, position, speaker)
+            assigned.append(batch.adopt(message, position))
     return assigned
 
 
@@ -147,38 +151,67 @@ class _Borders:
     def __init__(self) -> None:
         self._batches: dict[int, _OpenBatch] = {}
         self._current: _OpenBatch | None = None
+        # The last message of the current batch that was not the system's.
         self._last: BaseMessage | None = None
 
-    def batch_for(self, message: BaseMessage, position: int) -> _OpenBatch:
-        if isinstance(message, ToolMessage) and (owner := self._owner(message)):
-            return owner
-        if self._current is None or self._begins(message):
-            system = isinstance(message, SystemMessage) or is_synthetic(message)
-            kind = BatchType.SYSTEM_TRIGGER if system else BatchType.USER_REQUEST
-            self._current = self._batches[position] = _OpenBatch(position, kind)
-        self._last = message
-        return self._current
+    def batch_for(
+        self, message: BaseMessage, position: int, speaker: BaseMessage | None
+    ) -> _OpenBatch:
+        """The batch of a message; `speaker` is it or the next one that is not the system's."""
+        batch = self._owner(message) or self._current
+        if batch is None or self._begins(message):
+            batch = self._batches[position] = _OpenBatch(position, _type_of(message, speaker))
+        self._go_on(batch, message)
+        return batch
 
     def follow(self, message: BaseMessage, batch_id: int, known: MessageMetadata) -> None:
         """Go on after a message that has its batch already."""
         kind = known.batch_type or BatchType.USER_REQUEST
         batch = self._batches.setdefault(batch_id, _OpenBatch(batch_id, kind))
         batch.count(message, known.sequence_num or 0)
-        if not isinstance(message, ToolMessage):
-            self._current, self._last = batch, message
+        self._go_on(batch, message)
+
+    def _go_on(self, batch: _OpenBatch, message: BaseMessage) -> None:
+        if batch is not self._current:
+            if self._current is not None and isinstance(message, ToolMessage):
+                return  # a late result does not bring its batch back
+            self._current, self._last = batch, None
+        if not isinstance(message, SystemMessage):
+            self._last = message
 
     def _begins(self, message: BaseMessage) -> bool:
-        if isinstance(message, SystemMessage) or is_synthetic(message):
+        if is_synthetic(message):
             return True
-        if not isinstance(message, HumanMessage):
-            return False
-        # People write several messages in a row; a trigger before them was not theirs.
-        return not isinstance(self._last, HumanMessage) or is_synthetic(self._last)
+        if isinstance(message, HumanMessage) and self._last is not None:
+            # People write several messages in a row; a trigger before them was not theirs.
+            return not isinstance(self._last, HumanMessage) or is_synthetic(self._last)
+        answered = isinstance(self._last, AIMessage) and not calls_of(self._last)
+        return isinstance(message, SystemMessage) and answered
 
-    def _owner(self, result: ToolMessage) -> _OpenBatch | None:
-        """The newest batch with an open call of this id; ids repeat."""
+    def _owner(self, message: BaseMessage) -> _OpenBatch | None:
+        """The newest batch with an open call that this message answers; ids repeat."""
+        if not isinstance(message, ToolMessage):
+            return None
         newest_first = reversed(self._batches.values())
-        return next((b for b in newest_first if result.tool_call_id in b.open_calls), None)
+        return next((b for b in newest_first if message.tool_call_id in b.open_calls), None)
+
+
+def _speakers(messages: list[BaseMessage]) -> list[BaseMessage | None]:
+    """For each message, it or the next one that is not the system's."""
+    speakers: list[BaseMessage | None] = []
+    speaker: BaseMessage | None = None
+    for message in reversed(messages):
+        speaker = speaker if isinstance(message, SystemMessage) else message
+        speakers.append(speaker)
+    return speakers[::-1]
+
+
+def _type_of(first: BaseMessage, speaker: BaseMessage | None) -> BatchType:
+    """What the system says before a person speaks belongs to that person's request."""
+    by_system = isinstance(first, SystemMessage) and not isinstance(speaker, HumanMessage)
+    if by_system or (speaker is not None and is_synthetic(speaker)):
+        return BatchType.SYSTEM_TRIGGER
+    return BatchType.USER_REQUEST
 
 
 class _Clock:
