@@ -31,6 +31,14 @@ def calling(*ids: str, text: str = "", name: str = "look_up") -> AIMessage:
     return AIMessage(text, tool_calls=calls)
 
 
+def malformed(*ids: str) -> AIMessage:
+    calls = [
+        {"name": "find", "args": "{not json", "id": i, "error": "bad", "type": "invalid_tool_call"}
+        for i in ids
+    ]
+    return AIMessage("", invalid_tool_calls=calls)
+
+
 def result(call_id: str, content: str = "done", **fields: Any) -> ToolMessage:
     return ToolMessage(content, tool_call_id=call_id, **fields)
 

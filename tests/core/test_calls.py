@@ -1,24 +1,16 @@
-"""Finding tool calls, pairing them with results, making their ids unique."""
+"""Finding tool calls and pairing them with results."""
 
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.calls import calls_of, has_content, pair, with_unique_calls
-from tests.histories import calling, result
+from segue.core.calls import calls_of, has_content, pair
+from tests.histories import calling, malformed, result
 
 
 def paired(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
     return [(e.call.id, e.result.content if e.result else None) for e in pair(messages).exchanges]
-
-
-def malformed(*ids: str) -> AIMessage:
-    calls = [
-        {"name": "find", "args": "{not json", "id": i, "error": "bad", "type": "invalid_tool_call"}
-        for i in ids
-    ]
-    return AIMessage("", invalid_tool_calls=calls)
 
 
 TOOL_USE = {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}}
@@ -119,6 +111,12 @@ def test_the_first_of_two_results_counts() -> None:
     assert [m.content for m in pairing.duplicates] == ["twice"]
 
 
+def test_a_repeated_result_is_not_kept_for_a_later_call_of_its_id() -> None:
+    """A result delivered twice does not answer the next call that happens to use its id."""
+    messages = [calling("a"), result("a", "1"), result("a", "1 again"), calling("a")]
+    assert paired(messages) == [("a", "1"), ("a", None)]
+
+
 def test_a_result_stored_before_its_call_is_still_its_result() -> None:
     """Arrival before the call loses nothing."""
     assert paired([result("a", "early"), calling("a")]) == [("a", "early")]
@@ -134,60 +132,3 @@ def test_a_result_without_a_call_is_an_orphan() -> None:
 def test_error_results_are_results() -> None:
     """A tool that failed has answered."""
     assert pair([calling("a"), result("a", "boom", status="error")]).unanswered == []
-
-
-def test_fine_messages_are_passed_on_untouched() -> None:
-    """Messages whose ids are unique stay the same objects."""
-    messages = [calling("a", "b"), result("a"), result("b"), AIMessage("done")]
-    assert all(x is y for x, y in zip(with_unique_calls(messages), messages, strict=True))
-
-
-def test_repeated_ids_become_unique_with_their_results() -> None:
-    """A second use of an id is renamed on the call and on its result alike."""
-    messages = [calling("a"), result("a", "1"), calling("a"), result("a", "2")]
-    _, first, call, second = with_unique_calls(messages)
-    assert isinstance(first, ToolMessage)
-    assert isinstance(second, ToolMessage)
-    assert first.tool_call_id == "a"
-    assert second.tool_call_id == calls_of(call)[0].id != "a"
-    assert second.content == "2"
-
-
-def test_renaming_reaches_content_blocks_and_signatures() -> None:
-    """Blocks, the block's own result and Google's signatures follow a new id."""
-    message = AIMessage(
-        [{"type": "text", "text": "again"}, TOOL_USE],
-        tool_calls=[{"name": "find", "args": {"q": 1}, "id": "a"}],
-        additional_kwargs={
-            "__gemini_function_call_thought_signatures__": {"a": "sig"},
-            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find"}}],
-            "position": 77,
-        },
-    )
-    answer = ToolMessage(
-        [{"type": "tool_result", "tool_use_id": "a", "content": "2"}], tool_call_id="a"
-    )
-    *_, call, second = with_unique_calls([calling("a"), result("a"), message, answer])
-    assert isinstance(call, AIMessage)
-    assert call.tool_calls[0]["id"] == "call_77_0"
-    assert call.content[1]["id"] == "call_77_0"  # type: ignore[index]  # a list of blocks
-    assert call.additional_kwargs == {
-        "__gemini_function_call_thought_signatures__": {"call_77_0": "sig"},
-        "position": 77,
-    }
-    assert second.content[0]["tool_use_id"] == "call_77_0"  # type: ignore[index]  # same
-
-
-def test_calls_become_well_formed() -> None:
-    """Malformed, nameless and id-less calls are sent as plain calls that match their results."""
-    nameless = AIMessage("", tool_calls=[{"name": "", "args": {}, "id": None}])
-    messages = [malformed("x"), result("x", "bad arguments"), nameless, result("", "no such tool")]
-    first, answer, second, other = with_unique_calls(messages)
-    assert isinstance(first, AIMessage)
-    assert isinstance(second, AIMessage)
-    assert isinstance(answer, ToolMessage)
-    assert isinstance(other, ToolMessage)
-    assert first.invalid_tool_calls == []
-    assert [c["id"] for c in first.tool_calls] == ["x"] == [answer.tool_call_id]
-    assert second.tool_calls[0]["name"]
-    assert second.tool_calls[0]["id"] == other.tool_call_id != ""

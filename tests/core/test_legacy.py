@@ -1,7 +1,8 @@
 """Old conversations: where batches begin, which times are kept, what becomes of old markers."""
 
 import copy
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -301,6 +302,23 @@ def test_what_is_no_time_is_no_time(value: object) -> None:
     kwargs = {"created_at": value, "timestamp": 1_715_947_200}
     assert created_at(HumanMessage("a", additional_kwargs=kwargs)) == NOON
     assert created_at(at(HumanMessage("a"), value)) is None
+
+
+@pytest.fixture
+def machine_in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose local time is nine hours ahead."""
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("machine_in_tokyo")
+@pytest.mark.parametrize("value", ["2024-05-17T12:00:00", NOON.replace(tzinfo=None), 1_715_947_200])
+def test_a_time_without_a_zone_is_utc_wherever_the_machine_stands(value: object) -> None:
+    """The same import gives the same times on a laptop and on a server."""
+    assert created_at(at(HumanMessage("a"), value)) == NOON
 
 
 def test_old_messages_keep_their_times() -> None:

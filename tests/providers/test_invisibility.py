@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
@@ -52,6 +54,7 @@ from segue import (
 )
 from segue.core.metadata import KEYS
 from segue.core.query import text_of
+from tests.histories import broken_threads, threads
 from tests.providers.recorder import REPLY, Recorded, Recorder
 from tests.providers.wire import (
     anthropic_problems,
@@ -548,6 +551,20 @@ def test_a_request_holds_the_conversation_and_no_metadata(
     assert unsaid(request.body, context) == []
     assert answers(request.body, context) == [m.text for m in context if m.type == "tool"]
     assert client.problems(request.body) == []
+
+
+@given(st.one_of(threads(), broken_threads()), st.data())
+@settings(max_examples=60)
+def test_any_broken_history_reaches_every_provider_well_formed(
+    client: Client, messages: list[BaseMessage], data: st.DataObject
+) -> None:
+    """What was cut, lost, doubled and permuted at random is a valid body for every API."""
+    current = data.draw(st.sampled_from([None, *(b.id for b in group_batches(messages))]))
+    context = build_context(messages, current_batch=current).messages
+    assume(context)
+    request = client.send(strip_metadata(context))
+    assert client.problems(request.body) == []
+    assert leaks(request.raw, context) == []
 
 
 @pytest.mark.parametrize("trigger", TriggerType)

@@ -5,6 +5,7 @@ import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -46,6 +47,13 @@ def _no_other_server() -> Iterator[None]:
 def server(_no_other_server: None) -> Iterator[PostgresServer]:
     with PostgresServer.start() as started:
         yield started
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder that another user can reach, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="segue-test-") as name:
+        yield Path(name)
 
 
 def ask(dsn: str, statement: str) -> list[tuple[object, ...]]:
@@ -114,9 +122,9 @@ def test_a_restart_keeps_port_and_data_but_no_connection(server: PostgresServer)
     assert ask(dsn, "SELECT number FROM kept") == [(7,)]
 
 
-def test_a_crash_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+def test_a_crash_loses_nothing_that_was_committed(folder: Path) -> None:
     """What was committed before `kill` is recovered by `restart`; what was not is gone."""
-    with PostgresServer.start(tmp_path / "data", fsync=True) as server:
+    with PostgresServer.start(folder, fsync=True) as server:
         ask(server.dsn, "CREATE TABLE event AS SELECT 1 AS id")
         with closing(psycopg.connect(server.dsn)) as connection:
             connection.execute("INSERT INTO event VALUES (2)")
@@ -127,14 +135,14 @@ def test_a_crash_loses_nothing_that_was_committed(tmp_path: Path) -> None:
         server.restart()
         assert ask(server.dsn, "SELECT id FROM event") == [(1,)]
         assert ask(server.dsn, "SHOW fsync") == [("on",)]
-    assert "automatic recovery" in (tmp_path / "data" / "server.log").read_text()
+    assert "automatic recovery" in (folder / "server.log").read_text()
 
 
-def test_a_given_folder_is_kept_and_served_again(tmp_path: Path) -> None:
+def test_a_given_folder_is_kept_and_served_again(folder: Path) -> None:
     """A folder of the caller's outlives the server, with its data."""
-    with PostgresServer.start(tmp_path) as server:
+    with PostgresServer.start(folder) as server:
         ask(server.dsn, "CREATE TABLE kept AS SELECT 7 AS number")
-    with PostgresServer.start(tmp_path) as server:
+    with PostgresServer.start(folder) as server:
         assert ask(server.dsn, "SELECT number FROM kept") == [(7,)]
 
 
@@ -175,20 +183,19 @@ def test_root_without_namespaces_runs_it_as_nobody(monkeypatch: pytest.MonkeyPat
         assert ask(server.dsn, "SELECT 1") == [(1,)]
 
 
-def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+def test_a_server_that_does_not_come_up_says_why(folder: Path) -> None:
     """The error carries the server's own last words, here about a folder of another version."""
-    (tmp_path / "PG_VERSION").write_text("9.6\n")
-    (tmp_path / "postgresql.conf").touch()
-    tmp_path.chmod(0o700)
+    (folder / "PG_VERSION").write_text("9.6\n")
+    (folder / "postgresql.conf").touch()
     with pytest.raises(BackendError, match=r"did not start(.|\n)*version 9\.6"):
-        PostgresServer.start(tmp_path)
+        PostgresServer.start(folder)
 
 
-def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_things_in_it_is_refused(folder: Path) -> None:
     """No cluster is laid over somebody's files, and the error says so."""
-    (tmp_path / "thesis.txt").touch()
+    (folder / "thesis.txt").touch()
     with pytest.raises(BackendError, match=r"initdb failed(.|\n)*not empty"):
-        PostgresServer.start(tmp_path)
+        PostgresServer.start(folder)
 
 
 def test_missing_binaries_name_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from segue.core.batch import Batch, group_batches
-from segue.core.calls import calls_of, with_unique_calls, without_blanks
 from segue.core.errors import NotFoundError, UsageError
+from segue.core.messages import synthetic_message
 from segue.core.metadata import MessageMetadata
+from segue.core.request import tidied, with_calls_joined, with_unique_calls
 from segue.core.settle import with_open_calls_answered
 from segue.core.snowflake import check_snowflake
 from segue.core.tokens import estimate_tokens
-from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.core.triggers import TriggerType
 
 TokenCounter = Callable[[BaseMessage], int]
 
@@ -158,34 +159,11 @@ def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
     words in front: a conversation starts with, and answers to, a human message everywhere.
     """
     source = with_open_calls_answered(batch) if is_current else batch
-    view = _with_calls_joined(source.arranged)
+    view = with_calls_joined(map(tidied, source.arranged))
     spoken = next((m for m in view if not isinstance(m, SystemMessage)), None)
     if spoken is None or isinstance(spoken, AIMessage):
         return [_opener(batch), *view]
     return view
-
-
-def _with_calls_joined(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """No blank text, and a calling message taken together with the words right before it.
-
-    Graphs with several agents write them as two messages; Google refuses a call that does not
-    come right after a human message or a result.
-    """
-    joined: list[BaseMessage] = []
-    for message in map(without_blanks, messages):
-        before = joined[-1] if joined else None
-        if isinstance(before, AIMessage) and isinstance(message, AIMessage) and calls_of(message):
-            content = [*_blocks(before), *_blocks(message)]
-            joined[-1] = message.model_copy(update={"content": content})
-        else:
-            joined.append(message)
-    return joined
-
-
-def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
-    if isinstance(message.content, list):
-        return message.content
-    return [{"type": "text", "text": message.content}] if message.content else []
 
 
 def _opener(batch: Batch) -> HumanMessage:
@@ -198,7 +176,7 @@ def _opener(batch: Batch) -> HumanMessage:
         batch_type=batch.type,
         parent_batch=batch.parent,
     )
-    return metadata.onto(HumanMessage(TRIGGER_PROMPTS[TriggerType.CHECK_IN]))
+    return metadata.onto(synthetic_message(TriggerType.CHECK_IN))
 
 
 def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> list[BaseMessage]:

@@ -17,32 +17,48 @@ from typing import ClassVar
 
 
 class SegueError(Exception):
+    """Everything Segue raises on purpose."""
+
     code: ClassVar[str] = "error"
 
 
 class UsageError(SegueError, ValueError):
+    """The caller gave something that cannot be right."""
+
     code = "usage"
 
 
 class MetadataError(UsageError):
+    """A message's metadata has the wrong type or is missing."""
+
     code = "metadata"
 
 
 class UnknownTrigger(UsageError):
+    """A trigger type that does not exist."""
+
     code = "unknown_trigger"
 
 
 class NotFoundError(SegueError, LookupError):
+    """The thing named is not there."""
+
     code = "not_found"
 
 
 class ConflictError(SegueError):
+    """The thing named is there, but in another state."""
+
     code = "conflict"
 
 
 class DeniedError(SegueError):
+    """The caller may not do this."""
+
     code = "denied"
 
 
 class BackendError(SegueError):
+    """A database, model or network failed."""
+
     code = "backend"

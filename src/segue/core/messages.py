@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from segue.core.calls import calls_of, has_content
 from segue.core.errors import UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.request import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 
 # What a person can send. Blocks of other types (tool calls, tool results, reasoning) are the
@@ -60,7 +61,7 @@ def user_message(content: str | list[Any] | HumanMessage, id: str | None = None)
     if isinstance(content, HumanMessage):
         return user_message(content.content, id or content.id)
     if isinstance(content, str):
-        return HumanMessage(_storable(content), id=id)
+        return HumanMessage(storable(content), id=id)
     if isinstance(content, list):
         return HumanMessage([_client_block(block) for block in content], id=id)
     raise UsageError(f"A message is text or a list of blocks, not {type(content).__name__}.")
@@ -83,16 +84,7 @@ def _is_visible(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and (not calls_of(message) or has_content(message))
 
 
-def _storable(text: str) -> str:
-    """Half an emoji and a NUL can be typed, but neither sent on nor stored everywhere."""
-    if text.isascii():
-        return text.replace("\x00", "\ufffd")
-    return (
-        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\x00", "\ufffd")
-    )
-
-
-def _client_block(block: Any) -> dict[str, Any]:
+def _client_block(block: Any) -> Any:
     if isinstance(block, str):
         block = {"type": "text", "text": block}
     kind = block.get("type") if isinstance(block, dict) else type(block).__name__
@@ -105,5 +97,5 @@ def _client_block(block: Any) -> dict[str, Any]:
         if not isinstance(block.get("text"), str):
             raise UsageError("A text block needs its words in 'text'.")
         # Unknown keys of a text block would travel to some providers as they are.
-        return {"type": "text", "text": _storable(block["text"])}
-    return dict(block)
+        return {"type": "text", "text": storable(block["text"])}
+    return plain_json(block)

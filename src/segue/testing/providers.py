@@ -14,7 +14,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from segue.core.calls import calls_of, has_content
+from segue.core.calls import Call, calls_of, has_content
+from segue.core.request import MAX_CALL_ID, TOOL_NAME
 
 
 def request_problems(messages: Sequence[BaseMessage]) -> list[str]:
@@ -46,7 +47,7 @@ def _calls(messages: Sequence[BaseMessage]) -> list[str]:
         calls = calls_of(message)
         if calls and index and isinstance(messages[index - 1], AIMessage):
             problems.append(f"Message {index} calls right after another assistant message.")
-        if any(call.malformed or not call.id or not call.name for call in calls):
+        if not all(_is_well_formed(call) for call in calls):
             problems.append(f"Message {index} holds a malformed call.")
         results = messages[index + 1 : index + 1 + len(calls)]
         answered = [m.tool_call_id for m in results if isinstance(m, ToolMessage)]
@@ -54,6 +55,11 @@ def _calls(messages: Sequence[BaseMessage]) -> list[str]:
             problems.append(f"Message {index} is not followed by exactly its results.")
         index += 1 + len(answered)
     return problems
+
+
+def _is_well_formed(call: Call) -> bool:
+    known = 0 < len(call.id) <= MAX_CALL_ID and TOOL_NAME.fullmatch(call.name)
+    return bool(known) and not call.malformed
 
 
 def _repeated_ids(messages: Sequence[BaseMessage]) -> list[str]:

@@ -1,0 +1,172 @@
+"""Making messages acceptable to every provider."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from segue.core.calls import calls_of
+from segue.core.request import plain_json, storable, tidied, with_calls_joined, with_unique_calls
+from tests.histories import calling, malformed, result
+
+TOOL_USE = {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}}
+
+
+def test_fine_messages_are_passed_on_untouched() -> None:
+    """Messages whose ids are unique stay the same objects."""
+    messages = [calling("a", "b"), result("a"), result("b"), AIMessage("done")]
+    assert all(x is y for x, y in zip(with_unique_calls(messages), messages, strict=True))
+
+
+def test_repeated_ids_become_unique_with_their_results() -> None:
+    """A second use of an id is renamed on the call and on its result alike."""
+    messages = [calling("a"), result("a", "1"), calling("a"), result("a", "2")]
+    _, first, call, second = with_unique_calls(messages)
+    assert isinstance(first, ToolMessage)
+    assert isinstance(second, ToolMessage)
+    assert first.tool_call_id == "a"
+    assert second.tool_call_id == calls_of(call)[0].id != "a"
+    assert second.content == "2"
+
+
+def test_renaming_reaches_content_blocks_and_signatures() -> None:
+    """Blocks, the block's own result and Google's signatures follow a new id."""
+    message = AIMessage(
+        [{"type": "text", "text": "again"}, TOOL_USE],
+        tool_calls=[{"name": "find", "args": {"q": 1}, "id": "a"}],
+        additional_kwargs={
+            "__gemini_function_call_thought_signatures__": {"a": "sig"},
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find"}}],
+            "position": 77,
+        },
+    )
+    answer = ToolMessage(
+        [{"type": "tool_result", "tool_use_id": "a", "content": "2"}], tool_call_id="a"
+    )
+    *_, call, second = with_unique_calls([calling("a"), result("a"), message, answer])
+    assert isinstance(call, AIMessage)
+    assert call.tool_calls[0]["id"] == "call_77_0"
+    assert call.content[1]["id"] == "call_77_0"  # type: ignore[index]  # a list of blocks
+    assert call.additional_kwargs == {
+        "__gemini_function_call_thought_signatures__": {"call_77_0": "sig"},
+        "position": 77,
+    }
+    assert second.content[0]["tool_use_id"] == "call_77_0"  # type: ignore[index]  # same
+
+
+def test_calls_become_well_formed() -> None:
+    """Malformed, nameless and id-less calls are sent as plain calls that match their results."""
+    nameless = AIMessage("", tool_calls=[{"name": "", "args": {}, "id": None}])
+    messages = [malformed("x"), result("x", "bad arguments"), nameless, result("", "no such tool")]
+    first, answer, second, other = with_unique_calls(messages)
+    assert isinstance(first, AIMessage)
+    assert isinstance(second, AIMessage)
+    assert isinstance(answer, ToolMessage)
+    assert isinstance(other, ToolMessage)
+    assert first.invalid_tool_calls == []
+    assert [c["id"] for c in first.tool_calls] == ["x"] == [answer.tool_call_id]
+    assert second.tool_calls[0]["name"]
+    assert second.tool_calls[0]["id"] == other.tool_call_id != ""
+
+
+def test_a_made_up_tool_name_is_sent_in_letters_all_providers_take() -> None:
+    """The call and its result carry the same name, without signs that one provider refuses."""
+    call = AIMessage("", tool_calls=[{"name": "multi tool.use", "args": {}, "id": "a"}])
+    sent, answer = with_unique_calls([call, result("a", "no such tool", name="multi tool.use")])
+    assert isinstance(sent, AIMessage)
+    assert sent.tool_calls[0]["name"] == "multi_tool_use" == answer.name
+
+
+def test_an_id_too_long_for_one_provider_is_renamed() -> None:
+    """An id of more than 40 characters is replaced on the call and on its result."""
+    sent, answer = with_unique_calls([calling("x" * 41), result("x" * 41)])
+    assert isinstance(sent, AIMessage)
+    assert isinstance(answer, ToolMessage)
+    assert sent.tool_calls[0]["id"] == answer.tool_call_id
+    assert len(answer.tool_call_id) <= 40
+
+
+def test_arguments_are_what_every_json_writer_takes() -> None:
+    """Not-a-number and half an emoji in arguments do not poison the request."""
+    args = {"size": float("nan"), "note": "\ud83d", "tags": ["ok", float("inf")]}
+    [sent] = with_unique_calls([AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "a"}])])
+    assert isinstance(sent, AIMessage)
+    assert sent.tool_calls[0]["args"] == {"size": None, "note": "\ufffd", "tags": ["ok", None]}
+
+
+@pytest.mark.parametrize("kind", ["tool_call", "custom_tool_call"])
+def test_blocks_that_repeat_a_parsed_call_are_left_out(kind: str) -> None:
+    """A call that `tool_calls` holds is not also sent as a block that other clients refuse."""
+    block = {"type": kind, "id": "a", "name": "f", "input": "Oslo", "args": {}}
+    message = AIMessage(
+        [{"type": "text", "text": "Well."}, block],
+        tool_calls=[{"name": "f", "args": {}, "id": "a"}],
+    )
+    [sent] = with_unique_calls([message])
+    assert sent.content == [{"type": "text", "text": "Well."}]
+    assert [call.id for call in calls_of(sent)] == ["a"]
+
+
+def test_free_text_of_a_custom_call_is_kept() -> None:
+    """A call whose input is plain words, known by its block only, is sent with those words."""
+    block = {"type": "custom_tool_call", "call_id": "a", "name": "f", "input": "Oslo"}
+    [sent] = with_unique_calls([AIMessage([block])])
+    assert isinstance(sent, AIMessage)
+    assert list(sent.tool_calls[0]["args"].values()) == ["Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("content", "tidy"),
+    [
+        ("fine", "fine"),
+        (" \n", ""),
+        ("half \ud83d", "half \ufffd"),
+        (["bare", " "], [{"type": "text", "text": "bare"}]),
+        ([{"type": "text", "text": ""}, TOOL_USE], [TOOL_USE]),
+        ([{"type": "refusal", "refusal": "No."}], [{"type": "text", "text": "No."}]),
+        ([{"type": "output_text", "text": "Yes."}], [{"type": "text", "text": "Yes."}]),
+        ([{"type": "text", "text": "\ud83d!"}], [{"type": "text", "text": "\ufffd!"}]),
+    ],
+)
+def test_content_becomes_plain(content: Any, tidy: Any) -> None:
+    """Blank, bare, broken and one provider's text blocks become what all of them take."""
+    assert tidied(AIMessage(content)).content == tidy
+
+
+def test_tidy_messages_stay_the_same_object() -> None:
+    """A message that breaks no rule is not copied."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for message in (HumanMessage("hi"), HumanMessage([{"type": "text", "text": "hi"}, picture])):
+        assert tidied(message) is message
+
+
+def test_a_custom_calls_output_becomes_text() -> None:
+    """A result in one provider's own block is sent as its words."""
+    block = {"type": "custom_tool_call_output", "output": "12 degrees"}
+    answer = tidied(ToolMessage([block], tool_call_id="a"))
+    assert answer.content == [{"type": "text", "text": "12 degrees"}]
+
+
+def test_only_a_calling_message_joins_the_words_before_it() -> None:
+    """Two replies in a row stay two; a call is sent with the words that led to it."""
+    first, second = AIMessage("One."), AIMessage("Two.")
+    assert with_calls_joined([first, second]) == [first, second]
+    [joined] = with_calls_joined([first, calling("a")])
+    assert joined.text == "One."
+    assert [call.id for call in calls_of(joined)] == ["a"]
+
+
+def test_storable_text_keeps_everything_else() -> None:
+    """Whole emoji, accents and line ends survive; a NUL and half an emoji are replaced."""
+    assert storable("naïve 😀\r\n") == "naïve 😀\r\n"
+    assert storable("\ud83d\ude00") == "😀"
+    assert storable("a\x00b\ud83d") == "a\ufffdb\ufffd"
+
+
+def test_plain_json_reaches_every_depth() -> None:
+    """Keys, lists and nested objects are cleaned, and nothing of the input is shared."""
+    inner: dict[str, Any] = {"k\x00": [("a", 1.5, None, True)]}
+    plain = plain_json(inner)
+    assert plain == {"k\ufffd": [["a", 1.5, None, True]]}
+    inner["k\x00"].append("later")
+    assert plain == {"k\ufffd": [["a", 1.5, None, True]]}
