@@ -502,6 +502,26 @@ def test_a_marker_inside_a_single_text_block_is_converted() -> None:
     assert is_synthetic(new)
 
 
+def test_a_marker_of_a_numbered_type_is_known() -> None:
+    """Whatever name stood in the marker, it is not shown to the user as own words."""
+    converted = convert_legacy_trigger(HumanMessage("[AUTONOMOUS_FOLLOWUP: check_in_2]"))
+    assert MessageMetadata.of(converted).trigger_type is TriggerType.CHECK_IN
+
+
+def test_the_reason_of_a_forgotten_trigger_is_kept() -> None:
+    """Converting adds where a trigger came from and loses nothing of why."""
+    kwargs = {"synthetic": True, "trigger_type": "agent_decision", "trigger_reason": "idle"}
+    converted = convert_legacy_trigger(HumanMessage("Say hello.", additional_kwargs=kwargs))
+    reason = MessageMetadata.of(converted).trigger_reason
+    assert reason == "converted from the old trigger 'agent_decision': idle"
+
+
+def test_a_time_that_no_id_can_hold_is_no_time() -> None:
+    """One bad date does not stop an import."""
+    [message] = assign([HumanMessage("a", additional_kwargs={"created_at": "9999-12-31"})])
+    assert message.additional_kwargs["position"] > 0
+
+
 def test_a_message_with_a_picture_is_a_persons() -> None:
     """No trigger ever had a picture, and converting would lose it."""
     message = HumanMessage([{"type": "text", "text": "[AUTONOMOUS_FOLLOWUP: check_in]"}, PICTURE])

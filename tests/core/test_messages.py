@@ -147,7 +147,7 @@ def test_only_content_and_id_of_a_clients_message_are_taken() -> None:
 
 
 @given(
-    st.text(),
+    st.text().filter(str.strip),
     st.dictionaries(st.sampled_from(["synthetic", "trigger_type", "batch"]), st.just(True)),
 )
 def test_a_client_can_never_make_a_message_synthetic(text: str, kwargs: dict[str, Any]) -> None:
@@ -156,6 +156,27 @@ def test_a_client_can_never_make_a_message_synthetic(text: str, kwargs: dict[str
     assert not is_synthetic(message)
     assert message.additional_kwargs == {}
     assert visible_messages([message]) == [message]
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", [], [{"type": "text", "text": " "}], ["", ""]])
+def test_an_empty_message_is_refused(nothing: Any) -> None:
+    """A message that says nothing is an error for the client, not a turn for the model."""
+    with pytest.raises(UsageError, match="The message is empty; send some text"):
+        user_message(nothing)
+
+
+def test_a_client_cannot_steer_the_cache() -> None:
+    """What a request's cache keeps is not the client's to decide."""
+    block = {"type": "image", "url": "u", "cache_control": {"type": "ephemeral"}}
+    assert user_message([block]).content == [{"type": "image", "url": "u"}]
+
+
+@pytest.mark.parametrize(
+    "content", ["", [], [{"type": "thinking", "thinking": "hm", "signature": "s"}]]
+)
+def test_a_reply_without_words_is_not_visible(content: Any) -> None:
+    """A person sees no empty bubble and no silent reasoning."""
+    assert visible_messages([AIMessage(content)]) == []
 
 
 def test_what_a_person_can_send_is_taken_as_it_is() -> None:
@@ -211,7 +232,7 @@ def test_what_cannot_be_stored_is_replaced_wherever_a_block_holds_it(block: obje
     assert "a\ufffdb\ufffd" in kept
 
 
-@given(st.text())
+@given(st.text().filter(str.strip))
 def test_all_other_text_is_kept_to_the_letter(text: str) -> None:
     """Whatever script a person writes in, nothing is normalised, trimmed or lost."""
     assume("\x00" not in text)

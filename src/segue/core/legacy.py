@@ -23,10 +23,10 @@ from langchain_core.messages import (
 from segue.core.calls import calls_of
 from segue.core.messages import synthetic_message
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.snowflake import SnowflakeSource, millis_of, next_snowflake, to_text
+from segue.core.snowflake import EPOCH, SnowflakeSource, millis_of, next_snowflake, to_text
 from segue.core.triggers import TriggerType
 
-_MARKER: Final = re.compile(r"\[AUTONOMOUS_FOLLOWUP:\s*([A-Za-z_-]+)\s*\]")
+_MARKER: Final = re.compile(r"\[AUTONOMOUS_FOLLOWUP:\s*([\w-]+)\s*\]")
 _TRIGGERS: Final = frozenset(TriggerType)
 _TIME_KEYS: Final = ("created_at", "timestamp")
 
@@ -111,10 +111,9 @@ def _prepared(message: BaseMessage) -> BaseMessage:
 
 def _as_trigger(message: HumanMessage, name: object) -> HumanMessage:
     known = str(name).lower().replace("-", "_")
-    trigger = synthetic_message(
-        known if known in _TRIGGERS else TriggerType.CHECK_IN,
-        reason=f"converted from the old trigger {name!r}",
-    )
+    said = message.additional_kwargs.get("trigger_reason")
+    reason = f"converted from the old trigger {name!r}" + (f": {said}" if said else "")
+    trigger = synthetic_message(known if known in _TRIGGERS else TriggerType.CHECK_IN, reason)
     content = message.content if is_synthetic(message) else trigger.content
     kwargs = message.additional_kwargs | trigger.additional_kwargs
     return message.model_copy(update={"content": content, "additional_kwargs": kwargs})
@@ -248,4 +247,5 @@ def _moment(value: object) -> datetime | None:
             return None
     else:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment if moment.year < EPOCH.year + 69 else None  # later times do not fit an id

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.calls import calls_of, has_content
+from segue.core.calls import has_content
 from segue.core.errors import UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.request import plain_json, storable
@@ -55,23 +55,25 @@ def continuation_message(reason: str | None = None) -> HumanMessage:
 def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
     """A real message from what a client sent: content only.
 
-    Metadata, names and anything else a client attaches is dropped; a content block that is not
-    a person's to send raises `UsageError`.
+    Metadata, names and anything else a client attaches is dropped. An empty message and a
+    content block that is not a person's to send raise `UsageError`.
     """
     if isinstance(content, HumanMessage):
         return user_message(content.content, id or content.id)
-    if isinstance(content, str):
-        return HumanMessage(storable(content), id=id)
-    if isinstance(content, list):
-        return HumanMessage([_client_block(block) for block in content], id=id)
+    if isinstance(content, str | list):
+        plain = storable(content) if isinstance(content, str) else [*map(_client_block, content)]
+        message = HumanMessage(plain, id=id)
+        if has_content(message):
+            return message
+        raise UsageError("The message is empty; send some text, a picture or a file.")
     raise UsageError(f"A message is text or a list of blocks, not {type(content).__name__}.")
 
 
 def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """What a person sees of a conversation: own messages and the agent's replies.
 
-    Synthetic messages go by their metadata alone. Tool traffic goes by type, and so does an
-    assistant message that carries only calls, since there is nothing in it to show.
+    Synthetic messages go by their metadata alone, tool traffic by type. An assistant message
+    that only calls tools or only thinks goes too, since there is nothing in it to show.
     """
     return [message for message in messages if _is_visible(message)]
 
@@ -81,7 +83,7 @@ def _is_visible(message: BaseMessage) -> bool:
         return False
     if isinstance(message, HumanMessage):
         return True
-    return isinstance(message, AIMessage) and (not calls_of(message) or has_content(message))
+    return isinstance(message, AIMessage) and has_content(message)
 
 
 def _client_block(block: Any) -> Any:
@@ -98,4 +100,5 @@ def _client_block(block: Any) -> Any:
             raise UsageError("A text block needs its words in 'text'.")
         # Unknown keys of a text block would travel to some providers as they are.
         return {"type": "text", "text": storable(block["text"])}
-    return plain_json(block)
+    # How a request is cached is the agent's business and costs its owner money.
+    return plain_json({key: value for key, value in block.items() if key != "cache_control"})

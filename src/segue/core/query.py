@@ -10,6 +10,8 @@ from segue.core.metadata import is_synthetic
 
 
 class QuerySource(StrEnum):
+    """Whose words a memory query is made of."""
+
     CURRENT_MESSAGE = "current_message"
     LAST_REAL_USER_MESSAGE = "last_real_user_message"
     CONVERSATION_SUMMARY = "conversation_summary"
@@ -17,6 +19,8 @@ class QuerySource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
+    """The words to search memories with, and where they come from."""
+
     text: str
     source: QuerySource
 

@@ -32,7 +32,7 @@ class SnowflakeGenerator:
         clock: Callable[[], int] = _wall_clock_millis,
     ) -> None:
         self._node = check_node(node)
-        self._last = check_snowflake(last, "last id") if last else 0
+        self._last = check_snowflake(last, "last id") if last != 0 else 0
         self._clock = clock
         self._lock = threading.Lock()
 
@@ -46,7 +46,7 @@ class SnowflakeGenerator:
         A thread whose newest id came from a process with a faster clock passes it as `after`:
         the answer still carries this generator's node, so it is unique beyond that thread.
         """
-        if after:
+        if after != 0:
             check_snowflake(after, "lower bound")
         with self._lock:
             millis = self._clock() - _EPOCH_UNIX_MILLIS

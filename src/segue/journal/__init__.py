@@ -1,0 +1,1 @@
+"""The journal: durable threads, messages, turns and timers, on SQLite and PostgreSQL."""

@@ -1,0 +1,434 @@
+"""The contracts of the journal. One method is one atomic business step.
+
+Stores never ask for the time and never make up an id: `now` and `ids` are arguments. A step that
+raises has written nothing. Leases carry a fencing token: whoever lost a lease gets `ConflictError`
+("… Nothing was written.") from every later step, however late it comes.
+
+Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost lease or a used id,
+`UsageError` for input that cannot be right, `BackendError` when the database fails.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.batch import Batch
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.records import (
+    Accepted,
+    Decision,
+    Deleted,
+    Effect,
+    EffectLease,
+    Found,
+    FoundMemory,
+    Memory,
+    NewEffect,
+    NewTimer,
+    Page,
+    Summary,
+    Thread,
+    Timer,
+    TimerLease,
+    TimerState,
+    Turn,
+    TurnLease,
+)
+
+
+class Threads(Protocol):
+    """Conversations and the list of them."""
+
+    async def create_thread(
+        self,
+        thread_id: str,
+        *,
+        agent_id: str,
+        user_id: str,
+        now: datetime,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Begin a conversation. Again with the same agent and user: the thread as it is;
+        with others: `ConflictError`.
+        """
+        ...
+
+    async def get_thread(self, thread_id: str) -> Thread: ...
+
+    async def list_threads(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        limit: int = 50,
+        before: Thread | None = None,
+    ) -> list[Thread]:
+        """A user's threads, the one written to last first; `before` is the last one of the page
+        before. Cost follows the limit, not the number of messages.
+        """
+        ...
+
+    async def update_thread(
+        self,
+        thread_id: str,
+        *,
+        now: datetime,
+        title: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Set what is given: the title, or settings merged into those that are there (null
+        removes one). A title set here is no longer taken from the first message.
+        """
+        ...
+
+    async def delete_thread(self, thread_id: str) -> Deleted:
+        """Delete a thread and all that belongs to it, and say what. Memories belong to the user."""
+        ...
+
+
+class Messages(Protocol):
+    """The append-only journal."""
+
+    async def accept_message(
+        self,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+    ) -> Accepted:
+        """Store a user's message in a new batch, raise the epoch, and queue its turn.
+
+        The same step cancels the thread's live follow-up timers and voids its queued follow-up
+        turns and the running ones that have not shown anything yet. Answers are not touched.
+        With a `client_message_id` used before in the thread nothing changes, and the first
+        acceptance is returned with `is_new` false.
+        """
+        ...
+
+    async def append(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> list[BaseMessage]:
+        """Store messages at the end of the turn's batch and return them as stored.
+
+        Positions rise above everything in the thread, sequence numbers go on without a gap. A
+        message whose id is in the thread already is not stored again; the stored one is
+        returned, so a step that was cut off can be repeated.
+        """
+        ...
+
+    async def load_batch(self, thread_id: str, batch: int) -> Batch: ...
+
+    async def tail(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> list[Batch]:
+        """The newest batches that are not archived, newest first, at least `max_tokens` of them.
+
+        Never a cut batch. With a current batch, nothing newer than it. Cost follows the budget,
+        not the length of the thread.
+        """
+        ...
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Page:
+        """Visible messages, oldest first: the newest, or those next to a position.
+
+        Paging is stable while messages are added: nothing twice, nothing left out. Visibility is
+        read from columns written with the message; content is not looked at.
+        """
+        ...
+
+    async def search(
+        self, user_id: str, text: str, *, thread_id: str | None = None, limit: int = 20
+    ) -> list[Found]:
+        """Visible messages of a user that match words, best first. Any text is a valid query."""
+        ...
+
+    async def list_batch(self, agent_id: str, batch: int) -> list[BaseMessage]:
+        """All messages of a batch that belong to an agent, in sequence."""
+        ...
+
+    async def list_incomplete_batches(
+        self, agent_id: str, *, limit: int = 100
+    ) -> list[tuple[str, Batch]]:
+        """An agent's unfinished batches with their threads, oldest first."""
+        ...
+
+
+class Turns(Protocol):
+    """The queue of batches to process: one running per thread, in order of arrival."""
+
+    async def claim_turn(
+        self, owner: str, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease | None:
+        """Take the next turn: the oldest of its thread, from the thread served longest ago.
+
+        A turn whose lease ran out is taken again. Two callers never get the same turn.
+        """
+        ...
+
+    async def extend_turn(
+        self, lease: TurnLease, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease: ...
+
+    async def show_turn(self, lease: TurnLease, *, now: datetime) -> None:
+        """Mark that the user is about to see something of it; from then on it is not voided.
+
+        `ConflictError` if the user wrote in the meantime: then nothing may be shown.
+        """
+        ...
+
+    async def release_turn(
+        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+    ) -> None:
+        """Give a turn back to the queue, to be taken at once or not before `retry_at`."""
+        ...
+
+    async def finish_turn(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage] = (),
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        effects: Sequence[NewEffect] = (),
+    ) -> list[BaseMessage]:
+        """Store the last messages, the effects and the end of the turn together."""
+        ...
+
+    async def fail_turn(
+        self,
+        lease: TurnLease,
+        error: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        messages: Sequence[BaseMessage] = (),
+    ) -> list[BaseMessage]:
+        """End a turn for good; `messages` are what settles its batch."""
+        ...
+
+    async def get_turn(self, turn_id: int) -> Turn: ...
+
+    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        """A thread's turns, newest first."""
+        ...
+
+    async def next_turn_at(self, *, now: datetime) -> datetime | None:
+        """When the next turn can be taken: a time in the past or `now` means at once."""
+        ...
+
+
+class Timers(Protocol):
+    """Durable promises to consider a follow-up."""
+
+    async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+        """Arm a timer at the thread's present epoch.
+
+        A thread has at most one live follow-up timer: arming again replaces it in one step, and
+        the one replaced is recorded as cancelled.
+        """
+        ...
+
+    async def claim_due_timers(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
+    ) -> list[TimerLease]:
+        """Take what is due, in order of time. A row that cannot be read is set aside as
+        suppressed with the reason, and the others are not held up.
+        """
+        ...
+
+    async def next_due_at(self) -> datetime | None:
+        """When the next timer is due or a claimed one may be taken again."""
+        ...
+
+    async def fire_timer(
+        self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn | None:
+        """Store the synthetic message in a new batch, queue its turn, and close the timer.
+
+        None if the user wrote since the timer was armed: then the timer is cancelled instead.
+        A continuation timer goes on in its own batch.
+        """
+        ...
+
+    async def postpone_timer(
+        self, lease: TimerLease, until: datetime, reason: str, *, now: datetime
+    ) -> Timer: ...
+
+    async def close_timer(
+        self, lease: TimerLease, state: TimerState, reason: str, *, now: datetime
+    ) -> Timer:
+        """End a claimed timer as suppressed, expired, missed or cancelled."""
+        ...
+
+    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]: ...
+
+    async def list_timers(self, thread_id: str, *, limit: int = 50) -> list[Timer]:
+        """A thread's timers, newest first, with what became of them."""
+        ...
+
+
+class Outbox(Protocol):
+    """Effects: things to do outside after a commit, at least once."""
+
+    async def claim_effects(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
+    ) -> list[EffectLease]: ...
+
+    async def complete_effect(self, lease: EffectLease, *, now: datetime) -> None: ...
+
+    async def retry_effect(
+        self, lease: EffectLease, error: str, *, now: datetime, retry_at: datetime | None
+    ) -> Effect:
+        """Try again at a time, or give up (`retry_at` None): the effect is dead, not gone."""
+        ...
+
+    async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]: ...
+
+    async def revive_effect(self, effect_id: int, *, now: datetime) -> Effect: ...
+
+
+class Decisions(Protocol):
+    """Why the agent wrote, and why it did not."""
+
+    async def record_decision(self, decision: Decision) -> None: ...
+
+    async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
+        """A thread's decisions, newest first."""
+        ...
+
+
+class Summaries(Protocol):
+    """Words that stand for archived batches."""
+
+    async def save_summary(
+        self,
+        thread_id: str,
+        text: str,
+        batches: Sequence[int],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> Summary:
+        """Archive the batches and store their summary together. `ConflictError` if one of them
+        is archived already, `NotFoundError` if one is not there.
+        """
+        ...
+
+    async def find_summary(self, thread_id: str) -> Summary | None:
+        """The newest summary, if there is one."""
+        ...
+
+    async def undo_summary(self, summary: Summary) -> None:
+        """Remove the newest summary and bring its batches back into the tail."""
+        ...
+
+
+class Memories(Protocol):
+    """Long-term facts, searched by words and by meaning."""
+
+    async def put_memory(
+        self,
+        agent_id: str,
+        user_id: str,
+        key: str,
+        content: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        metadata: Mapping[str, Any] | None = None,
+        embedding: Sequence[float] | None = None,
+        embedding_model: str | None = None,
+    ) -> Memory:
+        """Store a fact, or replace the one with that key."""
+        ...
+
+    async def delete_memory(self, agent_id: str, user_id: str, key: str) -> bool: ...
+
+    async def list_memories(
+        self, agent_id: str, user_id: str, *, limit: int = 100, before: int | None = None
+    ) -> list[Memory]:
+        """Newest first."""
+        ...
+
+    async def count_memories(self, agent_id: str, user_id: str) -> int: ...
+
+    async def search_memories(
+        self,
+        agent_id: str,
+        user_id: str,
+        text: str,
+        *,
+        embedding: Sequence[float] | None = None,
+        embedding_model: str | None = None,
+        limit: int = 10,
+        text_weight: float = 0.5,
+    ) -> list[FoundMemory]:
+        """The best matches of one namespace, by a weighted sum of normalised scores.
+
+        Vectors of another model or dimension are never compared. Any text is a valid query.
+        """
+        ...
+
+
+class Nodes(Protocol):
+    """Numbers for id generators, so that two processes never share one."""
+
+    async def lease_node(self, owner: str, *, now: datetime, lease_for: timedelta) -> int:
+        """A number from 0 to 1023 that nobody holds; `ConflictError` if all are taken."""
+        ...
+
+    async def extend_node(
+        self, node: int, owner: str, *, now: datetime, lease_for: timedelta
+    ) -> None: ...
+
+    async def release_node(self, node: int, owner: str) -> None: ...
+
+    async def last_position(self) -> int:
+        """The highest position in the journal, to seed a generator above; 0 if it is empty."""
+        ...
+
+
+class Journal(
+    Threads,
+    Messages,
+    Turns,
+    Timers,
+    Outbox,
+    Decisions,
+    Summaries,
+    Memories,
+    Nodes,
+    Protocol,
+):
+    """The whole store."""
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date, under a lock; from any earlier version.
+
+        A schema newer than this code is refused, and nothing is changed.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+    async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
+        """Store messages that have their positions already; those that are there are left alone.
+        Returns how many were new.
+        """
+        ...

@@ -1,0 +1,273 @@
+"""What the journal hands out: plain values, made of rows and safe to keep.
+
+Times are aware UTC datetimes, ids of messages, batches, turns and timers are snowflakes, ids of
+threads, agents and users are the caller's text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+
+class TurnKind(StrEnum):
+    """Why a turn was queued; follow-ups are void once the user writes."""
+
+    REPLY = "reply"
+    FOLLOW_UP = "follow_up"
+    CONTINUATION = "continuation"
+
+
+class TurnState(StrEnum):
+    """Where a turn is in its life; the last three are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    VOID = "void"
+
+
+class TimerState(StrEnum):
+    """Where a timer is in its life; the first three are alive."""
+
+    PENDING = "pending"
+    POSTPONED = "postponed"
+    CLAIMED = "claimed"
+    FIRED = "fired"
+    CANCELLED = "cancelled"
+    SUPPRESSED = "suppressed"
+    EXPIRED = "expired"
+    MISSED = "missed"
+
+
+class EffectState(StrEnum):
+    """Where an effect is in the outbox; dead means: given up, kept for an operator."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    DONE = "done"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One conversation; title, preview and count follow its visible messages."""
+
+    id: str
+    agent_id: str
+    user_id: str
+    title: str | None
+    preview: str | None
+    preview_role: str | None
+    message_count: int
+    epoch: int
+    last_position: int
+    settings: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The durable work item that processes one batch."""
+
+    id: int
+    thread_id: str
+    agent_id: str
+    user_id: str
+    batch: int
+    kind: TurnKind
+    state: TurnState
+    epoch: int
+    attempts: int
+    queued_at: datetime
+    available_at: datetime
+    shown_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLease:
+    """The right to work on a turn until a time; `token` fences off everyone who had it before."""
+
+    turn: Turn
+    owner: str
+    token: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A user's message in the journal, the turn that answers it, and what it made void."""
+
+    message: BaseMessage
+    turn: Turn
+    is_new: bool
+    cancelled_timers: tuple[int, ...] = ()
+    voided_turns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewTimer:
+    """A timer to arm. `missed` says what to do if it is found late: run, skip, or run_if_within."""
+
+    thread_id: str
+    due_at: datetime
+    trigger_type: str | None = None
+    reason: str | None = None
+    kind: TurnKind = TurnKind.FOLLOW_UP
+    batch: int | None = None
+    expires_at: datetime | None = None
+    missed: str = "run"
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A durable promise to consider a follow-up at a time."""
+
+    id: int
+    thread_id: str
+    agent_id: str
+    user_id: str
+    kind: TurnKind
+    state: TimerState
+    trigger_type: str | None
+    reason: str | None
+    batch: int | None
+    epoch: int
+    due_at: datetime
+    expires_at: datetime | None
+    missed: str
+    payload: Mapping[str, Any]
+    state_reason: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TimerLease:
+    """The right to decide about a due timer until a time."""
+
+    timer: Timer
+    owner: str
+    token: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Visible messages, oldest first, and the cursors of the pages around them."""
+
+    messages: list[BaseMessage]
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One visible message that a search found."""
+
+    thread_id: str
+    message: BaseMessage
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion took with it, by table."""
+
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NewEffect:
+    """Something to do outside after the commit. A `dedupe_key` used before is not queued again."""
+
+    kind: str
+    payload: Mapping[str, Any]
+    dedupe_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect in the outbox."""
+
+    id: int
+    thread_id: str
+    kind: str
+    payload: Mapping[str, Any]
+    dedupe_key: str
+    state: EffectState
+    attempts: int
+    due_at: datetime
+    error: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EffectLease:
+    """The right to carry out an effect until a time."""
+
+    effect: Effect
+    owner: str
+    token: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The recorded outcome of the decider or of the gates, with reasons."""
+
+    id: int
+    thread_id: str
+    kind: str
+    outcome: str
+    reasons: tuple[str, ...]
+    facts: Mapping[str, Any]
+    timer_id: int | None
+    turn_id: int | None
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The words that stand for archived batches, with the batches they cover."""
+
+    id: int
+    thread_id: str
+    text: str
+    first_batch: int
+    last_batch: int
+    batches: tuple[int, ...]
+    previous_id: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A long-term fact about a user, in the namespace of one agent and one user."""
+
+    id: int
+    agent_id: str
+    user_id: str
+    key: str
+    content: str
+    metadata: Mapping[str, Any]
+    embedding_model: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMemory:
+    """A memory with its fused score and the two scores it is made of."""
+
+    memory: Memory
+    score: float
+    text_score: float | None
+    vector_score: float | None
