@@ -57,7 +57,7 @@ def test_order_is_batch_then_sequence_whatever_the_positions() -> None:
     """A backdated message stays where its sequence number puts it."""
     human, reply = stamp(exchange(), ticking_generator(node=5))
     metadata = MessageMetadata.of(reply)
-    older = metadata.position - 2 if metadata.position else 0
+    older = human.additional_kwargs["position"] - 2
     backdated = MessageMetadata(
         position=older, batch=metadata.batch, sequence_num=1, batch_type=metadata.batch_type
     ).onto(reply)

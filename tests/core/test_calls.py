@@ -42,6 +42,10 @@ def test_the_same_id_twice_in_one_message_is_two_calls() -> None:
     """Repeated ids are counted, in either place that holds them."""
     assert [c.id for c in calls_of(calling("a", "a"))] == ["a", "a"]
     assert [c.id for c in calls_of(AIMessage([TOOL_USE, TOOL_USE]))] == ["a", "a"]
+    partly_parsed = AIMessage(
+        [TOOL_USE, TOOL_USE], tool_calls=[{"name": "find", "args": {}, "id": "a"}]
+    )
+    assert [c.id for c in calls_of(partly_parsed)] == ["a", "a"]
 
 
 def test_malformed_calls_count() -> None:

@@ -25,7 +25,9 @@ from segue.journal.records import (
     Found,
     FoundMemory,
     Memory,
+    MemorySearch,
     NewEffect,
+    NewMemory,
     NewTimer,
     Page,
     Summary,
@@ -74,7 +76,6 @@ class Threads(Protocol):
         self,
         thread_id: str,
         *,
-        now: datetime,
         title: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Thread:
@@ -290,10 +291,10 @@ class Outbox(Protocol):
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
     ) -> list[EffectLease]: ...
 
-    async def complete_effect(self, lease: EffectLease, *, now: datetime) -> None: ...
+    async def complete_effect(self, lease: EffectLease) -> None: ...
 
     async def retry_effect(
-        self, lease: EffectLease, error: str, *, now: datetime, retry_at: datetime | None
+        self, lease: EffectLease, error: str, *, retry_at: datetime | None
     ) -> Effect:
         """Try again at a time, or give up (`retry_at` None): the effect is dead, not gone."""
         ...
@@ -342,19 +343,7 @@ class Summaries(Protocol):
 class Memories(Protocol):
     """Long-term facts, searched by words and by meaning."""
 
-    async def put_memory(
-        self,
-        agent_id: str,
-        user_id: str,
-        key: str,
-        content: str,
-        *,
-        ids: SnowflakeSource,
-        now: datetime,
-        metadata: Mapping[str, Any] | None = None,
-        embedding: Sequence[float] | None = None,
-        embedding_model: str | None = None,
-    ) -> Memory:
+    async def put_memory(self, memory: NewMemory, *, ids: SnowflakeSource, now: datetime) -> Memory:
         """Store a fact, or replace the one with that key."""
         ...
 
@@ -368,17 +357,7 @@ class Memories(Protocol):
 
     async def count_memories(self, agent_id: str, user_id: str) -> int: ...
 
-    async def search_memories(
-        self,
-        agent_id: str,
-        user_id: str,
-        text: str,
-        *,
-        embedding: Sequence[float] | None = None,
-        embedding_model: str | None = None,
-        limit: int = 10,
-        text_weight: float = 0.5,
-    ) -> list[FoundMemory]:
+    async def search_memories(self, query: MemorySearch) -> list[FoundMemory]:
         """The best matches of one namespace, by a weighted sum of normalised scores.
 
         Vectors of another model or dimension are never compared. Any text is a valid query.

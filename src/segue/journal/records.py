@@ -4,7 +4,7 @@ Times are aware UTC datetimes, ids of messages, batches, turns and timers are sn
 threads, agents and users are the caller's text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -246,6 +246,32 @@ class Summary:
     batches: tuple[int, ...]
     previous_id: int | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A fact to keep. The embedding, if there is one, names the model that made it."""
+
+    agent_id: str
+    user_id: str
+    key: str
+    content: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Sequence[float] | None = None
+    embedding_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySearch:
+    """What to look for in one namespace. `text_weight` is the share of words against meaning."""
+
+    agent_id: str
+    user_id: str
+    text: str
+    embedding: Sequence[float] | None = None
+    embedding_model: str | None = None
+    limit: int = 10
+    text_weight: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,135 @@
+"""The codec between messages and rows, shared by both databases.
+
+A row holds the whole message as JSON in `body`; the columns beside it are written from the same
+message, so that no query has to look into the body.
+"""
+
+import base64
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage, messages_from_dict
+from pydantic import BaseModel
+
+from segue.core.errors import MetadataError
+from segue.core.messages import visible_messages
+from segue.core.metadata import MessageMetadata
+from segue.core.query import text_of
+from segue.core.request import storable
+from segue.core.tokens import estimate_tokens
+
+logger = logging.getLogger(__name__)
+
+TITLE_LENGTH: Final = 50
+PREVIEW_LENGTH: Final = 100
+
+_UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+# A message says these of itself in every case; leaving them out halves a short message's row.
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, False)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """The columns of one stored message, in the order in which they are inserted."""
+
+    position: int
+    message_id: str
+    batch: int
+    sequence_num: int
+    batch_type: str
+    parent_batch: int | None
+    role: str
+    synthetic: bool
+    trigger_type: str | None
+    visible: bool
+    tokens: int
+    text: str
+    body: str
+
+
+def encode_message(message: BaseMessage) -> MessageRow:
+    """A stamped message as a row; `MetadataError` if it is not stamped."""
+    metadata = MessageMetadata.of(message)
+    if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
+        raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
+    fields = {k: v for k, v in message.model_dump().items() if v not in _EMPTY}
+    fields["content"] = message.content
+    return MessageRow(
+        position=metadata.position,
+        message_id=message.id or "",
+        batch=metadata.batch,
+        sequence_num=metadata.sequence_num,
+        batch_type=(metadata.batch_type or "user_request"),
+        parent_batch=metadata.parent_batch,
+        role=message.type,
+        synthetic=metadata.synthetic,
+        trigger_type=message.additional_kwargs.get("trigger_type") if metadata.synthetic else None,
+        visible=bool(visible_messages([message])),
+        tokens=estimate_tokens(message),
+        text=storable(text_of(message)),
+        body=to_json({"type": message.type, "data": fields}),
+    )
+
+
+def decode_message(body: str) -> BaseMessage:
+    [message] = messages_from_dict([json.loads(body)])
+    return message
+
+
+def to_json(value: Any) -> str:
+    """JSON that any database takes as text and that reads back the same."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half an emoji
+        return json.dumps(value, separators=(",", ":"), default=_plain)
+    return text
+
+
+def from_json(text: str) -> Any:
+    return json.loads(text)
+
+
+def title_of(text: str) -> str:
+    return _shortened(text, TITLE_LENGTH)
+
+
+def preview_of(text: str) -> str:
+    return _shortened(text, PREVIEW_LENGTH)
+
+
+def to_micros(moment: datetime) -> int:
+    return (moment - _UNIX) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    return _UNIX + micros * _MICROSECOND
+
+
+def merged_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the new ones laid over them; null takes one away."""
+    return {k: v for k, v in {**old, **new}.items() if v is not None}
+
+
+def _shortened(text: str, length: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot say. Tools put anything into an artifact; it must not stop a turn."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    logger.warning("A %s in a message is stored as its text.", type(value).__name__)
+    return storable(repr(value))

@@ -1,0 +1,35 @@
+"""The journal on one SQLite file."""
+
+from pathlib import Path
+
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.memories import MemorySteps
+from segue.journal.sqlite.messages import MessageSteps
+from segue.journal.sqlite.nodes import NodeSteps
+from segue.journal.sqlite.outbox import OutboxSteps
+from segue.journal.sqlite.summaries import SummarySteps
+from segue.journal.sqlite.threads import ThreadSteps
+from segue.journal.sqlite.timers import TimerSteps
+from segue.journal.sqlite.turns import TurnSteps
+
+
+class SqliteJournal(
+    ThreadSteps,
+    MessageSteps,
+    TurnSteps,
+    TimerSteps,
+    OutboxSteps,
+    SummarySteps,
+    MemorySteps,
+    NodeSteps,
+):
+    """See `segue.journal.ports.Journal` for what each step promises."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._db = Database(path)
+
+    async def open(self) -> None:
+        await self._db.open()
+
+    async def close(self) -> None:
+        await self._db.close()

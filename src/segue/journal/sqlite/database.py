@@ -1,0 +1,124 @@
+"""One SQLite file: its connections, transactions and schema.
+
+A step is a plain function that runs whole in the writer's thread, so a transaction never waits for
+the event loop. Readers have a thread of their own and see the last commit. Several processes may
+share the file: a writer takes SQLite's lock before it reads.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+from segue.core.errors import BackendError, SegueError
+
+T = TypeVar("T")
+Step = Callable[[sqlite3.Connection], T]
+
+BUSY_SECONDS = 30.0
+_READERS = 2
+
+
+class Database:
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._writer = ThreadPoolExecutor(1, "segue-writer")
+        self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
+
+    async def open(self) -> None:
+        await self._run(self._writer, self._migrate)
+
+    async def close(self) -> None:
+        # Connections are closed by the threads' end; SQLite folds the log back into the file.
+        for pool in (self._readers, self._writer):
+            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+    async def write(self, step: Step[T]) -> T:
+        """Run a step in a transaction of its own; nothing is written if it raises."""
+        return await self._run(self._writer, lambda: self._in_transaction("IMMEDIATE", step))
+
+    async def read(self, step: Step[T]) -> T:
+        """Run a step that only reads, on one snapshot."""
+        return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except SegueError:
+            raise
+        except sqlite3.Error as error:
+            raise BackendError(
+                f"SQLite file {self._path!r}: {error}. Nothing was written."
+            ) from error
+
+    def _in_transaction(self, mode: str, step: Step[T]) -> T:
+        connection = self._connection()
+        connection.execute(f"BEGIN {mode}")
+        try:
+            result = step(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            self._local.connection = connection
+            self._opened.append(connection)
+        return connection
+
+    def _migrate(self) -> None:
+        connection = self._connection()
+        scripts = _scripts()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > len(scripts):
+                raise BackendError(
+                    f"SQLite file {self._path!r} has schema {version}, this version of Segue knows "
+                    f"{len(scripts)}. Install the newer version; nothing was changed."
+                )
+            for number, script in enumerate(scripts[version:], version + 1):
+                for statement in _statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _scripts() -> list[str]:
+    folder = resources.files("segue.journal.migrations") / "sqlite"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    return [f.read_text(encoding="utf-8") for f in files]
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script; `executescript` would commit in the middle of a migration."""
+    statements, pending = [], ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            statements.append(pending)
+            pending = ""
+    return statements

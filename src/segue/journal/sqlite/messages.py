@@ -1,0 +1,268 @@
+"""The journal of messages on SQLite: accepting, appending and reading."""
+
+import logging
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.batch import Batch
+from segue.core.errors import NotFoundError
+from segue.core.snowflake import SnowflakeSource, time_of
+from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
+from segue.journal.rows import decode_message
+from segue.journal.sqlite.batches import append_to_batch, begin_batch, insert_message
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import thread_of
+from segue.journal.sqlite.timers import cancel_follow_ups
+from segue.journal.sqlite.turns import check_turn, queue_turn, to_turn, void_follow_ups
+
+logger = logging.getLogger(__name__)
+
+_BATCHES_PER_READ = 16
+
+
+class MessageSteps:
+    _db: Database
+
+    async def accept_message(
+        self,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+    ) -> Accepted:
+        def step(db: sqlite3.Connection) -> Accepted:
+            thread_of(db, thread_id)
+            if earlier := _accepted_before(db, thread_id, client_message_id):
+                return earlier
+            timers = cancel_follow_ups(db, thread_id, "The user wrote.", now)
+            turns = void_follow_ups(db, thread_id, now)
+            db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
+            stored = begin_batch(db, thread_id, message, ids, now, client_message_id)
+            batch = stored.additional_kwargs["batch"]
+            turn = queue_turn(db, thread_of(db, thread_id), batch, TurnKind.REPLY, ids, now)
+            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+
+        return await self._db.write(step)
+
+    async def append(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> list[BaseMessage]:
+        def step(db: sqlite3.Connection) -> list[BaseMessage]:
+            check_turn(db, lease)
+            return append_to_batch(db, lease.turn, messages, ids, now)
+
+        return await self._db.write(step)
+
+    async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
+        given = list(messages)
+
+        def step(db: sqlite3.Connection) -> int:
+            thread_of(db, thread_id)
+            sql = "SELECT message_id FROM messages WHERE thread_id = ?"
+            known = {row["message_id"] for row in db.execute(sql, (thread_id,))}
+            new = [message for message in given if message.id not in known]
+            for message in new:
+                made_at = time_of(message.additional_kwargs["position"])
+                insert_message(db, thread_id, message, made_at)
+            return len(new)
+
+        return await self._db.write(step)
+
+    async def load_batch(self, thread_id: str, batch: int) -> Batch:
+        def step(db: sqlite3.Connection) -> Batch:
+            sql = (
+                "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
+            )
+            messages = [decode_message(r["body"]) for r in db.execute(sql, (thread_id, batch))]
+            if not messages:
+                raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
+            return Batch(batch, messages)
+
+        return await self._db.read(step)
+
+    async def tail(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> list[Batch]:
+        def step(db: sqlite3.Connection) -> list[Batch]:
+            thread_of(db, thread_id)
+            batches: list[Batch] = []
+            below = None if current_batch is None else current_batch + 1
+            left = max_tokens
+            while left > 0 and (page := _batches_below(db, thread_id, below)):
+                for batch, tokens in page:
+                    batches.append(batch)
+                    left -= tokens
+                    if left <= 0:
+                        break
+                below = batches[-1].id
+            return batches
+
+        return await self._db.read(step)
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Page:
+        def step(db: sqlite3.Connection) -> Page:
+            thread = thread_of(db, thread_id)
+            sql = "SELECT position, body FROM messages WHERE thread_id = ? AND visible = 1"
+            values: list[Any] = [thread_id]
+            for bound, sign in ((before, "<"), (after, ">")):
+                if bound is not None:
+                    sql += f" AND position {sign} ?"
+                    values.append(bound)
+            order = "DESC" if after is None else "ASC"
+            rows = db.execute(f"{sql} ORDER BY position {order} LIMIT ?", [*values, limit])
+            found = sorted(rows.fetchall(), key=lambda row: row["position"])
+            if found:
+                span = (found[0]["position"], found[-1]["position"])
+                _log_hidden(db, thread_id, thread.agent_id, span)
+            return Page(
+                messages=[decode_message(row["body"]) for row in found],
+                before=found[0]["position"] if found else before,
+                after=found[-1]["position"] if found else after,
+            )
+
+        return await self._db.read(step)
+
+    async def search(
+        self, user_id: str, text: str, *, thread_id: str | None = None, limit: int = 20
+    ) -> list[Found]:
+        query = match_any(text)
+        if not query:
+            return []
+        sql = (
+            "SELECT messages.thread_id, messages.body, -bm25(messages_words) AS score "
+            "FROM messages_words JOIN messages ON messages.rowid = messages_words.rowid "
+            "JOIN threads ON threads.id = messages.thread_id "
+            "WHERE messages_words MATCH ? AND threads.user_id = ? "
+            "AND (? IS NULL OR threads.id = ?) "
+            "ORDER BY score DESC, messages.position DESC LIMIT ?"
+        )
+        values = (query, user_id, thread_id, thread_id, limit)
+        return await self._db.read(
+            lambda db: [
+                Found(row["thread_id"], decode_message(row["body"]), row["score"])
+                for row in db.execute(sql, values)
+            ]
+        )
+
+    async def list_batch(self, agent_id: str, batch: int) -> list[BaseMessage]:
+        sql = "SELECT body FROM messages WHERE agent_id = ? AND batch = ? ORDER BY sequence_num"
+        return await self._db.read(
+            lambda db: [decode_message(row["body"]) for row in db.execute(sql, (agent_id, batch))]
+        )
+
+    async def list_incomplete_batches(
+        self, agent_id: str, *, limit: int = 100
+    ) -> list[tuple[str, Batch]]:
+        def step(db: sqlite3.Connection) -> list[tuple[str, Batch]]:
+            sql = (
+                "SELECT DISTINCT thread_id, batch FROM turns "
+                "WHERE agent_id = ? AND state <> 'done' ORDER BY batch"
+            )
+            found: list[tuple[str, Batch]] = []
+            for row in db.execute(sql, (agent_id,)).fetchall():
+                batch = _batch(db, row["thread_id"], row["batch"])
+                if not batch.is_complete:
+                    found.append((row["thread_id"], batch))
+                if len(found) == limit:
+                    break
+            return found
+
+        return await self._db.read(step)
+
+
+def match_any(text: str) -> str:
+    """A query that finds any of the words; quotes keep FTS5 from reading signs as commands."""
+    return " OR ".join(f'"{word}"' for word in re.findall(r"\w+", text))
+
+
+def _accepted_before(
+    db: sqlite3.Connection, thread_id: str, client_message_id: str | None
+) -> Accepted | None:
+    if client_message_id is None:
+        return None
+    row = db.execute(
+        "SELECT body, batch FROM messages WHERE thread_id = ? AND client_message_id = ?",
+        (thread_id, client_message_id),
+    ).fetchone()
+    if row is None:
+        return None
+    turn = db.execute(
+        "SELECT * FROM turns WHERE thread_id = ? AND batch = ? ORDER BY id LIMIT 1",
+        (thread_id, row["batch"]),
+    ).fetchone()
+    return Accepted(decode_message(row["body"]), to_turn(turn), False)
+
+
+def _batch(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
+    sql = "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
+    return Batch(
+        batch, [decode_message(row["body"]) for row in db.execute(sql, (thread_id, batch))]
+    )
+
+
+def _batches_below(
+    db: sqlite3.Connection, thread_id: str, below: int | None
+) -> list[tuple[Batch, int]]:
+    """The next older batches, whole and newest first, with their estimated tokens."""
+    ids = db.execute(
+        "SELECT DISTINCT batch FROM messages WHERE thread_id = ? AND archived = 0 "
+        "AND (? IS NULL OR batch < ?) ORDER BY batch DESC LIMIT ?",
+        (thread_id, below, below, _BATCHES_PER_READ),
+    ).fetchall()
+    if not ids:
+        return []
+    rows = db.execute(
+        "SELECT batch, tokens, body FROM messages WHERE thread_id = ? "
+        "AND batch BETWEEN ? AND ? AND archived = 0 ORDER BY batch DESC, sequence_num",
+        (thread_id, ids[-1]["batch"], ids[0]["batch"]),
+    ).fetchall()
+    batches = []
+    for batch_id, members in groupby(rows, key=lambda row: row["batch"]):
+        group = list(members)
+        batch = Batch(batch_id, [decode_message(row["body"]) for row in group])
+        batches.append((batch, sum(row["tokens"] for row in group)))
+    return batches
+
+
+def _log_hidden(
+    db: sqlite3.Connection, thread_id: str, agent_id: str, span: tuple[int, int]
+) -> None:
+    """Say what a page of history left out: a line each for tracing, one for operators."""
+    hidden = db.execute(
+        "SELECT message_id, trigger_type FROM messages "
+        "WHERE thread_id = ? AND position BETWEEN ? AND ? AND synthetic = 1",
+        (thread_id, *span),
+    ).fetchall()
+    for row in hidden:
+        logger.debug(
+            "Left message %s (trigger %s) out of the history of thread %s",
+            row["message_id"],
+            row["trigger_type"],
+            thread_id,
+        )
+    logger.info(
+        "Filtered %d synthetic messages from the history of thread %s of agent %s",
+        len(hidden),
+        thread_id,
+        agent_id,
+    )

@@ -1,0 +1,179 @@
+"""Effects and decisions on SQLite."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from segue.core.errors import ConflictError, NotFoundError
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
+from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.sqlite.database import Database
+
+
+class OutboxSteps:
+    _db: Database
+
+    async def claim_effects(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
+    ) -> list[EffectLease]:
+        def step(db: sqlite3.Connection) -> list[EffectLease]:
+            due = db.execute(
+                "SELECT id FROM effects WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
+                (to_micros(now), limit),
+            ).fetchall()
+            until = now + lease_for
+            for row in due:
+                db.execute(
+                    "UPDATE effects SET state = 'claimed', owner = ?, token = token + 1, "
+                    "attempts = attempts + 1, wake_at = ? WHERE id = ?",
+                    (owner, to_micros(until), row["id"]),
+                )
+            return [_lease_of(db, row["id"]) for row in due]
+
+        return await self._db.write(step)
+
+    async def complete_effect(self, lease: EffectLease) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            _check_effect(db, lease)
+            db.execute(
+                "UPDATE effects SET state = 'done', owner = NULL, wake_at = NULL WHERE id = ?",
+                (lease.effect.id,),
+            )
+
+        await self._db.write(step)
+
+    async def retry_effect(
+        self, lease: EffectLease, error: str, *, retry_at: datetime | None
+    ) -> Effect:
+        def step(db: sqlite3.Connection) -> Effect:
+            _check_effect(db, lease)
+            state = EffectState.DEAD if retry_at is None else EffectState.PENDING
+            wake_at = None if retry_at is None else to_micros(retry_at)
+            db.execute(
+                "UPDATE effects SET state = ?, error = ?, owner = NULL, wake_at = ?, "
+                "due_at = coalesce(?, due_at) WHERE id = ?",
+                (state, error, wake_at, wake_at, lease.effect.id),
+            )
+            return _effect_of(db, lease.effect.id)
+
+        return await self._db.write(step)
+
+    async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]:
+        sql = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT ?"
+        return await self._db.read(lambda db: [to_effect(row) for row in db.execute(sql, (limit,))])
+
+    async def revive_effect(self, effect_id: int, *, now: datetime) -> Effect:
+        def step(db: sqlite3.Connection) -> Effect:
+            effect = _effect_of(db, effect_id)
+            if effect.state is not EffectState.DEAD:
+                raise ConflictError(f"Effect {effect_id} is {effect.state}, not dead.")
+            at = to_micros(now)
+            db.execute(
+                "UPDATE effects SET state = 'pending', attempts = 0, due_at = ?, wake_at = ? "
+                "WHERE id = ?",
+                (at, at, effect_id),
+            )
+            return _effect_of(db, effect_id)
+
+        return await self._db.write(step)
+
+    async def record_decision(self, decision: Decision) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(
+                "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    decision.id,
+                    decision.thread_id,
+                    decision.kind,
+                    decision.outcome,
+                    to_json(list(decision.reasons)),
+                    to_json(dict(decision.facts)),
+                    decision.timer_id,
+                    decision.turn_id,
+                    to_micros(decision.decided_at),
+                ),
+            )
+
+        await self._db.write(step)
+
+    async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
+        sql = "SELECT * FROM decisions WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
+        return await self._db.read(
+            lambda db: [_to_decision(row) for row in db.execute(sql, (thread_id, limit))]
+        )
+
+
+def queue_effects(
+    db: sqlite3.Connection,
+    thread_id: str,
+    effects: Sequence[NewEffect],
+    ids: SnowflakeSource,
+    now: datetime,
+) -> None:
+    at = to_micros(now)
+    for effect in effects:
+        db.execute(
+            "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, "
+            "wake_at, created_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?) "
+            "ON CONFLICT (dedupe_key) DO NOTHING",
+            (
+                ids.next(),
+                thread_id,
+                effect.kind,
+                to_json(dict(effect.payload)),
+                effect.dedupe_key,
+                at,
+                at,
+                at,
+            ),
+        )
+
+
+def to_effect(row: sqlite3.Row) -> Effect:
+    return Effect(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        kind=row["kind"],
+        payload=from_json(row["payload"]),
+        dedupe_key=row["dedupe_key"],
+        state=EffectState(row["state"]),
+        attempts=row["attempts"],
+        due_at=from_micros(row["due_at"]),
+        error=row["error"],
+        created_at=from_micros(row["created_at"]),
+    )
+
+
+def _effect_of(db: sqlite3.Connection, effect_id: int) -> Effect:
+    row = db.execute("SELECT * FROM effects WHERE id = ?", (effect_id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"There is no effect {effect_id}.")
+    return to_effect(row)
+
+
+def _lease_of(db: sqlite3.Connection, effect_id: int) -> EffectLease:
+    row = db.execute("SELECT * FROM effects WHERE id = ?", (effect_id,)).fetchone()
+    return EffectLease(to_effect(row), row["owner"], row["token"], from_micros(row["wake_at"]))
+
+
+def _check_effect(db: sqlite3.Connection, lease: EffectLease) -> None:
+    row = db.execute("SELECT * FROM effects WHERE id = ?", (lease.effect.id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"There is no effect {lease.effect.id}. Nothing was written.")
+    if row["state"] != EffectState.CLAIMED or row["token"] != lease.token:
+        raise ConflictError(f"The lease of effect {lease.effect.id} is over. Nothing was written.")
+
+
+def _to_decision(row: sqlite3.Row) -> Decision:
+    return Decision(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        kind=row["kind"],
+        outcome=row["outcome"],
+        reasons=tuple(from_json(row["reasons"])),
+        facts=from_json(row["facts"]),
+        timer_id=row["timer_id"],
+        turn_id=row["turn_id"],
+        decided_at=from_micros(row["decided_at"]),
+    )

@@ -1,0 +1,109 @@
+"""Summaries on SQLite: archive and summary in one step."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.records import Summary
+from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import thread_of
+
+
+class SummarySteps:
+    _db: Database
+
+    async def save_summary(
+        self,
+        thread_id: str,
+        text: str,
+        batches: Sequence[int],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> Summary:
+        if not batches:
+            raise UsageError("A summary stands for at least one batch.")
+
+        def step(db: sqlite3.Connection) -> Summary:
+            thread_of(db, thread_id)
+            for batch in batches:
+                _archive(db, thread_id, batch)
+            previous = _newest(db, thread_id)
+            summary_id = ids.next()
+            db.execute(
+                "INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    summary_id,
+                    thread_id,
+                    text,
+                    min(batches),
+                    max(batches),
+                    to_json(sorted(batches)),
+                    previous.id if previous else None,
+                    to_micros(now),
+                ),
+            )
+            row = db.execute("SELECT * FROM summaries WHERE id = ?", (summary_id,)).fetchone()
+            return _to_summary(row)
+
+        return await self._db.write(step)
+
+    async def find_summary(self, thread_id: str) -> Summary | None:
+        return await self._db.read(lambda db: _newest(db, thread_id))
+
+    async def undo_summary(self, summary: Summary) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            newest = _newest(db, summary.thread_id)
+            if newest is None or newest.id != summary.id:
+                raise ConflictError(
+                    f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
+                    "undo the newer ones first. Nothing was written."
+                )
+            for batch in newest.batches:
+                db.execute(
+                    "UPDATE messages SET archived = 0 WHERE thread_id = ? AND batch = ?",
+                    (summary.thread_id, batch),
+                )
+            db.execute("DELETE FROM summaries WHERE id = ?", (summary.id,))
+
+        await self._db.write(step)
+
+
+def _archive(db: sqlite3.Connection, thread_id: str, batch: int) -> None:
+    row = db.execute(
+        "SELECT count(*) AS rows, sum(archived) AS archived FROM messages "
+        "WHERE thread_id = ? AND batch = ?",
+        (thread_id, batch),
+    ).fetchone()
+    if not row["rows"]:
+        raise NotFoundError(
+            f"There is no batch {batch} in thread {thread_id!r}. Nothing was written."
+        )
+    if row["archived"]:
+        raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+    db.execute(
+        "UPDATE messages SET archived = 1 WHERE thread_id = ? AND batch = ?", (thread_id, batch)
+    )
+
+
+def _newest(db: sqlite3.Connection, thread_id: str) -> Summary | None:
+    row = db.execute(
+        "SELECT * FROM summaries WHERE thread_id = ? ORDER BY id DESC LIMIT 1", (thread_id,)
+    ).fetchone()
+    return None if row is None else _to_summary(row)
+
+
+def _to_summary(row: sqlite3.Row) -> Summary:
+    return Summary(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        text=row["text"],
+        first_batch=row["first_batch"],
+        last_batch=row["last_batch"],
+        batches=tuple(from_json(row["batches"])),
+        previous_id=row["previous_id"],
+        created_at=from_micros(row["created_at"]),
+    )

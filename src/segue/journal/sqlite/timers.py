@@ -1,0 +1,235 @@
+"""Timers on SQLite.
+
+`wake_at` is the one column that the worker asks: the due time while a timer waits, the end of the
+lease while somebody decides about it, null once it is over.
+"""
+
+import logging
+import sqlite3
+from datetime import datetime, timedelta
+
+from langchain_core.messages import HumanMessage
+
+from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.core.metadata import BatchType
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
+from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.sqlite.batches import append_to_batch, begin_batch
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import thread_of
+from segue.journal.sqlite.turns import queue_turn, turn_of
+
+logger = logging.getLogger(__name__)
+
+_ALIVE = "('pending', 'postponed', 'claimed')"
+_ENDS = frozenset(
+    {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
+)
+
+
+class TimerSteps:
+    _db: Database
+
+    async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+        def step(db: sqlite3.Connection) -> Timer:
+            thread = thread_of(db, timer.thread_id)
+            if timer.kind is TurnKind.FOLLOW_UP:
+                cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
+            timer_id = ids.next()
+            db.execute(
+                "INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, "
+                "reason, batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, "
+                "updated_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    timer_id,
+                    thread.id,
+                    thread.agent_id,
+                    thread.user_id,
+                    timer.kind,
+                    timer.trigger_type,
+                    timer.reason,
+                    timer.batch,
+                    thread.epoch,
+                    to_micros(timer.due_at),
+                    None if timer.expires_at is None else to_micros(timer.expires_at),
+                    timer.missed,
+                    to_json(dict(timer.payload)),
+                    to_micros(timer.due_at),
+                    to_micros(now),
+                    to_micros(now),
+                ),
+            )
+            return _timer_of(db, timer_id)
+
+        return await self._db.write(step)
+
+    async def claim_due_timers(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
+    ) -> list[TimerLease]:
+        def step(db: sqlite3.Connection) -> list[TimerLease]:
+            due = db.execute(
+                "SELECT id FROM timers WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
+                (to_micros(now), limit),
+            ).fetchall()
+            until = to_micros(now + lease_for)
+            for row in due:
+                db.execute(
+                    "UPDATE timers SET state = 'claimed', owner = ?, token = token + 1, "
+                    "wake_at = ?, updated_at = ? WHERE id = ?",
+                    (owner, until, to_micros(now), row["id"]),
+                )
+            claimed = [_read_lease(db, row["id"], now) for row in due]
+            return [lease for lease in claimed if lease is not None]
+
+        return await self._db.write(step)
+
+    async def next_due_at(self) -> datetime | None:
+        def step(db: sqlite3.Connection) -> datetime | None:
+            row = db.execute(
+                "SELECT wake_at FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
+            ).fetchone()
+            return None if row is None else from_micros(row["wake_at"])
+
+        return await self._db.read(step)
+
+    async def fire_timer(
+        self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn | None:
+        def step(db: sqlite3.Connection) -> Turn | None:
+            timer = lease.timer
+            if _state_of(db, timer.id) is TimerState.CANCELLED:
+                return None
+            _check_timer(db, lease)
+            thread = thread_of(db, timer.thread_id)
+            if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
+                _end(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+                return None
+            _end(db, timer.id, TimerState.FIRED, None, now)
+            if timer.batch is None:
+                stored = begin_batch(db, thread.id, message, ids, now)
+                batch: int = stored.additional_kwargs["batch"]
+                return queue_turn(db, thread, batch, timer.kind, ids, now)
+            turn = queue_turn(db, thread, timer.batch, timer.kind, ids, now)
+            append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
+            return turn_of(db, turn.id)
+
+        return await self._db.write(step)
+
+    async def postpone_timer(
+        self, lease: TimerLease, until: datetime, reason: str, *, now: datetime
+    ) -> Timer:
+        def step(db: sqlite3.Connection) -> Timer:
+            _check_timer(db, lease)
+            db.execute(
+                "UPDATE timers SET state = 'postponed', due_at = ?, wake_at = ?, state_reason = ?, "
+                "owner = NULL, updated_at = ? WHERE id = ?",
+                (to_micros(until), to_micros(until), reason, to_micros(now), lease.timer.id),
+            )
+            return _timer_of(db, lease.timer.id)
+
+        return await self._db.write(step)
+
+    async def close_timer(
+        self, lease: TimerLease, state: TimerState, reason: str, *, now: datetime
+    ) -> Timer:
+        if state not in _ENDS:
+            raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
+
+        def step(db: sqlite3.Connection) -> Timer:
+            _check_timer(db, lease)
+            _end(db, lease.timer.id, state, reason, now)
+            return _timer_of(db, lease.timer.id)
+
+        return await self._db.write(step)
+
+    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
+        def step(db: sqlite3.Connection) -> list[Timer]:
+            thread_of(db, thread_id)
+            return [_timer_of(db, i) for i in cancel_follow_ups(db, thread_id, reason, now)]
+
+        return await self._db.write(step)
+
+    async def list_timers(self, thread_id: str, *, limit: int = 50) -> list[Timer]:
+        sql = "SELECT * FROM timers WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
+        return await self._db.read(
+            lambda db: [to_timer(row) for row in db.execute(sql, (thread_id, limit))]
+        )
+
+
+def cancel_follow_ups(
+    db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
+) -> list[int]:
+    rows = db.execute(
+        f"SELECT id FROM timers WHERE thread_id = ? AND kind = 'follow_up' AND state IN {_ALIVE}",  # noqa: S608  # our own words
+        (thread_id,),
+    ).fetchall()
+    for row in rows:
+        _end(db, row["id"], TimerState.CANCELLED, reason, now)
+    return [row["id"] for row in rows]
+
+
+def to_timer(row: sqlite3.Row) -> Timer:
+    return Timer(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        user_id=row["user_id"],
+        kind=TurnKind(row["kind"]),
+        state=TimerState(row["state"]),
+        trigger_type=row["trigger_type"],
+        reason=row["reason"],
+        batch=row["batch"],
+        epoch=row["epoch"],
+        due_at=from_micros(row["due_at"]),
+        expires_at=None if row["expires_at"] is None else from_micros(row["expires_at"]),
+        missed=row["missed"],
+        payload=from_json(row["payload"]),
+        state_reason=row["state_reason"],
+        created_at=from_micros(row["created_at"]),
+        updated_at=from_micros(row["updated_at"]),
+    )
+
+
+def _timer_of(db: sqlite3.Connection, timer_id: int) -> Timer:
+    row = db.execute("SELECT * FROM timers WHERE id = ?", (timer_id,)).fetchone()
+    return to_timer(row)
+
+
+def _read_lease(db: sqlite3.Connection, timer_id: int, now: datetime) -> TimerLease | None:
+    """A claimed timer, or None if its row cannot be read; then it is set aside with the reason."""
+    row = db.execute("SELECT * FROM timers WHERE id = ?", (timer_id,)).fetchone()
+    try:
+        return TimerLease(to_timer(row), row["owner"], row["token"], from_micros(row["wake_at"]))
+    except (ValueError, OverflowError) as error:
+        logger.error("Timer %s cannot be read and is set aside: %s", timer_id, error)  # noqa: TRY400  # the row is the fault, not the code
+        _end(db, timer_id, TimerState.SUPPRESSED, f"The row cannot be read: {error}", now)
+        return None
+
+
+def _state_of(db: sqlite3.Connection, timer_id: int) -> TimerState | None:
+    row = db.execute("SELECT state FROM timers WHERE id = ?", (timer_id,)).fetchone()
+    return None if row is None else TimerState(row["state"])
+
+
+def _check_timer(db: sqlite3.Connection, lease: TimerLease) -> None:
+    row = db.execute("SELECT * FROM timers WHERE id = ?", (lease.timer.id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"There is no timer {lease.timer.id}. Nothing was written.")
+    if row["state"] != TimerState.CLAIMED:
+        raise ConflictError(f"Timer {lease.timer.id} is {row['state']}. Nothing was written.")
+    if row["token"] != lease.token:
+        raise ConflictError(
+            f"The lease of timer {lease.timer.id} now belongs to {row['owner']!r}. "
+            "Nothing was written."
+        )
+
+
+def _end(
+    db: sqlite3.Connection, timer_id: int, state: TimerState, reason: str | None, now: datetime
+) -> None:
+    db.execute(
+        "UPDATE timers SET state = ?, state_reason = ?, owner = NULL, wake_at = NULL, "
+        "updated_at = ? WHERE id = ?",
+        (state, reason, to_micros(now), timer_id),
+    )

@@ -1,0 +1,227 @@
+"""The queue of turns on SQLite."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from langchain_core.messages import BaseMessage
+
+from segue.core.errors import ConflictError, NotFoundError
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import from_micros, to_micros
+from segue.journal.sqlite.batches import append_to_batch, rising_ids
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.outbox import queue_effects
+
+# The oldest live turn of a thread, if it can be taken: queued and available, or left by a worker
+# whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
+_CLAIMABLE = """
+    SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
+    WHERE turns.id = (
+            SELECT min(first.id) FROM turns AS first
+            WHERE first.thread_id = turns.thread_id AND first.state IN ('queued', 'running'))
+      AND ((turns.state = 'queued' AND turns.available_at <= :now)
+        OR (turns.state = 'running' AND turns.lease_until <= :now))
+    ORDER BY threads.served_at, turns.id LIMIT 1
+"""
+
+
+class TurnSteps:
+    _db: Database
+
+    async def claim_turn(
+        self, owner: str, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease | None:
+        def step(db: sqlite3.Connection) -> TurnLease | None:
+            at = to_micros(now)
+            row = db.execute(_CLAIMABLE, {"now": at}).fetchone()
+            if row is None:
+                return None
+            db.execute(
+                "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
+                "lease_until = ?, attempts = attempts + 1 WHERE id = ?",
+                (owner, to_micros(now + lease_for), row["id"]),
+            )
+            db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
+            return _lease_of(db, row["id"])
+
+        return await self._db.write(step)
+
+    async def extend_turn(
+        self, lease: TurnLease, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease:
+        def step(db: sqlite3.Connection) -> TurnLease:
+            check_turn(db, lease)
+            db.execute(
+                "UPDATE turns SET lease_until = ? WHERE id = ?",
+                (to_micros(now + lease_for), lease.turn.id),
+            )
+            return _lease_of(db, lease.turn.id)
+
+        return await self._db.write(step)
+
+    async def show_turn(self, lease: TurnLease, *, now: datetime) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            check_turn(db, lease)
+            db.execute(
+                "UPDATE turns SET shown_at = coalesce(shown_at, ?) WHERE id = ?",
+                (to_micros(now), lease.turn.id),
+            )
+
+        await self._db.write(step)
+
+    async def release_turn(
+        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+    ) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            check_turn(db, lease)
+            db.execute(
+                "UPDATE turns SET state = 'queued', owner = NULL, lease_until = NULL, "
+                "available_at = ? WHERE id = ?",
+                (to_micros(retry_at or now), lease.turn.id),
+            )
+
+        await self._db.write(step)
+
+    async def finish_turn(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage] = (),
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        effects: Sequence[NewEffect] = (),
+    ) -> list[BaseMessage]:
+        def step(db: sqlite3.Connection) -> list[BaseMessage]:
+            check_turn(db, lease)
+            stored = append_to_batch(db, lease.turn, messages, ids, now)
+            queue_effects(db, lease.turn.thread_id, effects, ids, now)
+            _end(db, lease.turn.id, TurnState.DONE, None, now)
+            return stored
+
+        return await self._db.write(step)
+
+    async def fail_turn(
+        self,
+        lease: TurnLease,
+        error: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        messages: Sequence[BaseMessage] = (),
+    ) -> list[BaseMessage]:
+        def step(db: sqlite3.Connection) -> list[BaseMessage]:
+            check_turn(db, lease)
+            stored = append_to_batch(db, lease.turn, messages, ids, now)
+            _end(db, lease.turn.id, TurnState.FAILED, error, now)
+            return stored
+
+        return await self._db.write(step)
+
+    async def get_turn(self, turn_id: int) -> Turn:
+        return await self._db.read(lambda db: turn_of(db, turn_id))
+
+    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        sql = "SELECT * FROM turns WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
+        return await self._db.read(
+            lambda db: [to_turn(row) for row in db.execute(sql, (thread_id, limit))]
+        )
+
+    async def next_turn_at(self, *, now: datetime) -> datetime | None:
+        sql = (
+            "SELECT min(CASE state WHEN 'queued' THEN available_at ELSE lease_until END) "
+            "FROM turns WHERE id IN (SELECT min(id) FROM turns "
+            "WHERE state IN ('queued', 'running') GROUP BY thread_id)"
+        )
+
+        def step(db: sqlite3.Connection) -> datetime | None:
+            (micros,) = db.execute(sql).fetchone()
+            return None if micros is None else max(from_micros(micros), now)
+
+        return await self._db.read(step)
+
+
+def queue_turn(
+    db: sqlite3.Connection,
+    thread: Thread,
+    batch: int,
+    kind: TurnKind,
+    ids: SnowflakeSource,
+    now: datetime,
+) -> Turn:
+    at = to_micros(now)
+    # Turn ids rise in their thread like positions do, so that their order is that of arrival.
+    turn_id = rising_ids(db, thread.id, ids).next()
+    db.execute("UPDATE threads SET last_position = ? WHERE id = ?", (turn_id, thread.id))
+    db.execute(
+        "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
+        "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+        (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, at, at),
+    )
+    return turn_of(db, turn_id)
+
+
+def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> list[int]:
+    """Void the thread's follow-up turns of which nothing was shown yet."""
+    rows = db.execute(
+        "UPDATE turns SET state = 'void', error = 'The user wrote.', finished_at = ?, "
+        "owner = NULL, lease_until = NULL WHERE thread_id = ? AND kind = 'follow_up' "
+        "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
+        (to_micros(now), thread_id),
+    ).fetchall()
+    return sorted(row["id"] for row in rows)
+
+
+def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
+    """Raise unless the lease is still the one that counts."""
+    row = db.execute("SELECT * FROM turns WHERE id = ?", (lease.turn.id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"There is no turn {lease.turn.id}. Nothing was written.")
+    if row["state"] != TurnState.RUNNING:
+        raise ConflictError(f"Turn {lease.turn.id} is {row['state']}. Nothing was written.")
+    if row["token"] != lease.token:
+        raise ConflictError(
+            f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
+            "Nothing was written."
+        )
+
+
+def turn_of(db: sqlite3.Connection, turn_id: int) -> Turn:
+    row = db.execute("SELECT * FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"There is no turn {turn_id}.")
+    return to_turn(row)
+
+
+def to_turn(row: sqlite3.Row) -> Turn:
+    return Turn(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        user_id=row["user_id"],
+        batch=row["batch"],
+        kind=TurnKind(row["kind"]),
+        state=TurnState(row["state"]),
+        epoch=row["epoch"],
+        attempts=row["attempts"],
+        queued_at=from_micros(row["queued_at"]),
+        available_at=from_micros(row["available_at"]),
+        shown_at=None if row["shown_at"] is None else from_micros(row["shown_at"]),
+        error=row["error"],
+    )
+
+
+def _lease_of(db: sqlite3.Connection, turn_id: int) -> TurnLease:
+    row = db.execute("SELECT * FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    return TurnLease(to_turn(row), row["owner"], row["token"], from_micros(row["lease_until"]))
+
+
+def _end(
+    db: sqlite3.Connection, turn_id: int, state: TurnState, error: str | None, now: datetime
+) -> None:
+    db.execute(
+        "UPDATE turns SET state = ?, error = ?, finished_at = ?, owner = NULL, lease_until = NULL "
+        "WHERE id = ?",
+        (state, error, to_micros(now), turn_id),
+    )
