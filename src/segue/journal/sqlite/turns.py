@@ -18,7 +18,8 @@ from segue.journal.sqlite.outbox import queue_effects
 # whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
 _CLAIMABLE = """
     SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
-    WHERE turns.id = (
+    WHERE turns.state IN ('queued', 'running')
+      AND turns.id = (
             SELECT min(first.id) FROM turns AS first
             WHERE first.thread_id = turns.thread_id AND first.state IN ('queued', 'running'))
       AND ((turns.state = 'queued' AND turns.available_at <= :now)
