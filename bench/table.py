@@ -1,7 +1,7 @@
 """Timing a function and printing a table.
 
-This machine is never alone, so each figure is the best of several rounds, and what counts is the
-ratio to a peer measured in the same minute.
+A machine is rarely idle, so each figure is the best of several rounds, and what counts is the ratio
+to a peer measured in the same minute.
 """
 
 import time

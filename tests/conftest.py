@@ -4,7 +4,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# Examples are the same on every run, so a red tree stays red until it is mended.
+# Examples are the same on every run of the same tree, so a red tree stays red until it is mended.
+# A new module may change them, since hypothesis also draws constants that it finds in the code.
 settings.register_profile(
     "default",
     derandomize=True,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import segue
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -45,3 +47,9 @@ def test_the_readme_shows_its_output() -> None:
 def test_the_readme_can_be_read_in_one_sitting() -> None:
     """At most 150 lines."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_reference_names_everything_public() -> None:
+    """A name that can be imported is on the page that lists them."""
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert [name for name in segue.__all__ if f"`{name}" not in page] == []

@@ -156,7 +156,8 @@ def test_the_core_reads_no_clock_and_throws_no_dice(module: str) -> None:
 
 def test_human_messages_are_made_in_one_module() -> None:
     """Every user's message and every trigger comes from the constructors made for them."""
-    makers = [module for module in MODULES if made_human_messages(tree_of(module))]
+    product = [module for module in MODULES if not module.startswith("testing/")]
+    makers = [module for module in product if made_human_messages(tree_of(module))]
     assert makers == ["core/messages.py"]
 
 

@@ -55,6 +55,13 @@ def test_malformed_calls_count() -> None:
     assert call.args == {}
 
 
+def test_arguments_that_never_end_are_no_arguments() -> None:
+    """A model that loops on a bracket does not break the thread."""
+    calls = [{"name": "t", "args": '{"a":' + "[" * 5_000, "id": "x", "error": None}]
+    [call] = calls_of(AIMessage("", invalid_tool_calls=calls))
+    assert call.args == {}
+
+
 def test_tools_run_by_the_provider_are_not_ours_to_answer() -> None:
     """A server-side tool's block asks nobody for a result."""
     block = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}

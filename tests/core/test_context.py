@@ -102,6 +102,13 @@ def test_a_running_batch_does_not_see_later_ones(generator: SnowflakeGenerator) 
     assert [(d.batch, d.reason) for d in context.dropped] == [(batch_id(after), DropReason.LATER)]
 
 
+def test_the_current_batch_may_be_given_as_itself(generator: SnowflakeGenerator) -> None:
+    """Who has the batch at hand need not take its id out."""
+    running = stamp([HumanMessage("hi")], generator)
+    [batch] = group_batches(running)
+    assert build_context(running, current_batch=batch).messages == running
+
+
 def test_a_missing_current_batch_is_an_error(generator: SnowflakeGenerator) -> None:
     """A request is never built without the batch that it is for."""
     old, new = stamp(exchange(), generator), stamp(exchange(), generator)
@@ -154,6 +161,7 @@ def test_the_current_batch_is_in_even_over_budget(generator: SnowflakeGenerator)
     context = build_context(old + huge, current_batch=batch_id(huge), max_tokens=100)
     assert context.messages == huge
     assert context.tokens > 100
+    assert context.over_budget
 
 
 def test_the_budget_leaves_room_for_the_answer(generator: SnowflakeGenerator) -> None:
@@ -195,6 +203,24 @@ def test_a_models_own_counter_can_be_used(generator: SnowflakeGenerator) -> None
     context = build_context(history, max_tokens=30, answer_tokens=0, count_tokens=lambda _: 10)
     assert context.tokens == 20
     assert len(context.batches) == 1
+
+
+def test_what_is_no_text_is_refused() -> None:
+    """Letters of a single text are not taken for a list of memories."""
+    with pytest.raises(UsageError, match="memories is a list of texts"):
+        build_context([], memories="Likes tea")
+    with pytest.raises(UsageError, match="system is SystemMessage; expected text"):
+        build_context([], system=SystemMessage("hi"))  # type: ignore[arg-type]  # wanted
+    with pytest.raises(UsageError, match="max_tokens is '8000'"):
+        build_context([], max_tokens="8000")  # type: ignore[arg-type]  # wanted
+
+
+def test_blank_instructions_are_not_sent(generator: SnowflakeGenerator) -> None:
+    """An empty prompt, summary or memory makes no empty system message."""
+    history = stamp(exchange(), generator)
+    assert build_context(history, system=" ", summary="", memories=[""]).messages == history
+    broken = build_context(history, system="half \ud83d").messages[0]
+    assert broken.content == "half \ufffd"
 
 
 @pytest.mark.parametrize(

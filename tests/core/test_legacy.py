@@ -22,6 +22,7 @@ from langchain_core.messages import (
 from segue import (
     TRIGGER_PROMPTS,
     BatchType,
+    ConflictError,
     MessageMetadata,
     SnowflakeGenerator,
     TriggerType,
@@ -420,7 +421,8 @@ def test_a_late_result_finds_its_call_behind_a_stamped_message() -> None:
     """A message that has a batch already does not cut a result off from its call."""
     generator = ticking_generator()
     stored = stamp([user_message("b"), AIMessage("c")], generator)
-    old = [HumanMessage("a"), calling("c1"), *stored, result("c1", "r1")]
+    older = [at(m, NOON) for m in (HumanMessage("a"), calling("c1"))]
+    old = [*older, *stored, result("c1", "r1")]
     new = assign_batches(old, generator)
     batches = [MessageMetadata.of(m).batch for m in new]
     assert batches[4] == batches[1] == batches[0]
@@ -500,6 +502,14 @@ def test_a_marker_inside_a_single_text_block_is_converted() -> None:
     new = convert_legacy_trigger(old)
     assert new.content == TRIGGER_PROMPTS[TriggerType.TASK_INCOMPLETE]
     assert is_synthetic(new)
+
+
+def test_older_messages_cannot_be_put_before_a_stored_conversation() -> None:
+    """Where they would not fit below what is there, an error says so instead of a wrong order."""
+    generator = ticking_generator()
+    stored = stamp([HumanMessage("b"), AIMessage("c")], generator)
+    with pytest.raises(ConflictError, match="cannot be put before"):
+        assign_batches([HumanMessage("a"), *stored], generator)
 
 
 def test_a_marker_of_a_numbered_type_is_known() -> None:

@@ -132,8 +132,8 @@ def test_a_clients_text_becomes_a_plain_message() -> None:
     assert (message.content, message.id, message.additional_kwargs) == ("Hello", "c-1", {})
 
 
-def test_only_content_and_id_of_a_clients_message_are_taken() -> None:
-    """Tags, names and provider data from outside never get in."""
+def test_only_the_content_of_a_clients_message_is_taken() -> None:
+    """Tags, names, ids and provider data from outside never get in; the server gives the id."""
     sent = HumanMessage(
         "Hello",
         id="c-1",
@@ -142,7 +142,7 @@ def test_only_content_and_id_of_a_clients_message_are_taken() -> None:
         response_metadata={"created_at": "2031-01-01"},
         example=True,
     )
-    assert user_message(sent) == HumanMessage("Hello", id="c-1")
+    assert user_message(sent) == HumanMessage("Hello")
     assert user_message(sent, id="c-2") == HumanMessage("Hello", id="c-2")
 
 
@@ -167,8 +167,27 @@ def test_an_empty_message_is_refused(nothing: Any) -> None:
 
 def test_a_client_cannot_steer_the_cache() -> None:
     """What a request's cache keeps is not the client's to decide."""
-    block = {"type": "image", "url": "u", "cache_control": {"type": "ephemeral"}}
-    assert user_message([block]).content == [{"type": "image", "url": "u"}]
+    url = "https://example.org/cat.png"
+    block = {"type": "image", "url": url, "cache_control": {"type": "ephemeral"}}
+    assert user_message([block]).content == [{"type": "image", "url": url}]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url"},
+        {"type": "image_url", "image_url": 5},
+        {"type": "image_url", "image_url": {"url": "not a url"}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "image"},
+        {"type": "file", "file": {}},
+        {"type": "input_audio", "input_audio": {"format": "wav"}},
+    ],
+)
+def test_a_block_that_holds_nothing_is_refused(block: dict[str, Any]) -> None:
+    """One broken picture would make every later request of the thread fail."""
+    with pytest.raises(UsageError, match="needs a url"):
+        user_message(["look", block])
 
 
 @pytest.mark.parametrize(
@@ -220,7 +239,10 @@ def test_what_cannot_be_stored_everywhere_is_replaced(sent: str, kept: str) -> N
     "block",
     [
         {"type": "text-plain", "text": "a\x00b\ud83d"},
-        {"type": "file", "file": {"filename": "a\x00b\ud83d", "tags": ["a\x00b\ud83d"]}},
+        {
+            "type": "file",
+            "file": {"file_id": "f-1", "filename": "a\x00b\ud83d", "tags": ["a\x00b\ud83d"]},
+        },
     ],
     ids=["text", "name of a file"],
 )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from segue.core.calls import calls_of
+from segue.core.calls import calls_of, has_content
 from segue.core.request import plain_json, storable, tidied, with_calls_joined, with_unique_calls
 from tests.histories import calling, malformed, result
 
@@ -47,10 +47,8 @@ def test_renaming_reaches_content_blocks_and_signatures() -> None:
     assert isinstance(call, AIMessage)
     assert call.tool_calls[0]["id"] == "call_77_0"
     assert call.content[1]["id"] == "call_77_0"  # type: ignore[index]  # a list of blocks
-    assert call.additional_kwargs == {
-        "__gemini_function_call_thought_signatures__": {"call_77_0": "sig"},
-        "position": 77,
-    }
+    signatures = call.additional_kwargs["__gemini_function_call_thought_signatures__"]
+    assert signatures == {"call_77_0": "sig"}
     assert second.content[0]["tool_use_id"] == "call_77_0"  # type: ignore[index]  # same
 
 
@@ -154,6 +152,83 @@ def test_only_a_calling_message_joins_the_words_before_it() -> None:
     [joined] = with_calls_joined([first, calling("a")])
     assert joined.text == "One."
     assert [call.id for call in calls_of(joined)] == ["a"]
+
+
+def test_all_words_before_a_call_join_it() -> None:
+    """However many messages an agent wrote before it called, the call follows a human message."""
+    joined = with_calls_joined([HumanMessage("q"), AIMessage("a"), AIMessage("b"), calling("x")])
+    assert [m.type for m in joined] == ["human", "ai"]
+    assert joined[1].text == "a\n\nb"
+
+
+def test_a_finished_batch_holds_words_and_calls_only() -> None:
+    """One provider's private blocks are not sent again once their turn is over."""
+    blocks: list[str | dict[Any, Any]] = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+        {"type": "text", "text": "I look", "id": "msg_1"},
+        {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}},
+    ]
+    message = AIMessage(blocks)
+    plain = tidied(message, is_current=False)
+    assert isinstance(plain, AIMessage)
+    assert plain.content == "I look"
+    assert [(c["id"], c["args"]) for c in plain.tool_calls] == [("a", {"q": 1})]
+    assert tidied(message, is_current=True) is message
+
+
+def test_raw_calls_beside_the_message_are_not_sent() -> None:
+    """Calls that somebody cleared do not come back through a client's own copy of them."""
+    raw = [{"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{}"}}]
+    message = AIMessage("Sure.", additional_kwargs={"tool_calls": raw, "other": 1})
+    cleared = message.model_copy(update={"tool_calls": []})
+    assert tidied(cleared).additional_kwargs == {"other": 1}
+
+
+@pytest.mark.parametrize(
+    "kwargs", [{"refusal": "I can't help."}, {"audio": {"id": "x", "transcript": "I can't help."}}]
+)
+def test_words_beside_the_content_are_words(kwargs: dict[str, Any]) -> None:
+    """A refusal or a spoken reply completes a turn and is sent as text."""
+    message = AIMessage("", additional_kwargs=kwargs)
+    assert has_content(message)
+    assert tidied(message).content == "I can't help."
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {},
+        {"type": "text", "text": None},
+        {"type": "tool_result", "tool_use_id": "q", "content": "x"},
+        TOOL_USE,
+        {"type": ["text"]},
+    ],
+)
+def test_what_a_human_message_cannot_hold_is_left_out(block: dict[str, Any]) -> None:
+    """Calls, results and unknown shapes in a human message are not sent."""
+    assert tidied(HumanMessage(["hi", block])).content == [{"type": "text", "text": "hi"}]
+
+
+def test_a_result_without_words_is_sent_as_empty_text() -> None:
+    """A list with nothing in it is refused by one provider."""
+    empty = ToolMessage([{"type": "text", "text": ""}], tool_call_id="a")
+    assert tidied(empty).content == ""
+
+
+def test_a_persons_name_is_sent_in_letters_that_pass() -> None:
+    """Names with spaces are refused by one provider."""
+    assert tidied(HumanMessage("hi", name="Sam Smith")).name == "Sam_Smith"
+    assert tidied(HumanMessage("hi", name="Sam")).name == "Sam"
+
+
+def test_a_made_up_id_never_meets_a_providers() -> None:
+    """An id that happens to look like ours is not used for a second call."""
+    first = calling("a", "call_77_0")
+    second = calling("a").model_copy(update={"additional_kwargs": {"position": 77}})
+    messages = [first, result("a"), result("call_77_0"), second, result("a")]
+    ids = [call.id for message in with_unique_calls(messages) for call in calls_of(message)]
+    assert len(ids) == len(set(ids)) == 3
 
 
 def test_storable_text_keeps_everything_else() -> None:

@@ -118,13 +118,40 @@ def test_stored_positions_come_from_the_generator() -> None:
     assert [m.additional_kwargs["sequence_num"] for m in settled.messages] == [0, 1, 2, 3]
 
 
-def test_a_late_result_after_settling_changes_nothing_for_the_model() -> None:
-    """A result that comes in after its call was closed is kept, but the context stays as it was."""
+def test_a_real_result_counts_more_than_what_settling_put_in_its_place() -> None:
+    """A result that comes in late tells the model what happened, and the batch stays whole."""
     settled = settle(batch_of(HumanMessage("hi"), calling("a")))
     late = stamp([result("a", "late")], ticking_generator(), settled)
     [batch] = group_batches([*settled.messages, *late])
     assert batch.is_complete
-    assert build_context(batch.messages).messages == build_context(settled.messages).messages
+    tools = [m.content for m in build_context(batch.messages).messages if m.type == "tool"]
+    assert tools == ["late"]
+
+
+def test_a_late_request_to_go_on_reopens_nothing() -> None:
+    """A worker that lost its batch cannot take the user's words out of the context again."""
+    settled = settle(batch_of(HumanMessage("please"), calling("a"), result("a", "1")))
+    wants_more = MessageMetadata(continue_requested=True).onto(result("a", "again"))
+    late = stamp([wants_more], ticking_generator(), settled)
+    [batch] = group_batches([*settled.messages, *late])
+    assert batch.is_complete
+
+
+def test_an_early_result_stays_with_its_call() -> None:
+    """What settling adds for one call never pushes a finished result to another."""
+    batch = batch_of(HumanMessage("hi"), result("a", "REAL"), calling("a", "a"))
+    before = [e.result and e.result.content for e in batch.pairing.exchanges]
+    after = [e.result and e.result.content for e in settle(batch).pairing.exchanges]
+    assert before == ["REAL", None]
+    assert after[0] == "REAL"
+
+
+def test_a_call_with_an_odd_id_is_settled_for_good() -> None:
+    """A number where a provider's id should be does not keep a batch open for ever."""
+    block = {"type": "tool_use", "id": 5, "name": "t", "input": {}}
+    settled = settle(batch_of(HumanMessage("hi"), AIMessage([block])))
+    assert settled.is_complete
+    assert settle(settled) == settled
 
 
 def test_the_original_batch_is_untouched() -> None:

@@ -1,7 +1,13 @@
 """Giving messages their position, batch and sequence number."""
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+)
 
 from segue import (
     Batch,
@@ -191,10 +197,50 @@ def test_other_bad_arguments_are_refused() -> None:
     generator = ticking_generator()
     with pytest.raises(UsageError, match="valid are: user_request, agent_to_agent"):
         stamp([HumanMessage("hi")], generator, batch_type="party")
+    with pytest.raises(UsageError, match="one message; put it into a list"):
+        stamp(HumanMessage("hi"), generator)  # type: ignore[arg-type]  # wanted
+    with pytest.raises(UsageError, match="a new batch begins with 0"):
+        stamp([HumanMessage("hi")], generator, start=3)
     with pytest.raises(UsageError, match="start is -1"):
         stamp([HumanMessage("hi")], generator, start=-1)
-    with pytest.raises(UsageError, match="Expected a LangChain message, got dict"):
+    with pytest.raises(UsageError, match="Expected LangChain messages, got dict at place 0"):
         stamp([{"role": "user", "content": "hi"}], generator)  # type: ignore[list-item]  # wanted
+
+
+def test_a_bare_batch_id_never_mixes_up_the_order() -> None:
+    """Without a count, numbers repeat; the order of arrival is kept all the same."""
+    generator = ticking_generator()
+    stored = stamp([HumanMessage("q"), calling("a"), result("a", "r")], generator)
+    batch_id = stored[0].additional_kwargs["batch"]
+    stored += stamp([AIMessage("final")], generator, batch_id)
+    [batch] = group_batches(stored)
+    assert [m.content for m in batch.messages] == ["q", "", "r", "final"]
+    assert batch.is_complete
+
+
+def test_what_a_caller_changes_later_does_not_reach_a_stamped_message() -> None:
+    """Lists and dictionaries of the original are copied, not shared."""
+    original = HumanMessage(["a"], additional_kwargs={"other": {"n": 1}})
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {"n": 1}, "id": "a"}])
+    human, calls = stamp([original, call], ticking_generator())
+    original.content.append("later")  # type: ignore[union-attr]  # a list of blocks
+    original.additional_kwargs["other"]["n"] = 2
+    call.tool_calls[0]["args"]["n"] = 2
+    assert human.content == ["a"]
+    assert human.additional_kwargs["other"] == {"n": 1}
+    assert isinstance(calls, AIMessage)
+    assert calls.tool_calls[0]["args"] == {"n": 1}
+
+
+def test_a_chat_message_is_stored_by_its_role() -> None:
+    """Messages of the generic type become a person's, the agent's or the system's."""
+    roles = ["user", "assistant", "system"]
+    stamped = stamp([ChatMessage(content="hi", role=role) for role in roles], ticking_generator())
+    assert [m.type for m in stamped] == ["human", "ai", "system"]
+    with pytest.raises(UsageError, match="of role 'critic' is nobody's"):
+        stamp([ChatMessage(content="hi", role="critic")], ticking_generator())
+    with pytest.raises(UsageError, match="an order, not a message"):
+        stamp([RemoveMessage(id="x")], ticking_generator())
 
 
 def test_results_can_be_stored_one_by_one_as_they_arrive() -> None:

@@ -12,12 +12,18 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    FunctionMessage,
+    ToolMessage,
+)
 
 from segue.core.calls import Pairing, has_content, pair
 from segue.core.errors import MetadataError, UsageError
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.snowflake import check_snowflake, time_of
+from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
+from segue.core.snowflake import check_snowflake, millis_of, time_of
 
 BATCH_TIMEOUT: Final = timedelta(minutes=10)
 
@@ -82,6 +88,7 @@ class Batch:
 
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
+        millis_of(now)  # refuses a moment without a time zone
         return not self.is_complete and now - self.last_activity_at > timeout
 
     @cached_property
@@ -104,7 +111,7 @@ class Batch:
         for message in self.messages:
             if id(message) in results:
                 arranged += [message, *results[id(message)]]
-            elif not isinstance(message, ToolMessage) and has_content(message):
+            elif not isinstance(message, ToolMessage | FunctionMessage) and has_content(message):
                 arranged.append(message)
         return arranged
 
@@ -126,11 +133,17 @@ class Batch:
 
     @property
     def _continuation_pending(self) -> bool:
-        """Several requests of one turn make one continuation; settling ends the wait too."""
-        for metadata in reversed(self._metadata):
+        """Several requests of one turn make one continuation; settling ends the wait too.
+
+        A result that came twice or too late asks for nothing.
+        """
+        counted = {id(exchange.result) for exchange in self.pairing.exchanges}
+        for message, metadata in zip(
+            reversed(self.messages), reversed(self._metadata), strict=True
+        ):
             if metadata.settled or metadata.batch_type is BatchType.CONTINUATION:
                 return False
-            if metadata.continue_requested:
+            if metadata.continue_requested and id(message) in counted:
                 return True
         return False
 
@@ -163,7 +176,7 @@ def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
     for two different messages at one position: leaving one out would lose it.
     """
     members: dict[int, dict[int, tuple[int, BaseMessage]]] = {}
-    for message in messages:
+    for message in check_messages(messages):
         metadata = MessageMetadata.of(message)
         if metadata.batch is None or metadata.position is None or metadata.sequence_num is None:
             raise MetadataError(
@@ -172,7 +185,7 @@ def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
             )
         batch = members.setdefault(metadata.batch, {})
         _, known = batch.setdefault(metadata.position, (metadata.sequence_num, message))
-        if known is not message and known != message:
+        if not _same(known, message):
             raise MetadataError(
                 f"Messages {known.id!r} and {message.id!r} both claim position "
                 f"{metadata.position} in batch {metadata.batch}; a position is one message's."
@@ -181,5 +194,13 @@ def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
 
 
 def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessage]:
-    order = sorted(members, key=lambda position: (members[position][0], position))
+    """By sequence number; where a writer used one twice, by position, which it cannot."""
+    numbers = {sequence_num for sequence_num, _ in members.values()}
+    by_position = len(numbers) < len(members)
+    order = sorted(members, key=lambda p: (0 if by_position else members[p][0], p))
     return [members[position][1] for position in order]
+
+
+def _same(one: BaseMessage, other: BaseMessage) -> bool:
+    # Not-a-number in a tool's arguments is unequal to itself, but written the same.
+    return one is other or one == other or one.model_dump_json() == other.model_dump_json()

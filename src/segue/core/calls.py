@@ -6,10 +6,10 @@ waits for one.
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -18,7 +18,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 _CALL_BLOCKS = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"}
 )
-_TEXT_BLOCKS = frozenset({"text", "text-plain", "output_text"})
+# Where the words of a text block stand, by its type.
+TEXT_KEYS: Final = {
+    "text": "text",
+    "text-plain": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "custom_tool_call_output": "output",
+}
 _REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
 
@@ -78,7 +85,8 @@ def calls_of(message: BaseMessage) -> list[Call]:
 
 
 def is_of_type(block: Any, types: frozenset[str]) -> bool:
-    return isinstance(block, dict) and block.get("type") in types
+    kind = block.get("type") if isinstance(block, dict) else None
+    return isinstance(kind, str) and kind in types
 
 
 def is_call_block(block: Any) -> bool:
@@ -89,8 +97,18 @@ def has_content(message: BaseMessage) -> bool:
     """Whether a message says anything besides calling tools."""
     content = message.content
     if isinstance(content, str):
-        return bool(content.strip())
-    return any(_says_something(block) for block in content)
+        return bool(content.strip()) or bool(words_beside(message))
+    return any(_says_something(block) for block in content) or bool(words_beside(message))
+
+
+def words_beside(message: BaseMessage) -> str:
+    """A refusal or the transcript of spoken words, which one client keeps beside the content."""
+    if not isinstance(message, AIMessage):
+        return ""
+    audio = message.additional_kwargs.get("audio")
+    spoken = audio.get("transcript") if isinstance(audio, dict) else None
+    words = message.additional_kwargs.get("refusal") or spoken
+    return words.strip() if isinstance(words, str) else ""
 
 
 def pair(messages: Sequence[BaseMessage]) -> Pairing:
@@ -98,37 +116,51 @@ def pair(messages: Sequence[BaseMessage]) -> Pairing:
 
     A result goes to the nearest earlier message with an open call of that id, and there to the
     first one; a result stored before its call waits for it. The first result of a call counts,
-    later ones are duplicates.
+    later ones are duplicates; what settling added counts only where nothing else does.
     """
     pairing = Pairing()
-    groups: defaultdict[str, list[list[Exchange]]] = defaultdict(list)
+    # Per id, the open calls of each message that has some, nearest message last.
+    waiting: defaultdict[str, list[deque[Exchange]]] = defaultdict(list)
+    called: set[str] = set()
     early: list[ToolMessage] = []
+    stand_ins: list[ToolMessage] = []
     for message in messages:
-        if isinstance(message, ToolMessage):
-            before = groups[message.tool_call_id]
-            if exchange := _open_exchange(reversed(before)):
-                exchange.result = message
-            else:
-                (pairing.duplicates if before else early).append(message)
-        elif isinstance(message, AIMessage):
-            own: defaultdict[str, list[Exchange]] = defaultdict(list)
-            for call in calls_of(message):
-                exchange = Exchange(message, call)
-                own[call.id].append(exchange)
+        if isinstance(message, AIMessage):
+            for exchange in _exchanges(message, waiting):
                 pairing.exchanges.append(exchange)
-            for call_id, exchanges in own.items():
-                groups[call_id].append(exchanges)
-    for message in early:
-        after = groups[message.tool_call_id]
-        if exchange := _open_exchange(after):
-            exchange.result = message
-        else:
-            (pairing.duplicates if after else pairing.orphans).append(message)
+                called.add(exchange.call.id)
+        elif isinstance(message, ToolMessage):
+            if message.additional_kwargs.get("settled") is True:
+                stand_ins.append(message)
+            elif not _answer(waiting[message.tool_call_id], message, -1):
+                (pairing.duplicates if message.tool_call_id in called else early).append(message)
+    for message in [*early, *stand_ins]:
+        if not _answer(waiting[message.tool_call_id], message, 0):
+            known = message.tool_call_id in called
+            (pairing.duplicates if known else pairing.orphans).append(message)
     return pairing
 
 
-def _open_exchange(groups: Iterable[list[Exchange]]) -> Exchange | None:
-    return next((e for group in groups for e in group if e.result is None), None)
+def _exchanges(
+    message: AIMessage, waiting: defaultdict[str, list[deque[Exchange]]]
+) -> list[Exchange]:
+    exchanges = [Exchange(message, call) for call in calls_of(message)]
+    own: defaultdict[str, deque[Exchange]] = defaultdict(deque)
+    for exchange in exchanges:
+        own[exchange.call.id].append(exchange)
+    for call_id, unanswered in own.items():
+        waiting[call_id].append(unanswered)
+    return exchanges
+
+
+def _answer(waiting: list[deque[Exchange]], result: ToolMessage, which: int) -> bool:
+    """Give the result to the first open call of the nearest (-1) or oldest (0) message."""
+    if not waiting:
+        return False
+    waiting[which].popleft().result = result
+    if not waiting[which]:
+        waiting.pop(which)
+    return True
 
 
 def _call_in_block(block: Any) -> Call:
@@ -136,8 +168,8 @@ def _call_in_block(block: Any) -> Call:
     if block["type"] == "custom_tool_call":
         raw = {"__arg1": raw}  # as its own client writes free text into arguments
     return Call(
-        id=block.get("call_id") or block.get("id") or "",
-        name=block.get("name") or "",
+        id=str(block.get("call_id") or block.get("id") or ""),
+        name=str(block.get("name") or ""),
         args=_arguments(raw),
         malformed=block["type"] == "invalid_tool_call",
     )
@@ -147,7 +179,7 @@ def _arguments(raw: Any) -> dict[str, Any]:
     if isinstance(raw, str):
         try:
             raw = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):  # models do loop on an opening bracket
             return {}
     return raw if isinstance(raw, dict) else {}
 
@@ -157,6 +189,7 @@ def _says_something(block: Any) -> bool:
 
 
 def is_blank(block: Any) -> bool:
-    if is_of_type(block, _TEXT_BLOCKS):
-        block = block.get("text") or ""
+    """Whether a block is text without words."""
+    if isinstance(block, dict) and isinstance(kind := block.get("type"), str):
+        block = str(block.get(TEXT_KEYS[kind]) or "") if kind in TEXT_KEYS else block
     return isinstance(block, str) and not block.strip()

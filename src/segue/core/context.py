@@ -18,7 +18,7 @@ from segue.core.batch import Batch, group_batches
 from segue.core.errors import NotFoundError, UsageError
 from segue.core.messages import synthetic_message
 from segue.core.metadata import MessageMetadata
-from segue.core.request import tidied, with_calls_joined, with_unique_calls
+from segue.core.request import storable, tidied, with_calls_joined, with_unique_calls
 from segue.core.settle import with_open_calls_answered
 from segue.core.snowflake import check_snowflake
 from segue.core.tokens import estimate_tokens
@@ -55,11 +55,13 @@ class Context:
     batches: list[int] = field(default_factory=list)
     # The budget ended the walk back: there is or may be older history than `dropped` names.
     cut: bool = False
+    # What had to be in, the current batch and the system text, is more than there is room for.
+    over_budget: bool = False
 
 
 def build_context(  # noqa: PLR0913  # all but three are keywords, and each is one plain fact
     messages: Iterable[BaseMessage] | Iterable[Batch],
-    current_batch: int | None = None,
+    current_batch: Batch | int | None = None,
     max_tokens: int | None = None,
     *,
     system: str | None = None,
@@ -74,11 +76,14 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     Batches are read only as far as the budget reaches, so the cost grows with the budget and
     not with the history behind it. `max_tokens` is the model's window; `answer_tokens` of it
     stay free (a quarter, at most 4,096, unless said), and `extra_tokens` are what the caller
-    sends besides, such as tool schemas. The current batch is in even if it alone is over the
-    budget; `NotFoundError` if it is not there.
+    sends besides, such as tool schemas. The current batch is the one to be answered: without
+    it an unfinished batch is left out, the user's newest message with it. It is in even if it
+    alone is over the budget; `NotFoundError` if it is not there. The messages are the caller's
+    own where nothing had to change; treat them as read-only.
     """
-    if current_batch is not None:
-        check_snowflake(current_batch, "current batch")
+    current = current_batch.id if isinstance(current_batch, Batch) else current_batch
+    if current is not None:
+        check_snowflake(current, "current batch")
     head = _head(system, summary, memories)
     reserved = _reserved(max_tokens, answer_tokens)
     room = None if max_tokens is None else max_tokens - reserved
@@ -88,8 +93,8 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     dropped: list[Dropped] = []
     batches, report_all = _newest_first(messages)
     cut = False
-    for batch in _up_to_current(batches, current_batch, dropped):
-        is_current = batch.id == current_batch
+    for batch in _up_to_current(batches, current, dropped):
+        is_current = batch.id == current
         if not (is_current or batch.is_complete):
             dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
             continue
@@ -114,6 +119,7 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
         reserved=reserved,
         batches=included[::-1],
         cut=cut,
+        over_budget=room is not None and tokens > room,
     )
 
 
@@ -159,11 +165,13 @@ def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
     words in front: a conversation starts with, and answers to, a human message everywhere.
     """
     source = with_open_calls_answered(batch) if is_current else batch
-    view = with_calls_joined(map(tidied, source.arranged))
-    spoken = next((m for m in view if not isinstance(m, SystemMessage)), None)
-    if spoken is None or isinstance(spoken, AIMessage):
-        return [_opener(batch), *view]
-    return view
+    tidy = [tidied(message, is_current=is_current) for message in source.arranged]
+    # System messages move to the front of the request, so they separate nothing here.
+    instructions = [m for m in tidy if isinstance(m, SystemMessage)]
+    spoken = with_calls_joined(m for m in tidy if not isinstance(m, SystemMessage))
+    if not spoken or isinstance(spoken[0], AIMessage):
+        spoken = [_opener(batch), *spoken]
+    return [*instructions, *spoken]
 
 
 def _opener(batch: Batch) -> HumanMessage:
@@ -184,13 +192,19 @@ def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> l
 
     What changes most often stands last, so that the prefix before it stays cached.
     """
-    parts = [system] if system else []
-    if summary:
-        parts.append(f"Summary of the conversation so far:\n{summary}")
-    if memories:
-        listed = "\n".join(f"- {memory}" for memory in memories)
-        parts.append(f"What you remember about the user:\n{listed}")
-    return [SystemMessage("\n\n".join(parts))] if parts else []
+    if isinstance(memories, str) or not all(isinstance(m, str) for m in memories):
+        raise UsageError("memories is a list of texts.")
+    for name, text in (("system", system), ("summary", summary)):
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"{name} is {type(text).__name__}; expected text.")
+    listed = "\n".join(f"- {memory}" for memory in memories if memory.strip())
+    parts = [
+        system,
+        summary and summary.strip() and f"Summary of the conversation so far:\n{summary}",
+        listed and f"What you remember about the user:\n{listed}",
+    ]
+    said = [storable(part) for part in parts if part and part.strip()]
+    return [SystemMessage("\n\n".join(said))] if said else []
 
 
 def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
@@ -205,6 +219,9 @@ def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -
 
 
 def _reserved(max_tokens: int | None, answer_tokens: int | None) -> int:
+    for name, value in (("max_tokens", max_tokens), ("answer_tokens", answer_tokens)):
+        if value is not None and type(value) is not int:
+            raise UsageError(f"{name} is {value!r}; expected a whole number.")
     if max_tokens is None:
         return answer_tokens or 0
     if max_tokens <= 0:

@@ -5,6 +5,7 @@ learn what it is: old systems wrote `[AUTONOMOUS_FOLLOWUP: check_in]` as the use
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,17 +14,17 @@ from typing import Final
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    BaseMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
-    message_chunk_to_message,
 )
 
 from segue.core.calls import calls_of
+from segue.core.errors import ConflictError
 from segue.core.messages import synthetic_message
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import EPOCH, SnowflakeSource, millis_of, next_snowflake, to_text
+from segue.core.stamp import plain_type
 from segue.core.triggers import TriggerType
 
 _MARKER: Final = re.compile(r"\[AUTONOMOUS_FOLLOWUP:\s*([\w-]+)\s*\]")
@@ -80,10 +81,12 @@ def assign_batches(
 
     A message's own time is kept in its id, so the same input gives the same ids; one without a
     time takes its neighbour's, and a conversation without any takes new ids from the
-    generator. Messages that have a batch already stay as they are, and what follows them goes
-    on from there.
+    generator. Ids made of old times are unique in their thread; two threads may share one.
+
+    Messages that have a batch already stay as they are, and what follows them goes on from
+    there; `ConflictError` for messages that cannot be fitted in before them.
     """
-    old = [_prepared(message) for message in messages]
+    old = [_prepared(message) for message in check_messages(messages)]
     times = [time_of(message) for message in old]
     clock = _Clock(generator, next((t for t in times if t is not None), None))
     borders = _Borders()
@@ -91,7 +94,7 @@ def assign_batches(
     for message, moment, speaker in zip(old, times, _speakers(old), strict=True):
         known = MessageMetadata.of(message)
         if known.batch is not None:
-            clock.last = max(clock.last, known.position or 0)
+            clock.pass_by(known.position or 0, message)
             borders.follow(message, known.batch, known)
             assigned.append(message)
         else:
@@ -104,9 +107,7 @@ def assign_batches(
 def _prepared(message: BaseMessage) -> BaseMessage:
     if MessageMetadata.of(message).batch is not None:
         return message
-    if isinstance(message, BaseMessageChunk):
-        message = message_chunk_to_message(message)
-    return convert_legacy_trigger(message)
+    return convert_legacy_trigger(plain_type(message))
 
 
 def _as_trigger(message: HumanMessage, name: object) -> HumanMessage:
@@ -124,7 +125,7 @@ class _OpenBatch:
     id: int
     type: BatchType
     size: int = 0
-    open_calls: list[str] = field(default_factory=list)
+    open_calls: Counter[str] = field(default_factory=Counter)
 
     def adopt(self, message: BaseMessage, position: int) -> BaseMessage:
         metadata = replace(
@@ -139,9 +140,9 @@ class _OpenBatch:
 
     def count(self, message: BaseMessage, sequence_num: int) -> None:
         self.size = max(self.size, sequence_num + 1)
-        if isinstance(message, ToolMessage) and message.tool_call_id in self.open_calls:
-            self.open_calls.remove(message.tool_call_id)
-        self.open_calls += [call.id for call in calls_of(message)]
+        if isinstance(message, ToolMessage) and self.open_calls[message.tool_call_id]:
+            self.open_calls[message.tool_call_id] -= 1
+        self.open_calls.update(call.id for call in calls_of(message))
 
 
 class _Borders:
@@ -149,6 +150,8 @@ class _Borders:
 
     def __init__(self) -> None:
         self._batches: dict[int, _OpenBatch] = {}
+        # Per call id, the batches that asked for it, newest last.
+        self._callers: defaultdict[str, list[_OpenBatch]] = defaultdict(list)
         self._current: _OpenBatch | None = None
         # The last message of the current batch that was not the system's.
         self._last: BaseMessage | None = None
@@ -171,6 +174,8 @@ class _Borders:
         self._go_on(batch, message)
 
     def _go_on(self, batch: _OpenBatch, message: BaseMessage) -> None:
+        for call in calls_of(message):
+            self._callers[call.id].append(batch)
         if batch is not self._current:
             if self._current is not None and isinstance(message, ToolMessage):
                 return  # a late result does not bring its batch back
@@ -191,8 +196,10 @@ class _Borders:
         """The newest batch with an open call that this message answers; ids repeat."""
         if not isinstance(message, ToolMessage):
             return None
-        newest_first = reversed(self._batches.values())
-        return next((b for b in newest_first if message.tool_call_id in b.open_calls), None)
+        callers = self._callers[message.tool_call_id]
+        while callers and not callers[-1].open_calls[message.tool_call_id]:
+            callers.pop()
+        return callers[-1] if callers else None
 
 
 def _speakers(messages: list[BaseMessage]) -> list[BaseMessage | None]:
@@ -219,9 +226,20 @@ class _Clock:
     def __init__(self, generator: SnowflakeSource, first: datetime | None) -> None:
         self._generator = generator
         self._latest = first
+        self._assigned = False
         self.last = 0
 
+    def pass_by(self, position: int, message: BaseMessage) -> None:
+        """Go on above a position that is there already."""
+        if self._assigned and position <= self.last:
+            raise ConflictError(
+                f"Message {message.id!r} has its place already, before the ones in front of it; "
+                "older messages cannot be put before a conversation that has batches."
+            )
+        self.last = max(self.last, position)
+
     def position(self, moment: datetime | None) -> int:
+        self._assigned = True
         self._latest = moment or self._latest
         if self._latest is None:
             self.last = self._generator.next(after=self.last)
@@ -235,6 +253,8 @@ def _moment(value: object) -> datetime | None:
     if isinstance(value, datetime):
         moment = value
     elif isinstance(value, str):
+        if value.isascii() and value.isdigit() and len(value) > 8:
+            return _moment(int(value))
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:

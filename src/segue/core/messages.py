@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.calls import has_content
 from segue.core.errors import UsageError
-from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.metadata import MessageMetadata, check_messages, is_synthetic
 from segue.core.request import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 
@@ -33,7 +33,7 @@ def synthetic_message(
     own words. Raises `UnknownTrigger` for a trigger that does not exist.
     """
     kind = parse_trigger(trigger)
-    text = TRIGGER_PROMPTS[kind] if prompt is None else prompt
+    text = TRIGGER_PROMPTS[kind] if prompt is None else storable(str(prompt))
     if not text.strip():
         raise UsageError(
             f"The prompt for {kind.value!r} is empty; the model needs words to answer."
@@ -55,11 +55,12 @@ def continuation_message(reason: str | None = None) -> HumanMessage:
 def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
     """A real message from what a client sent: content only.
 
-    Metadata, names and anything else a client attaches is dropped. An empty message and a
-    content block that is not a person's to send raise `UsageError`.
+    Metadata, names, ids and anything else a client attaches is dropped; `id` is the server's
+    to give. An empty message and a content block that is not a person's to send, or that
+    holds nothing to send, raise `UsageError`.
     """
     if isinstance(content, HumanMessage):
-        return user_message(content.content, id or content.id)
+        return user_message(content.content, id)
     if isinstance(content, str | list):
         plain = storable(content) if isinstance(content, str) else [*map(_client_block, content)]
         message = HumanMessage(plain, id=id)
@@ -75,7 +76,7 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     Synthetic messages go by their metadata alone, tool traffic by type. An assistant message
     that only calls tools or only thinks goes too, since there is nothing in it to show.
     """
-    return [message for message in messages if _is_visible(message)]
+    return [message for message in check_messages(messages) if _is_visible(message)]
 
 
 def _is_visible(message: BaseMessage) -> bool:
@@ -84,6 +85,17 @@ def _is_visible(message: BaseMessage) -> bool:
     if isinstance(message, HumanMessage):
         return True
     return isinstance(message, AIMessage) and has_content(message)
+
+
+def _has_payload(block: dict[str, Any]) -> bool:
+    """Whether a media block holds what it names; clients crash on one that does not."""
+    inner = block.get(str(block["type"]))
+    place = inner if isinstance(inner, dict) else block
+    url = inner if isinstance(inner, str) else place.get("url")
+    if url is not None:
+        return isinstance(url, str) and url.startswith(("https://", "data:"))
+    payloads = (place.get(key) for key in ("base64", "data", "file_id", "id", "text", "file_data"))
+    return any(isinstance(payload, str) and payload for payload in payloads)
 
 
 def _client_block(block: Any) -> Any:
@@ -100,5 +112,9 @@ def _client_block(block: Any) -> Any:
             raise UsageError("A text block needs its words in 'text'.")
         # Unknown keys of a text block would travel to some providers as they are.
         return {"type": "text", "text": storable(block["text"])}
+    if not _has_payload(block):
+        raise UsageError(
+            f"A block of type {kind!r} needs a url (https: or data:), base64 data or a file id."
+        )
     # How a request is cached is the agent's business and costs its owner money.
     return plain_json({key: value for key, value in block.items() if key != "cache_control"})

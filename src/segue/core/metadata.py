@@ -5,14 +5,15 @@ synthetic; everything else goes through it.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import MetadataError
+from segue.core.errors import MetadataError, UsageError
 from segue.core.snowflake import MAX_ID, is_snowflake
 from segue.core.triggers import TriggerType
 
@@ -110,7 +111,11 @@ class MessageMetadata:
         `fields` are other fields of the message to set on the copy, such as its id.
         """
         foreign = {k: v for k, v in message.additional_kwargs.items() if k not in KEYS}
-        fields["additional_kwargs"] = foreign | self.to_kwargs()
+        fields["additional_kwargs"] = deepcopy(foreign) | self.to_kwargs()
+        # What the caller changes in its own message later must not change this one.
+        for name in ("content", "tool_calls", "invalid_tool_calls"):
+            if name not in fields and isinstance(value := getattr(message, name, None), list):
+                fields[name] = deepcopy(value)
         return message.model_copy(update=fields)
 
 
@@ -158,12 +163,28 @@ KEYS: Final = frozenset(rule[0] for rule in _RULES)
 _NO_METADATA: Final = MessageMetadata()
 
 
+def check_messages(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
+    """The messages, one by one; `UsageError` for anything that is not a LangChain message."""
+    if isinstance(messages, BaseMessage):
+        raise UsageError("Expected a list of messages, got one message; put it into a list.")
+    for place, message in enumerate(messages):
+        if not isinstance(message, BaseMessage):
+            raise UsageError(
+                f"Expected LangChain messages, got {type(message).__name__} at place {place}; "
+                "langchain_core.messages.convert_to_messages() makes messages of other shapes."
+            )
+        yield message
+
+
 def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """The messages as a model provider may see them: without any key of ours.
 
     Today's converters drop unknown keys, but that is their choice; this makes it ours.
     """
-    return [_NO_METADATA.onto(m) if KEYS & m.additional_kwargs.keys() else m for m in messages]
+    return [
+        _NO_METADATA.onto(message) if KEYS & message.additional_kwargs.keys() else message
+        for message in check_messages(messages)
+    ]
 
 
 def _known_trigger(value: object, message: BaseMessage) -> TriggerType | None:

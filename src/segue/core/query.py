@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.metadata import is_synthetic
+from segue.core.calls import words_beside
+from segue.core.metadata import check_messages, is_synthetic
 
 
 class QuerySource(StrEnum):
@@ -30,10 +31,10 @@ def memory_query(messages: Sequence[BaseMessage], summary: str | None = None) ->
 
     The current message if a person wrote it, else the last one a person wrote, else the
     summary. Of a message with pictures only the text counts; one without any text is passed
-    over.
+    over. The messages are taken in the order given.
     """
     source = QuerySource.CURRENT_MESSAGE
-    for message in reversed(messages):
+    for message in check_messages(reversed(messages)):
         if not isinstance(message, HumanMessage):
             continue
         if not is_synthetic(message) and (text := text_of(message)):
@@ -48,10 +49,11 @@ def text_of(message: BaseMessage) -> str:
     """The text parts of a message, stripped, one per line."""
     content = message.content
     if isinstance(content, str):
-        return content.strip()
+        return content.strip() or words_beside(message)
     parts = (
         block if isinstance(block, str) else block.get("text")
         for block in content
         if isinstance(block, str) or block.get("type") in ("text", "text-plain")
     )
-    return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    words = "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    return words or words_beside(message)

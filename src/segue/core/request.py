@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
-from segue.core.calls import Call, calls_of, is_blank, is_call_block, is_of_type
+from segue.core.calls import (
+    TEXT_KEYS,
+    Call,
+    calls_of,
+    is_blank,
+    is_call_block,
+    is_of_type,
+    words_beside,
+)
 
 # What all providers take as a call's id and as a tool's name.
 MAX_CALL_ID: Final = 40
@@ -23,8 +31,10 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 # Calls that `tool_calls` says as well: LangChain's own spelling, which clients stumble over, and
 # one provider's free-text calls, which no other provider knows.
 _REDUNDANT_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "custom_tool_call"})
-# Where the words of one provider's blocks stand.
-_WORDS = {"output_text": "text", "refusal": "refusal", "custom_tool_call_output": "output"}
+# Text that only one provider spells so.
+_FOREIGN_TEXT = frozenset({"output_text", "refusal", "custom_tool_call_output"})
+_TEXT = frozenset({"text"})
+_RESULT_BLOCKS = frozenset({"tool_result"})
 # Where Google's client keeps signatures by call id.
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 
@@ -36,41 +46,97 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def plain_json(value: Any) -> Any:
-    """The value in what every JSON writer takes."""
-    if isinstance(value, dict):
-        return {storable(str(key)): plain_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(inner) for inner in value]
+def plain_json(value: Any, depth: int = 64) -> Any:
+    """The value in what every JSON writer takes, the same on every run."""
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
+    if isinstance(value, dict | list | tuple):
+        return _plain_container(value, depth - 1) if depth else "…"
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int) else storable(str(value))
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return hex(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return storable(repr(value))
 
 
-def tidied(message: BaseMessage) -> BaseMessage:
-    """The message with plain text blocks only: none bare, blank, unsendable or of one provider."""
+def _plain_container(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return {storable(str(key)): plain_json(inner, depth) for key, inner in value.items()}
+    return [plain_json(inner, depth) for inner in value]
+
+
+def sendable_args(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as they can be sent: themselves, unless some JSON writer would choke on them."""
+    try:
+        json.dumps(args, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        plain: dict[str, Any] = plain_json(args)
+        return plain
+    return args
+
+
+def tidied(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
+    """The message with what every provider takes of its content.
+
+    Blank, bare, broken and misplaced blocks go. In the current batch a provider wants its own
+    blocks back (reasoning, server-side tools); in a finished one no provider needs them and
+    every other one refuses them, so there an assistant message is its words and its calls.
+    """
+    update: dict[str, Any] = {}
+    content = _tidied_content(message, is_current)
+    if content != message.content:
+        update["content"] = content
+        if isinstance(message, AIMessage) and not is_current:
+            update["tool_calls"] = [
+                ToolCall(name=call.name, args=call.args, id=call.id, type="tool_call")
+                for call in calls_of(message)
+            ]
+            update["invalid_tool_calls"] = []
+    if message.name and not isinstance(message, ToolMessage):
+        update["name"] = _NOT_IN_NAME.sub("_", message.name)[:64]
+    # Raw calls beside the parsed ones are sent by some clients, answered or not.
+    raw = message.additional_kwargs.keys() & {"tool_calls", "function_call", "refusal"}
+    if raw and isinstance(message, AIMessage):
+        update["additional_kwargs"] = {
+            key: value for key, value in message.additional_kwargs.items() if key not in raw
+        }
+    if not update or (update.keys() == {"name"} and update["name"] == message.name):
+        return message
+    return message.model_copy(update=update)
+
+
+def _tidied_content(message: BaseMessage, is_current: bool) -> str | list[Any]:
     content = message.content
     if isinstance(content, str):
-        tidy: str | list[Any] = storable(content) if content.strip() else ""
-    else:
-        tidy = [block for block in map(_plain_block, content) if not is_blank(block)]
-    return message if tidy == content else message.model_copy(update={"content": tidy})
+        return storable(content) if content.strip() else storable(words_beside(message))
+    blocks = [plain for block in content if not is_blank(plain := _plain_block(block))]
+    if isinstance(message, AIMessage) and not is_current:
+        return "".join(b["text"] for b in blocks if is_of_type(b, _TEXT)) or words_beside(message)
+    if not isinstance(message, AIMessage):
+        blocks = [block for block in blocks if not _is_misplaced(block)]
+    return blocks or storable(words_beside(message))
 
 
 def with_calls_joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """A calling message taken together with the assistant's words right before it.
 
-    Graphs with several agents write them as two messages; Google refuses a call that does not
-    come right after a human message or a result.
+    Graphs with several agents write them as several messages; Google refuses a call that does
+    not come right after a human message or a result.
     """
     joined: list[BaseMessage] = []
     for message in messages:
-        before = joined[-1] if joined else None
-        if isinstance(before, AIMessage) and isinstance(message, AIMessage) and calls_of(message):
-            content = [*_blocks(before), *_blocks(message)]
-            joined[-1] = message.model_copy(update={"content": content})
+        words: list[BaseMessage] = []
+        while joined and isinstance(message, AIMessage) and calls_of(message):
+            if not isinstance(joined[-1], AIMessage):
+                break
+            words.append(joined.pop())
+        if words:
+            content = _joined_content([*reversed(words), message])
+            joined.append(message.model_copy(update={"content": content}))
         else:
             joined.append(message)
     return joined
@@ -103,14 +169,27 @@ def with_unique_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 def _plain_block(block: Any) -> Any:
     if isinstance(block, str):
         return {"type": "text", "text": storable(block)}
-    if not isinstance(block, dict):
-        return block
-    if (key := _WORDS.get(block.get("type", ""))) is not None:
-        return {"type": "text", "text": storable(str(block.get(key) or ""))}
+    if not isinstance(block, dict) or not isinstance(kind := block.get("type"), str):
+        return ""  # nobody could tell what it is
+    if kind in _FOREIGN_TEXT or (kind == "text" and not isinstance(block.get("text"), str)):
+        return {"type": "text", "text": storable(str(block.get(TEXT_KEYS[kind]) or ""))}
     text = block.get("text")
     if isinstance(text, str) and (plain := storable(text)) != text:
         return {**block, "text": plain}
     return block
+
+
+def _is_misplaced(block: Any) -> bool:
+    """A call in a human message, or a result that stands in no result message."""
+    return is_call_block(block) or is_of_type(block, _RESULT_BLOCKS)
+
+
+def _joined_content(messages: list[BaseMessage]) -> str | list[Any]:
+    contents = [message.content for message in messages]
+    texts = [content for content in contents if isinstance(content, str)]
+    if len(texts) == len(contents):
+        return "\n\n".join(text for text in texts if text)
+    return [block for message in messages for block in _blocks(message)]
 
 
 def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
@@ -124,14 +203,21 @@ def _sendable_calls(message: AIMessage, calls: list[Call], seen: set[str]) -> li
     for index, call in enumerate(calls):
         call_id = call.id
         if not call_id or len(call_id) > MAX_CALL_ID or call_id in seen:
-            call_id = f"call_{message.additional_kwargs.get('position', 0)}_{index}"
+            call_id = _unused_id(
+                f"call_{message.additional_kwargs.get('position', 0)}_{index}", seen
+            )
         seen.add(call_id)
         name = call.name
         if not TOOL_NAME.fullmatch(name):
             name = _NOT_IN_NAME.sub("_", name)[:64] or "unknown"
-        args = call.args if _is_json(call.args) else plain_json(call.args)
+        args = sendable_args(call.args)
         sendable.append(ToolCall(name=name, args=args, id=call_id, type="tool_call"))
     return sendable
+
+
+def _unused_id(wanted: str, seen: set[str]) -> str:
+    # A provider's own id may look like one of ours.
+    return wanted if wanted not in seen else _unused_id(f"{wanted}_", seen)
 
 
 def _with_calls(message: AIMessage, calls: list[Call], sendable: list[ToolCall]) -> AIMessage:
@@ -154,8 +240,7 @@ def _with_calls(message: AIMessage, calls: list[Call], sendable: list[ToolCall])
 
 
 def _renamed_kwargs(kwargs: dict[str, Any], new_ids: dict[str, deque[str]]) -> dict[str, Any]:
-    # The raw calls would contradict the parsed ones where a client sends both.
-    kept = {key: value for key, value in kwargs.items() if key != "tool_calls"}
+    kept = dict(kwargs)
     if isinstance(signatures := kept.get(_SIGNATURES), dict):
         kept[_SIGNATURES] = {
             new_ids[old][0] if new_ids.get(old) else old: signature
@@ -187,11 +272,3 @@ def _answering(result: ToolMessage, call: ToolCall) -> ToolMessage:
             for block in content
         ]
     return result.model_copy(update={"tool_call_id": new, "name": name, "content": content})
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError):
-        return False
-    return True

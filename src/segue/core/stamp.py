@@ -3,11 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    message_chunk_to_message,
+)
 
 from segue.core.batch import Batch
 from segue.core.errors import ConflictError, UsageError
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
 from segue.core.triggers import parse_trigger
 
@@ -29,18 +38,20 @@ def stamp(
     One that has a position already is refused, and so is one that names another batch or an
     unknown trigger.
     """
-    pending = [_checked(message) for message in messages]
+    pending = [_checked(message) for message in check_messages(messages)]
     if not pending:
         return []
     known = [MessageMetadata.of(message) for message in pending]
     kind = _stamp_type(pending[0], batch, batch_type)
     first = _first_sequence_num(batch, start, known[0])
-    floor = batch.last_position if isinstance(batch, Batch) else 0
     batch_id = batch.id if isinstance(batch, Batch) else batch
     if batch_id is None:
         batch_id = known[0].batch
     if batch_id is not None:
         check_snowflake(batch_id, "batch id")
+    elif start:
+        raise UsageError(f"start is {start}, but a new batch begins with 0; name the batch, too.")
+    floor = batch.last_position if isinstance(batch, Batch) else batch_id or 0
     for message, metadata in zip(pending, known, strict=True):
         _refuse_to_move(message, metadata, batch_id)
     stamped = []
@@ -60,13 +71,39 @@ def stamp(
 
 
 def _checked(message: BaseMessage) -> BaseMessage:
-    if not isinstance(message, BaseMessage):
-        raise UsageError(f"Expected a LangChain message, got {type(message).__name__}.")
     trigger = message.additional_kwargs.get("trigger_type")
     if trigger is not None and is_synthetic(message):
         parse_trigger(trigger)
-    # Chunks that are merged later add up the numbers in metadata.
-    return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+    return plain_type(message)
+
+
+def plain_type(message: BaseMessage) -> BaseMessage:
+    """The message as one of the types that every part knows; `UsageError` if there is none."""
+    if isinstance(message, BaseMessageChunk):
+        # Chunks that are merged later add up the numbers in metadata.
+        message = message_chunk_to_message(message)
+    if isinstance(message, ChatMessage):
+        return _by_role(message)
+    if isinstance(message, RemoveMessage):
+        raise UsageError("A RemoveMessage is an order, not a message; nothing can be stored of it.")
+    return message
+
+
+def _by_role(message: ChatMessage) -> BaseMessage:
+    roles: dict[str, type[HumanMessage | AIMessage | SystemMessage]] = {
+        "user": HumanMessage,
+        "human": HumanMessage,
+        "assistant": AIMessage,
+        "ai": AIMessage,
+        "system": SystemMessage,
+        "developer": SystemMessage,
+    }
+    kind = roles.get(message.role.lower())
+    if kind is None:
+        raise UsageError(
+            f"A ChatMessage of role {message.role!r} is nobody's; known are: {', '.join(roles)}."
+        )
+    return kind(message.content, id=message.id, additional_kwargs=message.additional_kwargs)
 
 
 def _refuse_to_move(message: BaseMessage, metadata: MessageMetadata, batch_id: int | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.calls import calls_of, is_call_block
+from segue.core.request import plain_json, sendable_args
 
 PER_MESSAGE: Final = 4
 # A call's id and frame. Not by the id's length: ids that repeat are renamed for the request.
@@ -17,7 +18,6 @@ PER_CALL: Final = 12
 # A large picture costs about this on the dearest of the three big providers.
 PER_MEDIA_BLOCK: Final = 1_600
 _BYTES_PER_TOKEN: Final = 4
-_TEXT_KEYS: Final = ("text", "thinking", "reasoning", "refusal")
 _MEDIA_BLOCKS: Final = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media"}
 )
@@ -37,7 +37,7 @@ def estimate_tokens(message: BaseMessage) -> int:
     else:
         tokens = sum(_estimate_block(block) for block in content)
     for call in calls_of(message):
-        tokens += PER_CALL + estimate_text(call.name) + _estimate_json(call.args)
+        tokens += PER_CALL + estimate_text(call.name) + _estimate_args(call.args)
     return tokens + PER_MESSAGE
 
 
@@ -48,13 +48,15 @@ def _estimate_block(block: Any) -> int:
         return _estimate_json(block)
     if is_call_block(block):
         return 0  # counted with the calls
+    words = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
     if block.get("type") in _MEDIA_BLOCKS:
-        return PER_MEDIA_BLOCK
-    for key in _TEXT_KEYS:
-        if isinstance(block.get(key), str):
-            return estimate_text(block[key])
-    return _estimate_json(block)
+        return PER_MEDIA_BLOCK + words
+    return words if block.keys() <= {"type", "text"} else _estimate_json(block)
+
+
+def _estimate_args(args: dict[str, Any]) -> int:
+    return estimate_text(json.dumps(sendable_args(args), ensure_ascii=False))
 
 
 def _estimate_json(value: Any) -> int:
-    return estimate_text(json.dumps(value, default=str, ensure_ascii=False))
+    return estimate_text(json.dumps(plain_json(value), ensure_ascii=False))

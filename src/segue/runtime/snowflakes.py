@@ -4,10 +4,12 @@ One generator per process and node number. Two processes with the same node numb
 out the same id, so a store leases the numbers; this class does not know stores.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
 
+from segue.core.errors import ConflictError
 from segue.core.snowflake import EPOCH, check_node, check_snowflake, next_snowflake
 
 _EPOCH_UNIX_MILLIS = int(EPOCH.timestamp() * 1000)
@@ -35,6 +37,7 @@ class SnowflakeGenerator:
         self._last = check_snowflake(last, "last id") if last != 0 else 0
         self._clock = clock
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     @property
     def node(self) -> int:
@@ -48,6 +51,11 @@ class SnowflakeGenerator:
         """
         if after != 0:
             check_snowflake(after, "lower bound")
+        if os.getpid() != self._pid:
+            raise ConflictError(
+                "This process was forked; its copy of the generator would repeat ids. Make a new "
+                "generator with a node number of its own."
+            )
         with self._lock:
             millis = self._clock() - _EPOCH_UNIX_MILLIS
             self._last = next_snowflake(max(self._last, after), millis, self._node)

@@ -4,6 +4,7 @@ The strictest rule of OpenAI, Anthropic and Google for each point, as their erro
 looks at LangChain messages, before any client converts them, and knows nothing of batches.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from langchain_core.messages import (
@@ -26,6 +27,11 @@ def request_problems(messages: Sequence[BaseMessage]) -> list[str]:
         problems.append("A system message stands after the first place.")
     if spoken and not isinstance(spoken[0], HumanMessage):
         problems.append(f"The first message is {spoken[0].type}, not human.")
+    problems += [
+        f"A {type(m).__name__} is no message that every provider knows."
+        for m in spoken
+        if not isinstance(m, HumanMessage | AIMessage | ToolMessage)
+    ]
     return problems + _empty(spoken) + _calls(spoken) + _repeated_ids(spoken)
 
 
@@ -63,5 +69,5 @@ def _is_well_formed(call: Call) -> bool:
 
 
 def _repeated_ids(messages: Sequence[BaseMessage]) -> list[str]:
-    ids = [call.id for message in messages for call in calls_of(message)]
-    return [f"Call id {i!r} stands for more than one call." for i in set(ids) if ids.count(i) > 1]
+    ids = Counter(call.id for message in messages for call in calls_of(message))
+    return [f"Call id {i!r} stands for more than one call." for i, n in ids.items() if n > 1]
