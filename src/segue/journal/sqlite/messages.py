@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.errors import NotFoundError
-from segue.core.snowflake import SnowflakeSource, time_of
+from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
 from segue.journal.rows import decode_message
 from segue.journal.sqlite.batches import append_to_batch, begin_batch, insert_message
@@ -99,7 +99,7 @@ class MessageSteps:
         def step(db: sqlite3.Connection) -> list[Batch]:
             thread_of(db, thread_id)
             batches: list[Batch] = []
-            below = None if current_batch is None else current_batch + 1
+            below = MAX_ID if current_batch is None else current_batch + 1
             left = max_tokens
             while left > 0 and (page := _batches_below(db, thread_id, below)):
                 for batch, tokens in page:
@@ -220,14 +220,12 @@ def _batch(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
     )
 
 
-def _batches_below(
-    db: sqlite3.Connection, thread_id: str, below: int | None
-) -> list[tuple[Batch, int]]:
+def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:
     """The next older batches, whole and newest first, with their estimated tokens."""
     ids = db.execute(
         "SELECT DISTINCT batch FROM messages WHERE thread_id = ? AND archived = 0 "
-        "AND (? IS NULL OR batch < ?) ORDER BY batch DESC LIMIT ?",
-        (thread_id, below, below, _BATCHES_PER_READ),
+        "AND batch < ? ORDER BY batch DESC LIMIT ?",
+        (thread_id, below, _BATCHES_PER_READ),
     ).fetchall()
     if not ids:
         return []
