@@ -168,7 +168,8 @@ def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> li
     rows = db.execute(
         # By name: the planner would rather walk through all turns of the thread.
         "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = 'The user wrote.', "
-        "finished_at = ?, owner = NULL, lease_until = NULL WHERE thread_id = ? AND kind = 'follow_up' "
+        "finished_at = ?, owner = NULL, lease_until = NULL "
+        "WHERE thread_id = ? AND kind = 'follow_up' "
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (to_micros(now), thread_id),
     ).fetchall()
