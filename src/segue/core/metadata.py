@@ -6,7 +6,6 @@ synthetic; everything else goes through it.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -111,11 +110,7 @@ class MessageMetadata:
         `fields` are other fields of the message to set on the copy, such as its id.
         """
         foreign = {k: v for k, v in message.additional_kwargs.items() if k not in KEYS}
-        fields["additional_kwargs"] = deepcopy(foreign) | self.to_kwargs()
-        # What the caller changes in its own message later must not change this one.
-        for name in ("content", "tool_calls", "invalid_tool_calls"):
-            if name not in fields and isinstance(value := getattr(message, name, None), list):
-                fields[name] = deepcopy(value)
+        fields["additional_kwargs"] = foreign | self.to_kwargs()
         return message.model_copy(update=fields)
 
 

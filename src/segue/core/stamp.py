@@ -1,7 +1,9 @@
 """Stamping: giving finished messages their position, batch and sequence number."""
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import replace
+from typing import Final
 
 from langchain_core.messages import (
     AIMessage,
@@ -19,6 +21,9 @@ from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
 from segue.core.triggers import parse_trigger
+
+_CONTAINERS: Final = ("content", "additional_kwargs", "tool_calls", "invalid_tool_calls")
+_MUTABLE: Final = (list, dict)
 
 
 def stamp(
@@ -83,10 +88,19 @@ def plain_type(message: BaseMessage) -> BaseMessage:
         # Chunks that are merged later add up the numbers in metadata.
         message = message_chunk_to_message(message)
     if isinstance(message, ChatMessage):
-        return _by_role(message)
+        message = _by_role(message)
     if isinstance(message, RemoveMessage):
         raise UsageError("A RemoveMessage is an order, not a message; nothing can be stored of it.")
-    return message
+    return _unshared(message)
+
+
+def _unshared(message: BaseMessage) -> BaseMessage:
+    """The message with containers of its own: what the caller changes later must not reach it."""
+    values = {name: getattr(message, name, None) for name in _CONTAINERS}
+    shared = {
+        name: deepcopy(value) for name, value in values.items() if isinstance(value, _MUTABLE)
+    }
+    return message.model_copy(update=shared) if any(shared.values()) else message
 
 
 def _by_role(message: ChatMessage) -> BaseMessage:
