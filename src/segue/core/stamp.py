@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Final
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -21,9 +21,6 @@ from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
 from segue.core.triggers import parse_trigger
-
-_CONTAINERS: Final = ("content", "additional_kwargs", "tool_calls", "invalid_tool_calls")
-_MUTABLE: Final = (list, dict)
 
 
 def stamp(
@@ -96,11 +93,14 @@ def plain_type(message: BaseMessage) -> BaseMessage:
 
 def _unshared(message: BaseMessage) -> BaseMessage:
     """The message with containers of its own: what the caller changes later must not reach it."""
-    values = {name: getattr(message, name, None) for name in _CONTAINERS}
-    shared = {
-        name: deepcopy(value) for name, value in values.items() if isinstance(value, _MUTABLE)
-    }
-    return message.model_copy(update=shared) if any(shared.values()) else message
+    copies: dict[str, Any] = {}
+    for name in ("content", "tool_calls", "invalid_tool_calls"):
+        if (value := getattr(message, name, None)) and isinstance(value, list):
+            copies[name] = deepcopy(value)
+    # Plain values are copied with the dictionary itself when metadata is written.
+    if any(isinstance(value, list | dict) for value in message.additional_kwargs.values()):
+        copies["additional_kwargs"] = deepcopy(message.additional_kwargs)
+    return message.model_copy(update=copies) if copies else message
 
 
 def _by_role(message: ChatMessage) -> BaseMessage:
