@@ -1,5 +1,6 @@
 """The generator: ids that rise whatever the clock and the threads do."""
 
+import os
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue import SnowflakeGenerator, UsageError
+from segue import ConflictError, SnowflakeGenerator, UsageError
 from segue.core.snowflake import MAX_ID, node_of, time_of
 
 NOON = 1_762_776_000_000
@@ -192,3 +193,19 @@ def test_the_default_clock_is_the_wall_clock() -> None:
     before = time.time_ns() // 1_000_000  # noqa: TID251  # what the default is compared with
     made = (SnowflakeGenerator().next() >> 22) + MILLIS_FROM_1970_TO_2010
     assert before <= made <= time.time_ns() // 1_000_000  # noqa: TID251  # as above
+
+
+def test_a_forked_process_cannot_repeat_its_parents_ids() -> None:
+    """A generator that was copied by a fork refuses to work instead of handing out doubles."""
+    generator = SnowflakeGenerator(node=1)
+    generator.next()
+    child = os.fork()
+    if child == 0:  # the child: report by exit code, and never return into pytest
+        try:
+            generator.next()
+        except ConflictError:
+            os._exit(7)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert generator.next() > 0

@@ -94,9 +94,11 @@ def plain_type(message: BaseMessage) -> BaseMessage:
 def _unshared(message: BaseMessage) -> BaseMessage:
     """The message with containers of its own: what the caller changes later must not reach it."""
     copies: dict[str, Any] = {}
-    for name in ("content", "tool_calls", "invalid_tool_calls"):
-        if (value := getattr(message, name, None)) and isinstance(value, list):
-            copies[name] = deepcopy(value)
+    if isinstance(message.content, list):
+        copies["content"] = deepcopy(message.content)
+    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        copies["tool_calls"] = deepcopy(message.tool_calls)
+        copies["invalid_tool_calls"] = deepcopy(message.invalid_tool_calls)
     # Plain values are copied with the dictionary itself when metadata is written.
     if any(isinstance(value, list | dict) for value in message.additional_kwargs.values()):
         copies["additional_kwargs"] = deepcopy(message.additional_kwargs)

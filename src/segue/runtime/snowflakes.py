@@ -15,6 +15,19 @@ from segue.core.snowflake import EPOCH, check_node, check_snowflake, next_snowfl
 _EPOCH_UNIX_MILLIS = int(EPOCH.timestamp() * 1000)
 
 
+# How often this process was forked off; asking for the process's id each time costs more.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603  # a process has one
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
 def _wall_clock_millis() -> int:
     return time.time_ns() // 1_000_000
 
@@ -37,7 +50,7 @@ class SnowflakeGenerator:
         self._last = check_snowflake(last, "last id") if last != 0 else 0
         self._clock = clock
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._forks = _forks
 
     @property
     def node(self) -> int:
@@ -51,7 +64,7 @@ class SnowflakeGenerator:
         """
         if after != 0:
             check_snowflake(after, "lower bound")
-        if os.getpid() != self._pid:
+        if _forks != self._forks:
             raise ConflictError(
                 "This process was forked; its copy of the generator would repeat ids. Make a new "
                 "generator with a node number of its own."
