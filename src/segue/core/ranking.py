@@ -16,21 +16,21 @@ def fuse_scores(
 ) -> dict[K, float]:
     """One score per item, higher is better.
 
-    Each ranking is brought to mean 0 and deviation 1; an item that one ranking does not have gets
-    that ranking's lowest score.
+    Each ranking is brought to mean 0 and deviation 1 over all items. An item without any of the
+    words scores 0 by text; one without a vector scores like the farthest one.
     """
-    text, vector = _normalised(by_text), _normalised(by_vector)
-    lowest_text = min(text.values(), default=0.0)
-    lowest_vector = min(vector.values(), default=0.0)
+    keys = list(dict.fromkeys([*by_text, *by_vector]))
+    farthest = min(by_vector.values(), default=0.0)
+    text = _normalised([by_text.get(key, 0.0) for key in keys])
+    vector = _normalised([by_vector.get(key, farthest) for key in keys])
     return {
-        key: text_weight * text.get(key, lowest_text)
-        + (1 - text_weight) * vector.get(key, lowest_vector)
-        for key in dict.fromkeys([*text, *vector])
+        key: text_weight * t + (1 - text_weight) * v
+        for key, t, v in zip(keys, text, vector, strict=True)
     }
 
 
-def _normalised(scores: Mapping[K, float]) -> dict[K, float]:
+def _normalised(scores: list[float]) -> list[float]:
     if not scores:
-        return {}
-    mean, deviation = fmean(scores.values()), pstdev(scores.values())
-    return {key: (score - mean) / deviation if deviation else 0.0 for key, score in scores.items()}
+        return []
+    mean, deviation = fmean(scores), pstdev(scores)
+    return [(score - mean) / deviation if deviation else 0.0 for score in scores]

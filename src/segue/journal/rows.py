@@ -7,10 +7,10 @@ message, so that no query has to look into the body.
 import base64
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 from pydantic import BaseModel
@@ -19,7 +19,7 @@ from segue.core.errors import MetadataError
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.query import text_of
-from segue.core.request import storable
+from segue.core.request import plain_json, storable
 from segue.core.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)
@@ -27,10 +27,26 @@ logger = logging.getLogger(__name__)
 TITLE_LENGTH: Final = 50
 PREVIEW_LENGTH: Final = 100
 
+# What decoding a row raises that holds something it cannot.
+UNREADABLE: Final = (ValueError, TypeError, OverflowError)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-# A message says these of itself in every case; leaving them out halves a short message's row.
-_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, False)
+# A message says these of itself in every case; leaving them out where they say nothing halves a
+# short message's row.
+_OPTIONAL: Final = frozenset(
+    {
+        "additional_kwargs",
+        "response_metadata",
+        "name",
+        "tool_calls",
+        "invalid_tool_calls",
+        "usage_metadata",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +73,8 @@ def encode_message(message: BaseMessage) -> MessageRow:
     metadata = MessageMetadata.of(message)
     if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
-    fields = {k: v for k, v in message.model_dump().items() if v not in _EMPTY}
+    fields = {k: v for k, v in message.model_dump().items() if v is not None}
+    fields = {k: v for k, v in fields.items() if k not in _OPTIONAL or v}
     fields["content"] = message.content
     return MessageRow(
         position=metadata.position,
@@ -83,16 +100,29 @@ def decode_message(body: str) -> BaseMessage:
 
 def to_json(value: Any) -> str:
     """JSON that any database takes as text and that reads back the same."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
     try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
         text.encode()
     except UnicodeEncodeError:  # half an emoji
         return json.dumps(value, separators=(",", ":"), default=_plain)
+    except TypeError:  # a key that is no text, in something a tool made
+        return json.dumps(plain_json(value), ensure_ascii=False, separators=(",", ":"))
     return text
 
 
 def from_json(text: str) -> Any:
     return json.loads(text)
+
+
+def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
+    """What can be read of the rows; one that cannot is logged and does not hide the others."""
+    decoded = []
+    for row in rows:
+        try:
+            decoded.append(decode(row))
+        except UNREADABLE as error:
+            logger.warning("A row cannot be read and is left out: %s", error)
+    return decoded
 
 
 def title_of(text: str) -> str:

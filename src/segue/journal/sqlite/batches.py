@@ -6,9 +6,12 @@ from datetime import datetime
 
 from langchain_core.messages import BaseMessage
 
+from segue.core.batch import Batch
+from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
+from segue.journal.places import RisingIds, without_place
 from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
@@ -20,25 +23,24 @@ from segue.journal.rows import (
 )
 
 
-class RisingIds:
-    """Ids of one thread: each above all that the thread has, whatever this process's clock says."""
-
-    def __init__(self, ids: SnowflakeSource, last: int) -> None:
-        self._ids = ids
-        self.last = last
-
-    @property
-    def node(self) -> int:
-        return self._ids.node
-
-    def next(self, after: int = 0) -> int:
-        self.last = self._ids.next(after=max(after, self.last))
-        return self.last
-
-
 def rising_ids(db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource) -> RisingIds:
     (last,) = db.execute("SELECT last_position FROM threads WHERE id = ?", (thread_id,)).fetchone()
     return RisingIds(ids, last)
+
+
+def next_id(db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource) -> int:
+    """A new id, noted in the thread: later ones are higher, whoever makes them."""
+    new = rising_ids(db, thread_id, ids).next()
+    db.execute("UPDATE threads SET last_position = ? WHERE id = ?", (new, thread_id))
+    return new
+
+
+def batch_of(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
+    sql = "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
+    messages = [decode_message(row["body"]) for row in db.execute(sql, (thread_id, batch))]
+    if not messages:
+        raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
+    return Batch(batch, messages)
 
 
 def begin_batch(
@@ -63,24 +65,32 @@ def append_to_batch(
     batch_type: BatchType | None = None,
 ) -> list[BaseMessage]:
     """Store messages at the end of a turn's batch; one whose id is there already is not new."""
-    (count, kind, parent) = db.execute(
-        "SELECT max(sequence_num) + 1, min(batch_type), min(parent_batch) FROM messages "
-        "WHERE thread_id = ? AND batch = ?",
+    if not messages:
+        return []
+    # Type and parent are those of the first message: a continuation does not relabel its batch.
+    first = db.execute(
+        "SELECT batch_type, parent_batch, max(sequence_num) OVER () + 1 AS count FROM messages "
+        "WHERE thread_id = ? AND batch = ? ORDER BY sequence_num LIMIT 1",
         (turn.thread_id, turn.batch),
     ).fetchone()
+    if first is None:
+        raise NotFoundError(
+            f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
+        )
+    count = first["count"]
     rising = rising_ids(db, turn.thread_id, ids)
     stored = []
     for message in messages:
-        if known := _find_message(db, turn.thread_id, message.id):
+        if known := find_message(db, turn.thread_id, message.id):
             stored.append(known)
             continue
         [stamped] = stamp(
-            [message],
+            [without_place(message, turn.batch)],
             rising,
             turn.batch,
-            batch_type or kind,
+            batch_type or first["batch_type"],
             start=count,
-            parent_batch=parent,
+            parent_batch=first["parent_batch"],
         )
         insert_message(db, turn.thread_id, stamped, now)
         stored.append(stamped)
@@ -136,14 +146,24 @@ def _follow_in_thread(
         return
     title = title_of(row.text) if row.role == "human" else None
     db.execute(
-        "UPDATE threads SET message_count = message_count + 1, preview = ?, preview_role = ?, "
-        "updated_at = max(updated_at, ?), "
-        "title = CASE WHEN title IS NULL AND NOT title_is_set THEN ? ELSE title END WHERE id = ?",
-        (preview_of(row.text), row.role, to_micros(now), title, thread_id),
+        "UPDATE threads SET message_count = message_count + 1, "
+        "updated_at = max(updated_at, :now), "
+        "title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END, "
+        "preview = CASE WHEN preview_position < :position THEN :preview ELSE preview END, "
+        "preview_role = CASE WHEN preview_position < :position THEN :role ELSE preview_role END, "
+        "preview_position = max(preview_position, :position) WHERE id = :id",
+        {
+            "now": to_micros(now),
+            "title": title,
+            "position": row.position,
+            "preview": preview_of(row.text),
+            "role": row.role,
+            "id": thread_id,
+        },
     )
 
 
-def _find_message(
+def find_message(
     db: sqlite3.Connection, thread_id: str, message_id: str | None
 ) -> BaseMessage | None:
     if message_id is None:

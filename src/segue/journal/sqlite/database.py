@@ -8,13 +8,14 @@ share the file: a writer takes SQLite's lock before it reads.
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from segue.core.errors import BackendError, SegueError
+from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
 
 T = TypeVar("T")
 Step = Callable[[sqlite3.Connection], T]
@@ -54,6 +55,14 @@ class Database:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except SegueError:
             raise
+        except sqlite3.IntegrityError as error:
+            if "FOREIGN KEY" in str(error):
+                raise NotFoundError(
+                    f"There is no such thread: {error}. Nothing was written."
+                ) from error
+            raise ConflictError(
+                f"Something like it is there already: {error}. Nothing was written."
+            ) from error
         except sqlite3.Error as error:
             raise BackendError(
                 f"SQLite file {self._path!r}: {error}. Nothing was written."
@@ -78,7 +87,6 @@ class Database:
                 self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             self._local.connection = connection
@@ -87,16 +95,12 @@ class Database:
 
     def _migrate(self) -> None:
         connection = self._connection()
-        scripts = _scripts()
+        self._refuse_newer(connection)
+        self._use_log(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > len(scripts):
-                raise BackendError(
-                    f"SQLite file {self._path!r} has schema {version}, this version of Segue knows "
-                    f"{len(scripts)}. Install the newer version; nothing was changed."
-                )
-            for number, script in enumerate(scripts[version:], version + 1):
+            version = self._refuse_newer(connection)
+            for number, script in enumerate(_scripts()[version:], version + 1):
                 for statement in _statements(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
@@ -105,6 +109,32 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def _refuse_newer(self, connection: sqlite3.Connection) -> int:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        known = len(_scripts())
+        if version > known:
+            raise BackendError(
+                f"SQLite file {self._path!r} has schema {version}, this version of Segue knows "
+                f"{known}. Install the newer version; nothing was changed."
+            )
+        return int(version)
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        """Switch to the write-ahead log; SQLite does not wait for its lock here, so we do."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while not _switched(connection, last_try=time.monotonic() > deadline):
+            time.sleep(0.01)
+
+
+def _switched(connection: sqlite3.Connection, *, last_try: bool) -> bool:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError:
+        if last_try:
+            raise
+        return False
+    return True
 
 
 def _scripts() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from segue.core.ranking import fuse_scores
+from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
@@ -25,6 +26,7 @@ class MemorySteps:
 
         def step(db: sqlite3.Connection) -> Memory:
             at = to_micros(now)
+            (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM memories").fetchone()
             row = db.execute(
                 "INSERT INTO memories (id, agent_id, user_id, key, content, metadata, embedding, "
                 "embedding_model, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -33,11 +35,11 @@ class MemorySteps:
                 "embedding_model = excluded.embedding_model, updated_at = excluded.updated_at "
                 "RETURNING *",
                 (
-                    ids.next(),
+                    ids.next(after=newest),
                     memory.agent_id,
                     memory.user_id,
                     memory.key,
-                    memory.content,
+                    storable(memory.content),
                     to_json(dict(memory.metadata)),
                     blob,
                     memory.embedding_model,

@@ -11,11 +11,17 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
-from segue.core.errors import NotFoundError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
+from segue.journal.places import place_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
 from segue.journal.rows import decode_message
-from segue.journal.sqlite.batches import append_to_batch, begin_batch, insert_message
+from segue.journal.sqlite.batches import (
+    append_to_batch,
+    batch_of,
+    begin_batch,
+    find_message,
+    insert_message,
+)
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.timers import cancel_follow_ups
@@ -67,31 +73,22 @@ class MessageSteps:
         return await self._db.write(step)
 
     async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
-        given = list(messages)
+        # In order, so that title and preview do not depend on that of the file; each one once.
+        given = {message.id: message for message in sorted(messages, key=place_of)}
 
         def step(db: sqlite3.Connection) -> int:
             thread_of(db, thread_id)
-            sql = "SELECT message_id FROM messages WHERE thread_id = ?"
-            known = {row["message_id"] for row in db.execute(sql, (thread_id,))}
-            new = [message for message in given if message.id not in known]
-            for message in new:
-                made_at = time_of(message.additional_kwargs["position"])
-                insert_message(db, thread_id, message, made_at)
-            return len(new)
+            new = 0
+            for message in given.values():
+                if find_message(db, thread_id, message.id) is None:
+                    insert_message(db, thread_id, message, time_of(place_of(message) or 1))
+                    new += 1
+            return new
 
         return await self._db.write(step)
 
     async def load_batch(self, thread_id: str, batch: int) -> Batch:
-        def step(db: sqlite3.Connection) -> Batch:
-            sql = (
-                "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
-            )
-            messages = [decode_message(r["body"]) for r in db.execute(sql, (thread_id, batch))]
-            if not messages:
-                raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
-            return Batch(batch, messages)
-
-        return await self._db.read(step)
+        return await self._db.read(lambda db: batch_of(db, thread_id, batch))
 
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
@@ -146,8 +143,6 @@ class MessageSteps:
         self, user_id: str, text: str, *, thread_id: str | None = None, limit: int = 20
     ) -> list[Found]:
         query = match_any(text)
-        if not query:
-            return []
         sql = (
             "SELECT messages.thread_id, messages.body, -bm25(messages_words) AS score "
             "FROM messages_words JOIN messages ON messages.rowid = messages_words.rowid "
@@ -157,12 +152,16 @@ class MessageSteps:
             "ORDER BY score DESC, messages.position DESC LIMIT ?"
         )
         values = (query, user_id, thread_id, thread_id, limit)
-        return await self._db.read(
-            lambda db: [
-                Found(row["thread_id"], decode_message(row["body"]), row["score"])
-                for row in db.execute(sql, values)
+
+        def step(db: sqlite3.Connection) -> list[Found]:
+            if thread_id is not None:
+                thread_of(db, thread_id)
+            rows = db.execute(sql, values) if query else []
+            return [
+                Found(row["thread_id"], decode_message(row["body"]), row["score"]) for row in rows
             ]
-        )
+
+        return await self._db.read(step)
 
     async def list_batch(self, agent_id: str, batch: int) -> list[BaseMessage]:
         sql = "SELECT body FROM messages WHERE agent_id = ? AND batch = ? ORDER BY sequence_num"
@@ -176,11 +175,11 @@ class MessageSteps:
         def step(db: sqlite3.Connection) -> list[tuple[str, Batch]]:
             sql = (
                 "SELECT DISTINCT thread_id, batch FROM turns "
-                "WHERE agent_id = ? AND state <> 'done' ORDER BY batch"
+                "WHERE agent_id = ? AND (state <> 'done' OR left_open) ORDER BY batch"
             )
             found: list[tuple[str, Batch]] = []
             for row in db.execute(sql, (agent_id,)).fetchall():
-                batch = _batch(db, row["thread_id"], row["batch"])
+                batch = batch_of(db, row["thread_id"], row["batch"])
                 if not batch.is_complete:
                     found.append((row["thread_id"], batch))
                 if len(found) == limit:
@@ -213,17 +212,12 @@ def _accepted_before(
     return Accepted(decode_message(row["body"]), to_turn(turn), False)
 
 
-def _batch(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
-    sql = "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
-    return Batch(
-        batch, [decode_message(row["body"]) for row in db.execute(sql, (thread_id, batch))]
-    )
-
-
 def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:
     """The next older batches, whole and newest first, with their estimated tokens."""
     ids = db.execute(
-        "SELECT DISTINCT batch FROM messages WHERE thread_id = ? AND archived = 0 "
+        # By name: the other index would walk through everything archived.
+        "SELECT DISTINCT batch FROM messages INDEXED BY messages_live "
+        "WHERE thread_id = ? AND archived = 0 "
         "AND batch < ? ORDER BY batch DESC LIMIT ?",
         (thread_id, below, _BATCHES_PER_READ),
     ).fetchall()

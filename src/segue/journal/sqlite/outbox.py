@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError, NotFoundError
+from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import thread_of
 
 
 class OutboxSteps:
@@ -53,7 +56,7 @@ class OutboxSteps:
             db.execute(
                 "UPDATE effects SET state = ?, error = ?, owner = NULL, wake_at = ?, "
                 "due_at = coalesce(?, due_at) WHERE id = ?",
-                (state, error, wake_at, wake_at, lease.effect.id),
+                (state, storable(error), wake_at, wake_at, lease.effect.id),
             )
             return _effect_of(db, lease.effect.id)
 
@@ -80,6 +83,7 @@ class OutboxSteps:
 
     async def record_decision(self, decision: Decision) -> None:
         def step(db: sqlite3.Connection) -> None:
+            thread_of(db, decision.thread_id)
             db.execute(
                 "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -99,9 +103,12 @@ class OutboxSteps:
 
     async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
         sql = "SELECT * FROM decisions WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
-        return await self._db.read(
-            lambda db: [_to_decision(row) for row in db.execute(sql, (thread_id, limit))]
-        )
+
+        def step(db: sqlite3.Connection) -> list[Decision]:
+            thread_of(db, thread_id)
+            return [_to_decision(row) for row in db.execute(sql, (thread_id, limit))]
+
+        return await self._db.read(step)
 
 
 def queue_effects(
@@ -118,7 +125,7 @@ def queue_effects(
             "wake_at, created_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?) "
             "ON CONFLICT (dedupe_key) DO NOTHING",
             (
-                ids.next(),
+                next_id(db, thread_id, ids),
                 thread_id,
                 effect.kind,
                 to_json(dict(effect.payload)),

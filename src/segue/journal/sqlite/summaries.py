@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 
@@ -32,13 +34,13 @@ class SummarySteps:
             for batch in batches:
                 _archive(db, thread_id, batch)
             previous = _newest(db, thread_id)
-            summary_id = ids.next()
+            summary_id = next_id(db, thread_id, ids)
             db.execute(
                 "INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     summary_id,
                     thread_id,
-                    text,
+                    storable(text),
                     min(batches),
                     max(batches),
                     to_json(sorted(batches)),
@@ -52,10 +54,15 @@ class SummarySteps:
         return await self._db.write(step)
 
     async def find_summary(self, thread_id: str) -> Summary | None:
-        return await self._db.read(lambda db: _newest(db, thread_id))
+        def step(db: sqlite3.Connection) -> Summary | None:
+            thread_of(db, thread_id)
+            return _newest(db, thread_id)
+
+        return await self._db.read(step)
 
     async def undo_summary(self, summary: Summary) -> None:
         def step(db: sqlite3.Connection) -> None:
+            thread_of(db, summary.thread_id)
             newest = _newest(db, summary.thread_id)
             if newest is None or newest.id != summary.id:
                 raise ConflictError(

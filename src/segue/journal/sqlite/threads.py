@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from segue.core.errors import ConflictError, NotFoundError
+from segue.core.request import storable
 from segue.journal.records import Deleted, Thread
 from segue.journal.rows import from_json, from_micros, merged_settings, to_json, to_micros
 from segue.journal.sqlite.database import Database
@@ -74,7 +75,7 @@ class ThreadSteps:
             if title is not None:
                 db.execute(
                     "UPDATE threads SET title = ?, title_is_set = 1 WHERE id = ?",
-                    (title, thread_id),
+                    (storable(title), thread_id),
                 )
             if settings is not None:
                 merged = to_json(merged_settings(thread.settings, settings))

@@ -12,10 +12,18 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
+from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
-from segue.journal.rows import from_json, from_micros, to_json, to_micros
-from segue.journal.sqlite.batches import append_to_batch, begin_batch
+from segue.journal.rows import (
+    UNREADABLE,
+    from_json,
+    from_micros,
+    readable,
+    to_json,
+    to_micros,
+)
+from segue.journal.sqlite.batches import append_to_batch, begin_batch, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import queue_turn, turn_of
@@ -36,7 +44,7 @@ class TimerSteps:
             thread = thread_of(db, timer.thread_id)
             if timer.kind is TurnKind.FOLLOW_UP:
                 cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
-            timer_id = ids.next()
+            timer_id = next_id(db, thread.id, ids)
             db.execute(
                 "INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, "
                 "reason, batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, "
@@ -48,7 +56,7 @@ class TimerSteps:
                     thread.user_id,
                     timer.kind,
                     timer.trigger_type,
-                    timer.reason,
+                    timer.reason and storable(timer.reason),
                     timer.batch,
                     thread.epoch,
                     to_micros(timer.due_at),
@@ -69,18 +77,18 @@ class TimerSteps:
     ) -> list[TimerLease]:
         def step(db: sqlite3.Connection) -> list[TimerLease]:
             due = db.execute(
-                "SELECT id FROM timers WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
+                "SELECT * FROM timers WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
                 (to_micros(now), limit),
             ).fetchall()
+            readable = [row["id"] for row in due if _is_readable(db, row, now)]
             until = to_micros(now + lease_for)
-            for row in due:
+            for timer_id in readable:
                 db.execute(
                     "UPDATE timers SET state = 'claimed', owner = ?, token = token + 1, "
                     "wake_at = ?, updated_at = ? WHERE id = ?",
-                    (owner, until, to_micros(now), row["id"]),
+                    (owner, until, to_micros(now), timer_id),
                 )
-            claimed = [_read_lease(db, row["id"], now) for row in due]
-            return [lease for lease in claimed if lease is not None]
+            return [_lease_of(db, timer_id) for timer_id in readable]
 
         return await self._db.write(step)
 
@@ -124,7 +132,13 @@ class TimerSteps:
             db.execute(
                 "UPDATE timers SET state = 'postponed', due_at = ?, wake_at = ?, state_reason = ?, "
                 "owner = NULL, updated_at = ? WHERE id = ?",
-                (to_micros(until), to_micros(until), reason, to_micros(now), lease.timer.id),
+                (
+                    to_micros(until),
+                    to_micros(until),
+                    storable(reason),
+                    to_micros(now),
+                    lease.timer.id,
+                ),
             )
             return _timer_of(db, lease.timer.id)
 
@@ -152,9 +166,12 @@ class TimerSteps:
 
     async def list_timers(self, thread_id: str, *, limit: int = 50) -> list[Timer]:
         sql = "SELECT * FROM timers WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
-        return await self._db.read(
-            lambda db: [to_timer(row) for row in db.execute(sql, (thread_id, limit))]
-        )
+
+        def step(db: sqlite3.Connection) -> list[Timer]:
+            thread_of(db, thread_id)
+            return readable(to_timer, db.execute(sql, (thread_id, limit)))
+
+        return await self._db.read(step)
 
 
 def cancel_follow_ups(
@@ -196,15 +213,20 @@ def _timer_of(db: sqlite3.Connection, timer_id: int) -> Timer:
     return to_timer(row)
 
 
-def _read_lease(db: sqlite3.Connection, timer_id: int, now: datetime) -> TimerLease | None:
-    """A claimed timer, or None if its row cannot be read; then it is set aside with the reason."""
-    row = db.execute("SELECT * FROM timers WHERE id = ?", (timer_id,)).fetchone()
+def _is_readable(db: sqlite3.Connection, row: sqlite3.Row, now: datetime) -> bool:
+    """Whether a due row makes sense; one that does not is set aside with the reason."""
     try:
-        return TimerLease(to_timer(row), row["owner"], row["token"], from_micros(row["wake_at"]))
-    except (ValueError, OverflowError) as error:
-        logger.error("Timer %s cannot be read and is set aside: %s", timer_id, error)  # noqa: TRY400  # the row is the fault, not the code
-        _end(db, timer_id, TimerState.SUPPRESSED, f"The row cannot be read: {error}", now)
-        return None
+        to_timer(row)
+    except UNREADABLE as error:
+        logger.error("Timer %s cannot be read and is set aside: %s", row["id"], error)  # noqa: TRY400  # the row is the fault, not the code
+        _end(db, row["id"], TimerState.SUPPRESSED, f"The row cannot be read: {error}", now)
+        return False
+    return True
+
+
+def _lease_of(db: sqlite3.Connection, timer_id: int) -> TimerLease:
+    row = db.execute("SELECT * FROM timers WHERE id = ?", (timer_id,)).fetchone()
+    return TimerLease(to_timer(row), row["owner"], row["token"], from_micros(row["wake_at"]))
 
 
 def _state_of(db: sqlite3.Connection, timer_id: int) -> TimerState | None:
@@ -231,5 +253,5 @@ def _end(
     db.execute(
         "UPDATE timers SET state = ?, state_reason = ?, owner = NULL, wake_at = NULL, "
         "updated_at = ? WHERE id = ?",
-        (state, reason, to_micros(now), timer_id),
+        (state, reason and storable(reason), to_micros(now), timer_id),
     )

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import ConflictError, NotFoundError
+from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import from_micros, to_micros
-from segue.journal.sqlite.batches import append_to_batch, rising_ids
+from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import queue_effects
+from segue.journal.sqlite.threads import thread_of
 
 # The oldest live turn of a thread, if it can be taken: queued and available, or left by a worker
 # whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
@@ -99,6 +101,7 @@ class TurnSteps:
             stored = append_to_batch(db, lease.turn, messages, ids, now)
             queue_effects(db, lease.turn.thread_id, effects, ids, now)
             _end(db, lease.turn.id, TurnState.DONE, None, now)
+            _note_completeness(db, lease.turn)
             return stored
 
         return await self._db.write(step)
@@ -115,7 +118,8 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             stored = append_to_batch(db, lease.turn, messages, ids, now)
-            _end(db, lease.turn.id, TurnState.FAILED, error, now)
+            _end(db, lease.turn.id, TurnState.FAILED, storable(error), now)
+            _note_completeness(db, lease.turn)
             return stored
 
         return await self._db.write(step)
@@ -125,9 +129,12 @@ class TurnSteps:
 
     async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         sql = "SELECT * FROM turns WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
-        return await self._db.read(
-            lambda db: [to_turn(row) for row in db.execute(sql, (thread_id, limit))]
-        )
+
+        def step(db: sqlite3.Connection) -> list[Turn]:
+            thread_of(db, thread_id)
+            return [to_turn(row) for row in db.execute(sql, (thread_id, limit))]
+
+        return await self._db.read(step)
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
         sql = (
@@ -153,8 +160,7 @@ def queue_turn(
 ) -> Turn:
     at = to_micros(now)
     # Turn ids rise in their thread like positions do, so that their order is that of arrival.
-    turn_id = rising_ids(db, thread.id, ids).next()
-    db.execute("UPDATE threads SET last_position = ? WHERE id = ?", (turn_id, thread.id))
+    turn_id = next_id(db, thread.id, ids)
     db.execute(
         "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
         "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
@@ -188,6 +194,15 @@ def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
             f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
+
+
+def _note_completeness(db: sqlite3.Connection, turn: Turn) -> None:
+    """Mark a batch that waits for a continuation, so that it is found without reading all."""
+    is_open = not batch_of(db, turn.thread_id, turn.batch).is_complete
+    db.execute(
+        "UPDATE turns SET left_open = ? WHERE thread_id = ? AND batch = ?",
+        (is_open, turn.thread_id, turn.batch),
+    )
 
 
 def turn_of(db: sqlite3.Connection, turn_id: int) -> Turn:

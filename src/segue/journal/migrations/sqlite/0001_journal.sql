@@ -7,6 +7,7 @@ CREATE TABLE threads (
     title_is_set  INTEGER NOT NULL DEFAULT 0,
     preview       TEXT,
     preview_role  TEXT,
+    preview_position INTEGER NOT NULL DEFAULT 0,
     message_count INTEGER NOT NULL DEFAULT 0,
     epoch         INTEGER NOT NULL DEFAULT 0,
     last_position INTEGER NOT NULL DEFAULT 0,
@@ -45,6 +46,7 @@ CREATE TABLE messages (
 CREATE UNIQUE INDEX messages_by_client ON messages (thread_id, client_message_id)
     WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_visible ON messages (thread_id, position) WHERE visible = 1;
+CREATE INDEX messages_live ON messages (thread_id, batch, sequence_num) WHERE archived = 0;
 CREATE INDEX messages_by_batch ON messages (agent_id, batch, sequence_num);
 -- Only what a person may see can be found.
 CREATE VIRTUAL TABLE messages_words USING fts5 (
@@ -71,6 +73,8 @@ CREATE TABLE turns (
     available_at INTEGER NOT NULL,
     shown_at     INTEGER,
     error        TEXT,
+    -- The turn is done, but its batch waits for a continuation.
+    left_open    INTEGER NOT NULL DEFAULT 0,
     owner        TEXT,
     token        INTEGER NOT NULL DEFAULT 0,
     lease_until  INTEGER,
@@ -79,7 +83,7 @@ CREATE TABLE turns (
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_by_batch ON turns (thread_id, batch);
 CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'running';
-CREATE INDEX turns_unfinished ON turns (agent_id, batch) WHERE state <> 'done';
+CREATE INDEX turns_unfinished ON turns (agent_id, batch) WHERE state <> 'done' OR left_open;
 
 CREATE TABLE timers (
     id           INTEGER PRIMARY KEY,

@@ -1,0 +1,181 @@
+-- JSON is kept as text: jsonb refuses escapes that a message may hold, and would reorder it.
+CREATE TABLE threads (
+    id               text PRIMARY KEY,
+    agent_id         text NOT NULL,
+    user_id          text NOT NULL,
+    title            text,
+    title_is_set     boolean NOT NULL DEFAULT false,
+    preview          text,
+    preview_role     text,
+    -- Whose preview it is: an older message that is imported later does not replace it.
+    preview_position bigint NOT NULL DEFAULT 0,
+    message_count    bigint NOT NULL DEFAULT 0,
+    epoch            bigint NOT NULL DEFAULT 0,
+    last_position    bigint NOT NULL DEFAULT 0,
+    settings         text NOT NULL DEFAULT '{}',
+    served_at        timestamptz NOT NULL DEFAULT 'epoch',
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL
+);
+CREATE INDEX threads_by_user ON threads (user_id, updated_at DESC, id DESC);
+
+-- Append-only but for the archived mark. Batch questions need no join: all of it is in columns.
+CREATE TABLE messages (
+    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    thread_id         text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    position          bigint NOT NULL,
+    message_id        text NOT NULL,
+    client_message_id text,
+    batch             bigint NOT NULL,
+    sequence_num      integer NOT NULL,
+    batch_type        text NOT NULL,
+    parent_batch      bigint,
+    agent_id          text NOT NULL,
+    role              text NOT NULL,
+    synthetic         boolean NOT NULL,
+    trigger_type      text,
+    visible           boolean NOT NULL,
+    archived          boolean NOT NULL DEFAULT false,
+    tokens            integer NOT NULL,
+    text              text NOT NULL,
+    body              text NOT NULL,
+    -- Only what a person may see can be found: both are null for all other messages.
+    words             tsvector,
+    word_count        integer,
+    created_at        timestamptz NOT NULL,
+    UNIQUE (thread_id, position),
+    UNIQUE (thread_id, batch, sequence_num),
+    UNIQUE (thread_id, message_id)
+);
+CREATE UNIQUE INDEX messages_by_client ON messages (thread_id, client_message_id)
+    WHERE client_message_id IS NOT NULL;
+CREATE INDEX messages_visible ON messages (thread_id, position) WHERE visible;
+-- The tail never walks over what was archived.
+CREATE INDEX messages_live ON messages (thread_id, batch, sequence_num) WHERE NOT archived;
+CREATE INDEX messages_by_batch ON messages (agent_id, batch, sequence_num);
+CREATE INDEX messages_words ON messages USING gin (words);
+
+CREATE TABLE turns (
+    id           bigint PRIMARY KEY,
+    thread_id    text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    agent_id     text NOT NULL,
+    user_id      text NOT NULL,
+    batch        bigint NOT NULL,
+    kind         text NOT NULL,
+    state        text NOT NULL,
+    epoch        bigint NOT NULL,
+    attempts     integer NOT NULL DEFAULT 0,
+    queued_at    timestamptz NOT NULL,
+    available_at timestamptz NOT NULL,
+    shown_at     timestamptz,
+    error        text,
+    owner        text,
+    token        bigint NOT NULL DEFAULT 0,
+    lease_until  timestamptz,
+    finished_at  timestamptz,
+    -- The turn is done, but its batch is not: it waits for its continuation.
+    left_open    boolean NOT NULL DEFAULT false
+);
+CREATE INDEX turns_by_thread ON turns (thread_id, id);
+CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
+CREATE INDEX turns_by_batch ON turns (thread_id, batch);
+CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'running';
+CREATE INDEX turns_unfinished ON turns (agent_id, batch) WHERE state <> 'done' OR left_open;
+
+CREATE TABLE timers (
+    id           bigint PRIMARY KEY,
+    thread_id    text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    agent_id     text NOT NULL,
+    user_id      text NOT NULL,
+    kind         text NOT NULL,
+    state        text NOT NULL,
+    trigger_type text,
+    reason       text,
+    batch        bigint,
+    epoch        bigint NOT NULL,
+    due_at       timestamptz NOT NULL,
+    expires_at   timestamptz,
+    missed       text NOT NULL,
+    payload      text NOT NULL,
+    state_reason text,
+    owner        text,
+    token        bigint NOT NULL DEFAULT 0,
+    -- When the timer wants attention: its due time, or the end of the lease that holds it.
+    wake_at      timestamptz,
+    created_at   timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL
+);
+CREATE INDEX timers_awake ON timers (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX timers_by_thread ON timers (thread_id, id);
+CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
+    WHERE kind = 'follow_up' AND state IN ('pending', 'postponed', 'claimed');
+
+CREATE TABLE effects (
+    id          bigint PRIMARY KEY,
+    thread_id   text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    kind        text NOT NULL,
+    payload     text NOT NULL,
+    dedupe_key  text NOT NULL UNIQUE,
+    state       text NOT NULL,
+    attempts    integer NOT NULL DEFAULT 0,
+    due_at      timestamptz NOT NULL,
+    error       text,
+    owner       text,
+    token       bigint NOT NULL DEFAULT 0,
+    wake_at     timestamptz,
+    created_at  timestamptz NOT NULL
+);
+CREATE INDEX effects_awake ON effects (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX effects_dead ON effects (id) WHERE state = 'dead';
+CREATE INDEX effects_by_thread ON effects (thread_id);
+
+CREATE TABLE decisions (
+    id         bigint PRIMARY KEY,
+    thread_id  text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    kind       text NOT NULL,
+    outcome    text NOT NULL,
+    reasons    text NOT NULL,
+    facts      text NOT NULL,
+    timer_id   bigint,
+    turn_id    bigint,
+    decided_at timestamptz NOT NULL
+);
+CREATE INDEX decisions_by_thread ON decisions (thread_id, id);
+
+CREATE TABLE summaries (
+    id          bigint PRIMARY KEY,
+    thread_id   text NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+    text        text NOT NULL,
+    first_batch bigint NOT NULL,
+    last_batch  bigint NOT NULL,
+    batches     text NOT NULL,
+    previous_id bigint,
+    created_at  timestamptz NOT NULL
+);
+CREATE INDEX summaries_by_thread ON summaries (thread_id, id);
+
+-- A search reads the whole namespace for its vectors, so the words need no index of their own.
+-- An embedding is an array, which pgvector reads as a vector where it is installed: there is one
+-- copy of it, and it does not matter when the extension comes or goes.
+CREATE TABLE memories (
+    id              bigint PRIMARY KEY,
+    agent_id        text NOT NULL,
+    user_id         text NOT NULL,
+    key             text NOT NULL,
+    content         text NOT NULL,
+    metadata        text NOT NULL,
+    embedding       real[],
+    embedding_model text,
+    words           tsvector NOT NULL,
+    word_count      integer NOT NULL,
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL,
+    UNIQUE (agent_id, user_id, key)
+);
+CREATE INDEX memories_by_user ON memories (agent_id, user_id, id);
+
+CREATE TABLE nodes (
+    node        integer PRIMARY KEY,
+    owner       text NOT NULL,
+    lease_until timestamptz NOT NULL
+);

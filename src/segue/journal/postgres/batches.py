@@ -1,0 +1,171 @@
+"""Batches and the ids of a thread on PostgreSQL.
+
+Called inside the steps of other modules; those that write hold the thread's lock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from langchain_core.messages import BaseMessage
+
+from segue.core.batch import Batch
+from segue.core.errors import NotFoundError
+from segue.core.metadata import BatchType
+from segue.core.snowflake import SnowflakeSource
+from segue.core.stamp import stamp
+from segue.journal.places import RisingIds, without_place
+from segue.journal.postgres.database import Connection, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.words import to_vector, words_of
+from segue.journal.records import Turn
+from segue.journal.rows import MessageRow, decode_message, encode_message, preview_of, title_of
+
+
+async def rising_ids(db: Connection, thread_id: str, ids: SnowflakeSource) -> RisingIds:
+    row = await fetch_row(db, "SELECT last_position FROM threads WHERE id = %s", (thread_id,))
+    return RisingIds(ids, row["last_position"])
+
+
+async def next_id(db: Connection, thread_id: str, ids: SnowflakeSource) -> int:
+    """A new id, noted in the thread: later ones are higher, whoever makes them."""
+    new = (await rising_ids(db, thread_id, ids)).next()
+    await db.execute("UPDATE threads SET last_position = %s WHERE id = %s", (new, thread_id))
+    return new
+
+
+async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
+    rows = await fetch_all(
+        db,
+        "SELECT body FROM messages WHERE thread_id = %s AND batch = %s ORDER BY sequence_num",
+        (thread_id, batch),
+    )
+    if not rows:
+        raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
+    return Batch(batch, [decode_message(row["body"]) for row in rows])
+
+
+async def begin_batch(
+    db: Connection,
+    thread_id: str,
+    message: BaseMessage,
+    ids: SnowflakeSource,
+    now: datetime,
+    client_message_id: str | None = None,
+) -> BaseMessage:
+    [stamped] = stamp([message], await rising_ids(db, thread_id, ids))
+    await insert_message(db, thread_id, stamped, now, client_message_id)
+    return stamped
+
+
+async def append_to_batch(
+    db: Connection,
+    turn: Turn,
+    messages: Sequence[BaseMessage],
+    ids: SnowflakeSource,
+    now: datetime,
+    batch_type: BatchType | None = None,
+) -> list[BaseMessage]:
+    """Store messages at the end of a turn's batch; one whose id is there already is not new."""
+    if not messages:
+        return []
+    # Type and parent are those of the first message: a continuation does not relabel its batch.
+    first = await fetch_one(
+        db,
+        "SELECT batch_type, parent_batch, max(sequence_num) OVER () + 1 AS count FROM messages "
+        "WHERE thread_id = %s AND batch = %s ORDER BY sequence_num LIMIT 1",
+        (turn.thread_id, turn.batch),
+    )
+    if first is None:
+        raise NotFoundError(
+            f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
+        )
+    count: int = first["count"]
+    rising = await rising_ids(db, turn.thread_id, ids)
+    stored = []
+    for message in messages:
+        if known := await _find_message(db, turn.thread_id, message.id):
+            stored.append(known)
+            continue
+        [stamped] = stamp(
+            [without_place(message, turn.batch)],
+            rising,
+            turn.batch,
+            batch_type or first["batch_type"],
+            start=count,
+            parent_batch=first["parent_batch"],
+        )
+        await insert_message(db, turn.thread_id, stamped, now)
+        stored.append(stamped)
+        count += 1
+    return stored
+
+
+async def insert_message(
+    db: Connection,
+    thread_id: str,
+    message: BaseMessage,
+    now: datetime,
+    client_message_id: str | None = None,
+) -> None:
+    row = encode_message(message)
+    words = words_of(row.text) if row.visible else None
+    await db.execute(
+        "INSERT INTO messages (thread_id, position, message_id, client_message_id, batch, "
+        "sequence_num, batch_type, parent_batch, agent_id, role, synthetic, trigger_type, visible, "
+        "tokens, text, body, words, word_count, created_at) VALUES (%(thread_id)s, %(position)s, "
+        "%(message_id)s, %(client_message_id)s, %(batch)s, %(sequence_num)s, %(batch_type)s, "
+        "%(parent_batch)s, (SELECT agent_id FROM threads WHERE id = %(thread_id)s), %(role)s, "
+        "%(synthetic)s, %(trigger_type)s, %(visible)s, %(tokens)s, %(text)s, %(body)s, "
+        "%(words)s::tsvector, %(word_count)s, %(now)s)",
+        {
+            **asdict(row),
+            "thread_id": thread_id,
+            "client_message_id": client_message_id,
+            "words": None if words is None else to_vector(words),
+            "word_count": None if words is None else len(words),
+            "now": now,
+        },
+    )
+    await _follow_in_thread(db, thread_id, row, now)
+
+
+async def _follow_in_thread(db: Connection, thread_id: str, row: MessageRow, now: datetime) -> None:
+    """Title, preview, count and time of the thread list, kept by the write that changes them."""
+    if not row.visible:
+        await db.execute(
+            "UPDATE threads SET last_position = greatest(last_position, %s) WHERE id = %s",
+            (row.position, thread_id),
+        )
+        return
+    title = title_of(row.text) if row.role == "human" else None
+    await db.execute(
+        "UPDATE threads SET last_position = greatest(last_position, %(position)s), "
+        "message_count = message_count + 1, updated_at = greatest(updated_at, %(now)s), "
+        "title = CASE WHEN title IS NULL AND NOT title_is_set THEN %(title)s ELSE title END, "
+        "preview = CASE WHEN newer THEN %(preview)s ELSE preview END, "
+        "preview_role = CASE WHEN newer THEN %(role)s ELSE preview_role END, "
+        "preview_position = greatest(preview_position, %(position)s) "
+        "FROM (SELECT preview_position < %(position)s AS newer FROM threads WHERE id = %(id)s) "
+        "AS shown WHERE id = %(id)s",
+        {
+            "position": row.position,
+            "now": now,
+            "title": title,
+            "preview": preview_of(row.text),
+            "role": row.role,
+            "id": thread_id,
+        },
+    )
+
+
+async def _find_message(
+    db: Connection, thread_id: str, message_id: str | None
+) -> BaseMessage | None:
+    if message_id is None:
+        return None
+    row = await fetch_one(
+        db,
+        "SELECT body FROM messages WHERE thread_id = %s AND message_id = %s",
+        (thread_id, message_id),
+    )
+    return None if row is None else decode_message(row["body"])

@@ -1,0 +1,198 @@
+"""One PostgreSQL database: its connections, transactions and schema.
+
+A step is a coroutine that runs whole in one transaction and may be run again, so it changes nothing
+but the database. A step that writes to a thread locks the thread's row before all else and sees
+what was committed until then: PostgreSQL takes a new snapshot for every statement. A step that only
+reads has one snapshot.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import resources
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.errors import (
+    DeadlockDetected,
+    ForeignKeyViolation,
+    SerializationFailure,
+    UniqueViolation,
+)
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
+
+T = TypeVar("T")
+Connection = AsyncConnection[DictRow]
+Step = Callable[[Connection], Awaitable[T]]
+Values = Sequence[Any] | Mapping[str, Any]
+
+WAKE_CHANNEL = "segue_wake"
+WAIT_SECONDS = 10.0
+
+# The pool doubles its pauses between two tries to connect; giving up soon and starting anew keeps
+# them short, so that a server that comes back is found within seconds.
+_RECONNECT_SECONDS = 5.0
+_RETRIES = 2
+_MIGRATION_LOCK = 0x5E6E
+_SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
+_SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FROM segue_schema"
+# A process that hangs must not hold a thread's row for ever.
+_SETUP = "SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = '60s'"
+
+
+class Database:
+    def __init__(self, dsn: str, pool_size: int) -> None:
+        self._dsn = dsn
+        self._pool_size = pool_size
+        self._pool = AsyncConnectionPool(
+            dsn,
+            connection_class=AsyncConnection[DictRow],
+            kwargs={"row_factory": dict_row},
+            min_size=1,
+            max_size=pool_size,
+            open=False,
+            configure=_configure,
+            check=self._check,
+            name="segue",
+            timeout=WAIT_SECONDS,
+            reconnect_timeout=_RECONNECT_SECONDS,
+        )
+        self.has_pgvector = False
+
+    async def open(self) -> None:
+        try:
+            # Not from the pool, which keeps the reason of a failure to itself.
+            connection = await AsyncConnection.connect(self._dsn, row_factory=dict_row)
+            async with connection:
+                await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+                await _migrate(connection)
+                self.has_pgvector = await _find_pgvector(connection)
+            await self._pool.open()
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def write(self, step: Step[T]) -> T:
+        """Run a step in a transaction of its own; nothing is written if it raises."""
+        return await self._run(step, read_only=False)
+
+    async def read(self, step: Step[T]) -> T:
+        """Run a step that only reads, on one snapshot."""
+        return await self._run(step, read_only=True)
+
+    async def _run(self, step: Step[T], *, read_only: bool) -> T:
+        try:
+            for _ in range(_RETRIES):
+                with suppress(SerializationFailure, DeadlockDetected):
+                    return await self._in_transaction(step, read_only=read_only)
+            return await self._in_transaction(step, read_only=read_only)
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            raise self._translated(error) from error
+
+    async def _in_transaction(self, step: Step[T], *, read_only: bool) -> T:
+        level = IsolationLevel.REPEATABLE_READ if read_only else IsolationLevel.READ_COMMITTED
+        async with self._pool.connection() as connection:
+            await connection.set_isolation_level(level)
+            await connection.set_read_only(read_only)
+            result = await step(connection)
+            try:
+                await connection.commit()
+            except psycopg.OperationalError as error:
+                if read_only or not connection.closed:
+                    raise
+                raise BackendError(
+                    "PostgreSQL: the connection was lost during the commit, so it is not known "
+                    "whether the step was written. Look before you repeat it."
+                ) from error
+            return result
+
+    async def _check(self, connection: Connection) -> None:
+        try:
+            await AsyncConnectionPool.check_connection(connection)
+        except psycopg.OperationalError:
+            # A restart breaks all of them, and the pool pauses longer after each one it tries.
+            await self._pool.drain()
+            raise
+
+    def _translated(self, error: psycopg.Error | UnicodeEncodeError) -> SegueError:
+        if isinstance(error, UniqueViolation):
+            return ConflictError(f"{error.diag.message_detail} Nothing was written.")
+        if isinstance(error, ForeignKeyViolation):
+            return NotFoundError(f"{error.diag.message_detail} Nothing was written.")
+        if isinstance(error, UnicodeEncodeError) or "NUL (0x00)" in str(error):
+            return UsageError(
+                "PostgreSQL cannot store a NUL or half a character in an id, a key or a name. "
+                "Nothing was written."
+            )
+        if isinstance(error, PoolTimeout):
+            return BackendError(
+                f"PostgreSQL: no connection within {WAIT_SECONDS:g} s: the server is away, or all "
+                f"{self._pool_size} connections are in use. Nothing was written."
+            )
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
+
+
+async def fetch_one(db: Connection, query: LiteralString, values: Values = ()) -> DictRow | None:
+    return await (await db.execute(query, values)).fetchone()
+
+
+async def fetch_all(db: Connection, query: LiteralString, values: Values = ()) -> list[DictRow]:
+    return await (await db.execute(query, values)).fetchall()
+
+
+async def fetch_row(db: Connection, query: LiteralString, values: Values = ()) -> DictRow:
+    """The row of a query that must give one."""
+    row = await fetch_one(db, query, values)
+    if row is None:
+        raise NotFoundError("A row that must be there is not there. Nothing was written.")
+    return row
+
+
+async def wake(db: Connection, thread_id: str) -> None:
+    """Tell all processes, when this transaction commits, that a thread has something to do."""
+    await db.execute("SELECT pg_notify(%s, %s)", (WAKE_CHANNEL, thread_id))
+
+
+async def _configure(connection: Connection) -> None:
+    await connection.execute(_SETUP)
+    await connection.commit()
+
+
+async def _migrate(connection: Connection) -> None:
+    scripts = _scripts()
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+    # A role that may not create tables can still open a database that is up to date.
+    if (await fetch_row(connection, _SCHEMA_TABLE))["name"] is None:
+        await connection.execute("CREATE TABLE segue_schema (version integer PRIMARY KEY)")
+    version: int = (await fetch_row(connection, _SCHEMA_VERSION))["version"]
+    if version > len(scripts):
+        raise BackendError(
+            f"PostgreSQL database {connection.info.dbname!r} has schema {version}, this version of "
+            f"Segue knows {len(scripts)}. Install the newer version; nothing was changed."
+        )
+    for number, script in enumerate(scripts[version:], version + 1):
+        await connection.execute(script)
+        await connection.execute("INSERT INTO segue_schema VALUES (%s)", (number,))
+
+
+async def _find_pgvector(connection: Connection) -> bool:
+    """Whether vectors can be compared by the server; creates the extension if that is allowed."""
+    known: LiteralString = "SELECT to_regtype('vector') IS NOT NULL AS known"
+    if (await fetch_row(connection, known))["known"]:
+        return True
+    with suppress(psycopg.Error):
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    return bool((await fetch_row(connection, known))["known"])
+
+
+def _scripts() -> list[str]:
+    folder = resources.files("segue.journal.migrations") / "postgres"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    return [f.read_text(encoding="utf-8") for f in files]

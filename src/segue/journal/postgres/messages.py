@@ -1,0 +1,284 @@
+"""The journal of messages on PostgreSQL: accepting, appending and reading."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import LiteralString
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.batch import Batch
+from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
+from segue.journal.places import place_of
+from segue.journal.postgres.batches import (
+    append_to_batch,
+    batch_of,
+    begin_batch,
+    insert_message,
+)
+from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.threads import lock_thread, thread_of, to_thread
+from segue.journal.postgres.timers import cancel_follow_ups
+from segue.journal.postgres.turns import check_turn, queue_turn, to_turn, void_follow_ups
+from segue.journal.postgres.words import asked_words, ranked, to_query
+from segue.journal.records import Accepted, Found, Page, Thread, TurnKind, TurnLease
+from segue.journal.rows import decode_message
+
+logger = logging.getLogger(__name__)
+
+_BATCHES_PER_READ = 16
+_FOUND: LiteralString = "".join(
+    (
+        "SELECT messages.thread_id, messages.body, best.score FROM (",
+        ranked(
+            hits="SELECT messages.id, words, word_count FROM messages "
+            "JOIN threads ON threads.id = messages.thread_id "
+            "WHERE words @@ %(query)s::tsquery AND threads.user_id = %(user_id)s "
+            "AND (%(thread_id)s::text IS NULL OR threads.id = %(thread_id)s)",
+            scope="SELECT (SELECT sum(message_count) FROM threads WHERE user_id = %(user_id)s) "
+            "AS total, avg(word_count) AS average FROM hits",
+        ),
+        ") AS best JOIN messages USING (id) ORDER BY best.score DESC, messages.position DESC",
+    )
+)
+
+
+class MessageSteps:
+    _db: Database
+
+    async def accept_message(
+        self,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+    ) -> Accepted:
+        async def step(db: Connection) -> Accepted:
+            await lock_thread(db, thread_id)
+            if earlier := await _accepted_before(db, thread_id, client_message_id):
+                return earlier
+            timers = await cancel_follow_ups(db, thread_id, "The user wrote.", now)
+            turns = await void_follow_ups(db, thread_id, now)
+            thread = await _raise_epoch(db, thread_id)
+            stored = await begin_batch(db, thread_id, message, ids, now, client_message_id)
+            batch = stored.additional_kwargs["batch"]
+            turn = await queue_turn(db, thread, batch, TurnKind.REPLY, ids, now)
+            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+
+        return await self._db.write(step)
+
+    async def append(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> list[BaseMessage]:
+        async def step(db: Connection) -> list[BaseMessage]:
+            await lock_thread(db, lease.turn.thread_id)
+            await check_turn(db, lease)
+            return await append_to_batch(db, lease.turn, messages, ids, now)
+
+        return await self._db.write(step)
+
+    async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
+        # In order, so that title and preview do not depend on that of the file; each one once.
+        given = {message.id: message for message in sorted(messages, key=place_of)}
+
+        async def step(db: Connection) -> int:
+            await lock_thread(db, thread_id)
+            rows = await fetch_all(
+                db,
+                "SELECT message_id FROM messages WHERE thread_id = %s AND message_id = ANY(%s)",
+                (thread_id, [message_id or "" for message_id in given]),
+            )
+            known = {row["message_id"] for row in rows}
+            new = [message for message_id, message in given.items() if message_id not in known]
+            for message in new:
+                await insert_message(db, thread_id, message, time_of(place_of(message)))
+            return len(new)
+
+        return await self._db.write(step)
+
+    async def load_batch(self, thread_id: str, batch: int) -> Batch:
+        return await self._db.read(lambda db: batch_of(db, thread_id, batch))
+
+    async def tail(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> list[Batch]:
+        async def step(db: Connection) -> list[Batch]:
+            await thread_of(db, thread_id)
+            batches: list[Batch] = []
+            below = MAX_ID if current_batch is None else current_batch + 1
+            left = max_tokens
+            while left > 0 and (page := await _batches_below(db, thread_id, below)):
+                for batch, tokens in page:
+                    batches.append(batch)
+                    left -= tokens
+                    if left <= 0:
+                        break
+                below = batches[-1].id
+            return batches
+
+        return await self._db.read(step)
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Page:
+        newest: LiteralString = (
+            "SELECT position, body FROM messages WHERE thread_id = %s AND visible "
+            "AND position < %s AND position > %s ORDER BY position DESC LIMIT %s"
+        )
+        oldest = newest.replace("DESC", "ASC")
+        above, below = after or 0, MAX_ID if before is None else before
+
+        async def step(db: Connection) -> Page:
+            thread = await thread_of(db, thread_id)
+            sql = newest if after is None else oldest
+            rows = await fetch_all(db, sql, (thread_id, below, above, limit))
+            found = sorted(rows, key=lambda row: row["position"])
+            if found:
+                await _log_hidden(db, thread, found[0]["position"], found[-1]["position"])
+            return Page(
+                messages=[decode_message(row["body"]) for row in found],
+                before=found[0]["position"] if found else before,
+                after=found[-1]["position"] if found else after,
+            )
+
+        return await self._db.read(step)
+
+    async def search(
+        self, user_id: str, text: str, *, thread_id: str | None = None, limit: int = 20
+    ) -> list[Found]:
+        words = asked_words(text)
+        if not words:
+            return []
+        values = {
+            "words": words,
+            "query": to_query(words),
+            "user_id": user_id,
+            "thread_id": thread_id,
+            "limit": limit,
+        }
+
+        async def step(db: Connection) -> list[Found]:
+            if thread_id is not None:
+                await thread_of(db, thread_id)
+            return [
+                Found(row["thread_id"], decode_message(row["body"]), row["score"])
+                for row in await fetch_all(db, _FOUND, values)
+            ]
+
+        return await self._db.read(step)
+
+    async def list_batch(self, agent_id: str, batch: int) -> list[BaseMessage]:
+        sql: LiteralString = (
+            "SELECT body FROM messages WHERE agent_id = %s AND batch = %s ORDER BY sequence_num"
+        )
+
+        async def step(db: Connection) -> list[BaseMessage]:
+            return [decode_message(r["body"]) for r in await fetch_all(db, sql, (agent_id, batch))]
+
+        return await self._db.read(step)
+
+    async def list_incomplete_batches(
+        self, agent_id: str, *, limit: int = 100
+    ) -> list[tuple[str, Batch]]:
+        async def step(db: Connection) -> list[tuple[str, Batch]]:
+            rows = await fetch_all(
+                db,
+                "SELECT DISTINCT thread_id, batch FROM turns "
+                "WHERE agent_id = %s AND (state <> 'done' OR left_open) ORDER BY batch",
+                (agent_id,),
+            )
+            found: list[tuple[str, Batch]] = []
+            for row in rows:
+                batch = await batch_of(db, row["thread_id"], row["batch"])
+                if not batch.is_complete:
+                    found.append((row["thread_id"], batch))
+                if len(found) == limit:
+                    break
+            return found
+
+        return await self._db.read(step)
+
+
+async def _raise_epoch(db: Connection, thread_id: str) -> Thread:
+    sql: LiteralString = "UPDATE threads SET epoch = epoch + 1 WHERE id = %s RETURNING *"
+    return to_thread(await fetch_row(db, sql, (thread_id,)))
+
+
+async def _accepted_before(
+    db: Connection, thread_id: str, client_message_id: str | None
+) -> Accepted | None:
+    if client_message_id is None:
+        return None
+    row = await fetch_one(
+        db,
+        "SELECT body, batch FROM messages WHERE thread_id = %s AND client_message_id = %s",
+        (thread_id, client_message_id),
+    )
+    if row is None:
+        return None
+    turn = await fetch_row(
+        db,
+        "SELECT * FROM turns WHERE thread_id = %s AND batch = %s ORDER BY id LIMIT 1",
+        (thread_id, row["batch"]),
+    )
+    return Accepted(decode_message(row["body"]), to_turn(turn), False)
+
+
+async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:
+    """The next older batches, whole and newest first, with their estimated tokens."""
+    ids = await fetch_all(
+        db,
+        "SELECT DISTINCT batch FROM messages WHERE thread_id = %s AND NOT archived "
+        "AND batch < %s ORDER BY batch DESC LIMIT %s",
+        (thread_id, below, _BATCHES_PER_READ),
+    )
+    if not ids:
+        return []
+    rows = await fetch_all(
+        db,
+        "SELECT batch, tokens, body FROM messages WHERE thread_id = %s "
+        "AND batch BETWEEN %s AND %s AND NOT archived ORDER BY batch DESC, sequence_num",
+        (thread_id, ids[-1]["batch"], ids[0]["batch"]),
+    )
+    batches = []
+    for batch_id, members in groupby(rows, key=lambda row: row["batch"]):
+        group = list(members)
+        batch = Batch(batch_id, [decode_message(row["body"]) for row in group])
+        batches.append((batch, sum(row["tokens"] for row in group)))
+    return batches
+
+
+async def _log_hidden(db: Connection, thread: Thread, first: int, last: int) -> None:
+    """Say what a page of history left out: a line each for tracing, one for operators."""
+    hidden = await fetch_all(
+        db,
+        "SELECT message_id, trigger_type FROM messages "
+        "WHERE thread_id = %s AND position BETWEEN %s AND %s AND synthetic",
+        (thread.id, first, last),
+    )
+    for row in hidden:
+        logger.debug(
+            "Left message %s (trigger %s) out of the history of thread %s",
+            row["message_id"],
+            row["trigger_type"],
+            thread.id,
+        )
+    logger.info(
+        "Filtered %d synthetic messages from the history of thread %s of agent %s",
+        len(hidden),
+        thread.id,
+        thread.agent_id,
+    )

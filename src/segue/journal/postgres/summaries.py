@@ -1,0 +1,120 @@
+"""Summaries on PostgreSQL: archive and summary in one step."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from psycopg.rows import DictRow
+
+from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.core.request import storable
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.postgres.batches import next_id
+from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
+from segue.journal.postgres.threads import lock_thread, thread_of
+from segue.journal.records import Summary
+from segue.journal.rows import from_json, to_json
+
+
+class SummarySteps:
+    _db: Database
+
+    async def save_summary(
+        self,
+        thread_id: str,
+        text: str,
+        batches: Sequence[int],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> Summary:
+        if not batches:
+            raise UsageError("A summary stands for at least one batch.")
+
+        async def step(db: Connection) -> Summary:
+            await lock_thread(db, thread_id)
+            for batch in batches:
+                await _archive(db, thread_id, batch)
+            previous = await _find_newest(db, thread_id)
+            row = await fetch_row(
+                db,
+                "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "
+                "previous_id, created_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING *",
+                (
+                    await next_id(db, thread_id, ids),
+                    thread_id,
+                    storable(text),
+                    min(batches),
+                    max(batches),
+                    to_json(sorted(batches)),
+                    previous.id if previous else None,
+                    now,
+                ),
+            )
+            return _to_summary(row)
+
+        return await self._db.write(step)
+
+    async def find_summary(self, thread_id: str) -> Summary | None:
+        async def step(db: Connection) -> Summary | None:
+            await thread_of(db, thread_id)
+            return await _find_newest(db, thread_id)
+
+        return await self._db.read(step)
+
+    async def undo_summary(self, summary: Summary) -> None:
+        async def step(db: Connection) -> None:
+            await lock_thread(db, summary.thread_id)
+            newest = await _find_newest(db, summary.thread_id)
+            if newest is None or newest.id != summary.id:
+                raise ConflictError(
+                    f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
+                    "undo the newer ones first. Nothing was written."
+                )
+            await db.execute(
+                "UPDATE messages SET archived = false WHERE thread_id = %s AND batch = ANY(%s)",
+                (summary.thread_id, list(newest.batches)),
+            )
+            await db.execute("DELETE FROM summaries WHERE id = %s", (summary.id,))
+
+        await self._db.write(step)
+
+
+async def _archive(db: Connection, thread_id: str, batch: int) -> None:
+    row = await fetch_row(
+        db,
+        "SELECT count(*) AS rows, count(*) FILTER (WHERE archived) AS archived FROM messages "
+        "WHERE thread_id = %s AND batch = %s",
+        (thread_id, batch),
+    )
+    if not row["rows"]:
+        raise NotFoundError(
+            f"There is no batch {batch} in thread {thread_id!r}. Nothing was written."
+        )
+    if row["archived"]:
+        raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+    await db.execute(
+        "UPDATE messages SET archived = true WHERE thread_id = %s AND batch = %s",
+        (thread_id, batch),
+    )
+
+
+async def _find_newest(db: Connection, thread_id: str) -> Summary | None:
+    row = await fetch_one(
+        db,
+        "SELECT * FROM summaries WHERE thread_id = %s ORDER BY id DESC LIMIT 1",
+        (thread_id,),
+    )
+    return None if row is None else _to_summary(row)
+
+
+def _to_summary(row: DictRow) -> Summary:
+    return Summary(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        text=row["text"],
+        first_batch=row["first_batch"],
+        last_batch=row["last_batch"],
+        batches=tuple(from_json(row["batches"])),
+        previous_id=row["previous_id"],
+        created_at=row["created_at"],
+    )

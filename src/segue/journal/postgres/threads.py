@@ -1,0 +1,154 @@
+"""Threads on PostgreSQL."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, LiteralString
+
+from psycopg.rows import DictRow
+
+from segue.core.errors import ConflictError, NotFoundError
+from segue.core.request import storable
+from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.records import Deleted, Thread
+from segue.journal.rows import from_json, merged_settings, to_json
+
+_OWNED: tuple[LiteralString, ...] = (
+    "messages",
+    "turns",
+    "timers",
+    "effects",
+    "decisions",
+    "summaries",
+)
+
+
+class ThreadSteps:
+    _db: Database
+
+    async def create_thread(
+        self,
+        thread_id: str,
+        *,
+        agent_id: str,
+        user_id: str,
+        now: datetime,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        async def step(db: Connection) -> Thread:
+            await db.execute(
+                "INSERT INTO threads (id, agent_id, user_id, settings, created_at, updated_at) "
+                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
+                (thread_id, agent_id, user_id, to_json(dict(settings or {})), now, now),
+            )
+            thread = await thread_of(db, thread_id)
+            if (thread.agent_id, thread.user_id) != (agent_id, user_id):
+                raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
+            return thread
+
+        return await self._db.write(step)
+
+    async def get_thread(self, thread_id: str) -> Thread:
+        return await self._db.read(lambda db: thread_of(db, thread_id))
+
+    async def list_threads(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        limit: int = 50,
+        before: Thread | None = None,
+    ) -> list[Thread]:
+        sql: LiteralString = "SELECT * FROM threads WHERE user_id = %s"
+        values: list[Any] = [user_id]
+        if agent_id is not None:
+            sql += " AND agent_id = %s"
+            values.append(agent_id)
+        if before is not None:
+            sql += " AND (updated_at, id) < (%s, %s)"
+            values += [before.updated_at, before.id]
+        sql += " ORDER BY updated_at DESC, id DESC LIMIT %s"
+        values.append(limit)
+
+        async def step(db: Connection) -> list[Thread]:
+            return [to_thread(row) for row in await fetch_all(db, sql, values)]
+
+        return await self._db.read(step)
+
+    async def update_thread(
+        self,
+        thread_id: str,
+        *,
+        title: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        async def step(db: Connection) -> Thread:
+            thread = await lock_thread(db, thread_id)
+            merged = thread.settings
+            if settings is not None:
+                merged = merged_settings(thread.settings, settings)
+            row = await fetch_row(
+                db,
+                "UPDATE threads SET title = coalesce(%s, title), "
+                "title_is_set = title_is_set OR %s, settings = %s WHERE id = %s RETURNING *",
+                (
+                    None if title is None else storable(title),
+                    title is not None,
+                    to_json(merged),
+                    thread_id,
+                ),
+            )
+            return to_thread(row)
+
+        return await self._db.write(step)
+
+    async def delete_thread(self, thread_id: str) -> Deleted:
+        async def step(db: Connection) -> Deleted:
+            await lock_thread(db, thread_id)
+            rows = {}
+            for table in _OWNED:
+                deleted = await db.execute(
+                    f"DELETE FROM {table} WHERE thread_id = %s",  # noqa: S608 - our own names
+                    (thread_id,),
+                )
+                rows[table] = deleted.rowcount
+            deleted = await db.execute("DELETE FROM threads WHERE id = %s", (thread_id,))
+            rows["threads"] = deleted.rowcount
+            return Deleted(rows)
+
+        return await self._db.write(step)
+
+
+async def thread_of(db: Connection, thread_id: str) -> Thread:
+    row = await fetch_one(db, "SELECT * FROM threads WHERE id = %s", (thread_id,))
+    if row is None:
+        raise NotFoundError(f"There is no thread {thread_id!r}.")
+    return to_thread(row)
+
+
+async def lock_thread(db: Connection, thread_id: str) -> Thread:
+    """The thread, kept from all other steps that change its messages, turns or timers.
+
+    Always the first lock of a step: turns and timers are locked after their thread, so two steps
+    can never wait for each other.
+    """
+    row = await fetch_one(db, "SELECT * FROM threads WHERE id = %s FOR UPDATE", (thread_id,))
+    if row is None:
+        raise NotFoundError(f"There is no thread {thread_id!r}. Nothing was written.")
+    return to_thread(row)
+
+
+def to_thread(row: DictRow) -> Thread:
+    return Thread(
+        id=row["id"],
+        agent_id=row["agent_id"],
+        user_id=row["user_id"],
+        title=row["title"],
+        preview=row["preview"],
+        preview_role=row["preview_role"],
+        message_count=row["message_count"],
+        epoch=row["epoch"],
+        last_position=row["last_position"],
+        settings=from_json(row["settings"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,279 @@
+"""The queue of turns on PostgreSQL."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import LiteralString
+
+from langchain_core.messages import BaseMessage
+from psycopg.rows import DictRow
+
+from segue.core.errors import ConflictError, NotFoundError
+from segue.core.request import storable
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.postgres.batches import append_to_batch, batch_of, next_id
+from segue.journal.postgres.database import (
+    WAKE_CHANNEL,
+    Connection,
+    Database,
+    fetch_all,
+    fetch_one,
+    fetch_row,
+    wake,
+)
+from segue.journal.postgres.outbox import queue_effects
+from segue.journal.postgres.threads import lock_thread, thread_of
+from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
+
+# The oldest live turn of a thread, if it can be taken: queued and available, or left by a worker
+# whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
+#
+# PostgreSQL checks a row again if it changed before it was locked, but not the subselect. That is
+# enough: ids rise and an ended turn stays ended, so the turn that was the oldest either still is or
+# has itself changed, and then its own row no longer fits.
+#
+# A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
+# does not pass over threads whose row is only held by a foreign key.
+_CLAIMABLE: LiteralString = """
+    SELECT turns.id, turns.thread_id FROM threads JOIN turns ON turns.thread_id = threads.id
+    WHERE turns.state IN ('queued', 'running')
+      AND turns.id = (
+            SELECT min(first.id) FROM turns AS first
+            WHERE first.thread_id = turns.thread_id AND first.state IN ('queued', 'running'))
+      AND ((turns.state = 'queued' AND turns.available_at <= %(now)s)
+        OR (turns.state = 'running' AND turns.lease_until <= %(now)s))
+    ORDER BY threads.served_at, turns.id LIMIT 1
+    FOR NO KEY UPDATE OF threads, turns SKIP LOCKED
+"""
+
+
+class TurnSteps:
+    _db: Database
+
+    async def claim_turn(
+        self, owner: str, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease | None:
+        async def step(db: Connection) -> TurnLease | None:
+            row = await fetch_one(db, _CLAIMABLE, {"now": now})
+            if row is None:
+                return None
+            await db.execute(
+                "UPDATE threads SET served_at = %s WHERE id = %s", (now, row["thread_id"])
+            )
+            claimed = await fetch_row(
+                db,
+                "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
+                "lease_until = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
+                (owner, now + lease_for, row["id"]),
+            )
+            return _to_lease(claimed)
+
+        try:
+            return await self._db.write(step)
+        except ConflictError:
+            # The index that allows one running turn per thread: somebody else was faster.
+            return None
+
+    async def extend_turn(
+        self, lease: TurnLease, *, now: datetime, lease_for: timedelta
+    ) -> TurnLease:
+        async def step(db: Connection) -> TurnLease:
+            # The turn's own lock will do, so a heartbeat never waits for the thread.
+            await check_turn(db, lease)
+            row = await fetch_row(
+                db,
+                "UPDATE turns SET lease_until = %s WHERE id = %s RETURNING *",
+                (now + lease_for, lease.turn.id),
+            )
+            return _to_lease(row)
+
+        return await self._db.write(step)
+
+    async def show_turn(self, lease: TurnLease, *, now: datetime) -> None:
+        async def step(db: Connection) -> None:
+            await lock_thread(db, lease.turn.thread_id)
+            await check_turn(db, lease)
+            await db.execute(
+                "UPDATE turns SET shown_at = coalesce(shown_at, %s) WHERE id = %s",
+                (now, lease.turn.id),
+            )
+
+        await self._db.write(step)
+
+    async def release_turn(
+        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+    ) -> None:
+        async def step(db: Connection) -> None:
+            await lock_thread(db, lease.turn.thread_id)
+            await check_turn(db, lease)
+            await db.execute(
+                "UPDATE turns SET state = 'queued', owner = NULL, lease_until = NULL, "
+                "available_at = %s WHERE id = %s",
+                (retry_at or now, lease.turn.id),
+            )
+            await wake(db, lease.turn.thread_id)
+
+        await self._db.write(step)
+
+    async def finish_turn(
+        self,
+        lease: TurnLease,
+        messages: Sequence[BaseMessage] = (),
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        effects: Sequence[NewEffect] = (),
+    ) -> list[BaseMessage]:
+        async def step(db: Connection) -> list[BaseMessage]:
+            await lock_thread(db, lease.turn.thread_id)
+            await check_turn(db, lease)
+            stored = await append_to_batch(db, lease.turn, messages, ids, now)
+            await queue_effects(db, lease.turn.thread_id, effects, ids, now)
+            await _end(db, lease.turn, TurnState.DONE, None, now)
+            await _note_completeness(db, lease.turn)
+            return stored
+
+        return await self._db.write(step)
+
+    async def fail_turn(
+        self,
+        lease: TurnLease,
+        error: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        messages: Sequence[BaseMessage] = (),
+    ) -> list[BaseMessage]:
+        async def step(db: Connection) -> list[BaseMessage]:
+            await lock_thread(db, lease.turn.thread_id)
+            await check_turn(db, lease)
+            stored = await append_to_batch(db, lease.turn, messages, ids, now)
+            await _end(db, lease.turn, TurnState.FAILED, storable(error), now)
+            return stored
+
+        return await self._db.write(step)
+
+    async def get_turn(self, turn_id: int) -> Turn:
+        async def step(db: Connection) -> Turn:
+            row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s", (turn_id,))
+            if row is None:
+                raise NotFoundError(f"There is no turn {turn_id}.")
+            return to_turn(row)
+
+        return await self._db.read(step)
+
+    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
+
+        async def step(db: Connection) -> list[Turn]:
+            await thread_of(db, thread_id)
+            return [to_turn(row) for row in await fetch_all(db, sql, (thread_id, limit))]
+
+        return await self._db.read(step)
+
+    async def next_turn_at(self, *, now: datetime) -> datetime | None:
+        sql: LiteralString = (
+            "SELECT min(CASE state WHEN 'queued' THEN available_at ELSE lease_until END) AS at "
+            "FROM turns WHERE id IN (SELECT min(id) FROM turns "
+            "WHERE state IN ('queued', 'running') GROUP BY thread_id)"
+        )
+
+        async def step(db: Connection) -> datetime | None:
+            at: datetime | None = (await fetch_row(db, sql))["at"]
+            return None if at is None else max(at, now)
+
+        return await self._db.read(step)
+
+
+async def queue_turn(
+    db: Connection,
+    thread: Thread,
+    batch: int,
+    kind: TurnKind,
+    ids: SnowflakeSource,
+    now: datetime,
+) -> Turn:
+    # Turn ids rise in their thread like positions do, so that their order is that of arrival.
+    turn_id = await next_id(db, thread.id, ids)
+    row = await fetch_row(
+        db,
+        "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
+        "queued_at, available_at) VALUES (%s, %s, %s, %s, %s, %s, 'queued', %s, %s, %s) "
+        "RETURNING *",
+        (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, now, now),
+    )
+    await wake(db, thread.id)
+    return to_turn(row)
+
+
+async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list[int]:
+    """Void the thread's follow-up turns of which nothing was shown yet."""
+    rows = await fetch_all(
+        db,
+        "UPDATE turns SET state = 'void', error = 'The user wrote.', finished_at = %s, "
+        "owner = NULL, lease_until = NULL WHERE thread_id = %s AND kind = 'follow_up' "
+        "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
+        (now, thread_id),
+    )
+    return sorted(row["id"] for row in rows)
+
+
+async def check_turn(db: Connection, lease: TurnLease) -> None:
+    """Raise unless the lease is still the one that counts; then it counts until the commit."""
+    row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s FOR UPDATE", (lease.turn.id,))
+    if row is None:
+        raise NotFoundError(f"There is no turn {lease.turn.id}. Nothing was written.")
+    if row["state"] != TurnState.RUNNING:
+        raise ConflictError(f"Turn {lease.turn.id} is {row['state']}. Nothing was written.")
+    if row["token"] != lease.token:
+        raise ConflictError(
+            f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
+            "Nothing was written."
+        )
+
+
+async def _note_completeness(db: Connection, turn: Turn) -> None:
+    """Mark a batch that waits for a continuation, so that it is found without reading all."""
+    batch = await batch_of(db, turn.thread_id, turn.batch)
+    await db.execute(
+        "UPDATE turns SET left_open = %(is_open)s "
+        "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
+        {"is_open": not batch.is_complete, "thread_id": turn.thread_id, "batch": turn.batch},
+    )
+
+
+def to_turn(row: DictRow) -> Turn:
+    return Turn(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        user_id=row["user_id"],
+        batch=row["batch"],
+        kind=TurnKind(row["kind"]),
+        state=TurnState(row["state"]),
+        epoch=row["epoch"],
+        attempts=row["attempts"],
+        queued_at=row["queued_at"],
+        available_at=row["available_at"],
+        shown_at=row["shown_at"],
+        error=row["error"],
+    )
+
+
+def _to_lease(row: DictRow) -> TurnLease:
+    return TurnLease(to_turn(row), row["owner"], row["token"], row["lease_until"])
+
+
+async def _end(
+    db: Connection, turn: Turn, state: TurnState, error: str | None, now: datetime
+) -> None:
+    await db.execute(
+        "UPDATE turns SET state = %s, error = %s, finished_at = %s, owner = NULL, "
+        "lease_until = NULL WHERE id = %s",
+        (state, error, now, turn.id),
+    )
+    # Others expect this thread to be busy until the lease ends; if it has more to do, tell them.
+    await db.execute(
+        "SELECT pg_notify(%s, thread_id) FROM turns "
+        "WHERE thread_id = %s AND state = 'queued' LIMIT 1",
+        (WAKE_CHANNEL, turn.thread_id),
+    )

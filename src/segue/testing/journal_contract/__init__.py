@@ -1,0 +1,60 @@
+"""The promises of `segue.journal.ports` as tests, to be run over any store.
+
+    from segue.testing.journal_contract import *
+
+    @pytest.fixture
+    async def open_journal(tmp_path): ...
+
+`open_journal` gives a function that opens one more handle on the same database, as another process
+would, and closes all of them after the test. One noun is one module; anyio runs the tests.
+"""
+
+# ruff: noqa: E402, F403 - asserts can be explained only in modules that are named before they load
+
+import pytest
+
+_NOUNS = (
+    "accepting",
+    "appending",
+    "decisions",
+    "fidelity",
+    "firing",
+    "history",
+    "importing",
+    "memories",
+    "missing",
+    "nodes",
+    "outbox",
+    "racing",
+    "reading",
+    "search",
+    "summaries",
+    "threads",
+    "timers",
+    "turns",
+    "wording",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{noun}" for noun in ("chat", *_NOUNS)))
+
+from segue.testing.journal_contract.accepting import *
+from segue.testing.journal_contract.appending import *
+from segue.testing.journal_contract.decisions import *
+from segue.testing.journal_contract.fidelity import *
+from segue.testing.journal_contract.firing import *
+from segue.testing.journal_contract.fixtures import *
+from segue.testing.journal_contract.history import *
+from segue.testing.journal_contract.importing import *
+from segue.testing.journal_contract.memories import *
+from segue.testing.journal_contract.missing import *
+from segue.testing.journal_contract.nodes import *
+from segue.testing.journal_contract.outbox import *
+from segue.testing.journal_contract.racing import *
+from segue.testing.journal_contract.reading import *
+from segue.testing.journal_contract.search import *
+from segue.testing.journal_contract.summaries import *
+from segue.testing.journal_contract.threads import *
+from segue.testing.journal_contract.timers import *
+from segue.testing.journal_contract.turns import *
+from segue.testing.journal_contract.wording import *
+
+pytestmark = pytest.mark.anyio

@@ -1,0 +1,148 @@
+"""One thread of a journal, with the few moves that most behaviours begin with.
+
+Not a test: the contract's modules use it so that a test shows only what it is about.
+"""
+
+# ruff: noqa: S101 - a move that cannot be made is a failed test
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from segue.core.messages import continuation_message, synthetic_message, user_message
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.ports import Journal
+from segue.journal.records import (
+    Accepted,
+    EffectLease,
+    NewEffect,
+    NewTimer,
+    Timer,
+    TimerLease,
+    Turn,
+    TurnKind,
+    TurnLease,
+)
+
+LEASE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+AGENT = "guide"
+USER = "ada"
+
+
+@dataclass
+class Chat:
+    journal: Journal
+    ids: SnowflakeSource
+    now: datetime
+    thread_id: str = "chat"
+
+    async def begin(self, *, agent_id: str = AGENT, user_id: str = USER) -> Self:
+        await self.journal.create_thread(
+            self.thread_id, agent_id=agent_id, user_id=user_id, now=self.now
+        )
+        return self
+
+    async def another(
+        self, thread_id: str, *, agent_id: str = AGENT, user_id: str = USER
+    ) -> "Chat":
+        """A second thread in the same journal."""
+        other = Chat(self.journal, self.ids, self.now, thread_id)
+        return await other.begin(agent_id=agent_id, user_id=user_id)
+
+    async def say(
+        self, text: str = "Is it open?", client_message_id: str | None = None
+    ) -> Accepted:
+        return await self.journal.accept_message(
+            self.thread_id,
+            user_message(text),
+            ids=self.ids,
+            now=self.now,
+            client_message_id=client_message_id,
+        )
+
+    async def take_turn(self, owner: str = "worker-a") -> TurnLease:
+        lease = await self.journal.claim_turn(owner, now=self.now, lease_for=LEASE)
+        assert lease is not None
+        assert lease.turn.thread_id == self.thread_id
+        return lease
+
+    async def write(self, lease: TurnLease, *messages: BaseMessage) -> list[BaseMessage]:
+        return await self.journal.append(lease, messages, ids=self.ids, now=self.now)
+
+    async def finish(
+        self, lease: TurnLease, *messages: BaseMessage, effects: Sequence[NewEffect] = ()
+    ) -> list[BaseMessage]:
+        return await self.journal.finish_turn(
+            lease, messages, ids=self.ids, now=self.now, effects=effects
+        )
+
+    async def reply(self, text: str = "Yes, until six.") -> list[BaseMessage]:
+        """Take the next turn and end it with one answer."""
+        return await self.finish(await self.take_turn(), AIMessage(text))
+
+    async def exchange(self, question: str = "Is it open?", answer: str = "Yes.") -> int:
+        """A question with its answer; the batch they are in."""
+        accepted = await self.say(question)
+        await self.reply(answer)
+        return accepted.turn.batch
+
+    async def arm(self, after: timedelta = timedelta(0), **fields: Any) -> Timer:
+        timer = NewTimer(self.thread_id, self.now + after, **{"trigger_type": "check_in"} | fields)
+        return await self.journal.arm_timer(timer, ids=self.ids, now=self.now)
+
+    async def take_timer(self, owner: str = "worker-a") -> TimerLease:
+        [lease] = await self.journal.claim_due_timers(owner, now=self.now, lease_for=LEASE)
+        assert lease.timer.thread_id == self.thread_id
+        return lease
+
+    async def fire(self, lease: TimerLease) -> Turn | None:
+        message = synthetic_message("check_in", "quiet for a while")
+        return await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
+
+    async def follow_up(self) -> Turn:
+        """A timer that is armed, due and fired."""
+        await self.arm()
+        turn = await self.fire(await self.take_timer())
+        assert turn is not None
+        return turn
+
+    async def continue_batch(self, batch: int) -> Turn:
+        """A continuation of the batch, armed, due and fired."""
+        await self.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+        lease = await self.take_timer()
+        message = continuation_message("more to do")
+        turn = await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
+        assert turn is not None
+        return turn
+
+    async def queue_effect(self, key: str = "reply-1", **payload: Any) -> None:
+        """A whole turn that leaves one effect behind."""
+        await self.say()
+        effect = NewEffect("webhook", payload, key)
+        await self.finish(await self.take_turn(), AIMessage("Yes."), effects=[effect])
+
+    async def take_effect(self, owner: str = "worker-a") -> EffectLease:
+        [lease] = await self.journal.claim_effects(owner, now=self.now, lease_for=LEASE)
+        return lease
+
+    async def messages(self) -> list[BaseMessage]:
+        """All that the thread holds, hidden rows too, in order of position."""
+        batches = await self.journal.tail(self.thread_id, max_tokens=1_000_000)
+        return sorted((m for batch in batches for m in batch.messages), key=position)
+
+
+def position(message: BaseMessage) -> int:
+    value: int = message.additional_kwargs["position"]
+    return value
+
+
+def positions(messages: Sequence[BaseMessage]) -> list[int]:
+    return [position(message) for message in messages]
+
+
+def texts(messages: Sequence[BaseMessage]) -> list[str]:
+    return [str(message.content) for message in messages]

@@ -1,0 +1,47 @@
+"""The fixtures of the contract. `open_journal` is the one that a store's own tests must define."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+
+from segue.journal.ports import Journal
+from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.testing.journal_contract.chat import Chat
+
+OpenJournal = Callable[[], Awaitable[Journal]]
+
+START = datetime(2027, 1, 15, 8, tzinfo=UTC)
+
+
+def ticking_ids(node: int = 1, start: datetime = START) -> SnowflakeGenerator:
+    """A generator whose clock moves one millisecond per id, so that tests repeat exactly."""
+    ticks = count(int(start.timestamp() * 1000))
+    return SnowflakeGenerator(node=node, clock=lambda: next(ticks))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One asyncio loop for a whole module, so that a store may keep its connections open."""
+    return "asyncio"
+
+
+@pytest.fixture
+def now() -> datetime:
+    return START
+
+
+@pytest.fixture
+def ids() -> SnowflakeGenerator:
+    return ticking_ids()
+
+
+@pytest.fixture
+async def journal(open_journal: OpenJournal) -> Journal:
+    return await open_journal()
+
+
+@pytest.fixture
+async def chat(journal: Journal, ids: SnowflakeGenerator, now: datetime) -> Chat:
+    return await Chat(journal, ids, now).begin()

@@ -1,0 +1,231 @@
+"""Memories: kept by key, found by words and by meaning, one namespace at a time."""
+
+# ruff: noqa: S101 - tests assert
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.ports import Journal
+from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
+from segue.testing.journal_contract.chat import HOUR
+from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS
+
+
+@dataclass
+class Notebook:
+    """What the agent `guide` knows of the user `ada`."""
+
+    journal: Journal
+    ids: SnowflakeSource
+    now: datetime
+
+    async def remember(self, key: str, content: str, **fields: Any) -> Memory:
+        names = {"agent_id": "guide", "user_id": "ada"} | fields
+        new = NewMemory(key=key, content=content, **names)
+        return await self.journal.put_memory(new, ids=self.ids, now=self.now)
+
+    async def embed(self, key: str, content: str, *vector: float, model: str = "m") -> Memory:
+        return await self.remember(key, content, embedding=vector, embedding_model=model)
+
+    async def recall(self, text: str = "", **fields: Any) -> list[FoundMemory]:
+        return await self.journal.search_memories(MemorySearch("guide", "ada", text, **fields))
+
+
+@pytest.fixture
+def notebook(journal: Journal, ids: SnowflakeSource, now: datetime) -> Notebook:
+    return Notebook(journal, ids, now)
+
+
+def keys(memories: Sequence[Memory | FoundMemory]) -> list[str]:
+    return [m.key if isinstance(m, Memory) else m.memory.key for m in memories]
+
+
+async def test_a_memory_is_kept_as_it_was_given(
+    journal: Journal, notebook: Notebook, now: datetime
+) -> None:
+    """Content, metadata and the embedding's model read back the same."""
+    metadata = {"source": "chat", "n": 2**63 - 1, "deep": [{"x": None}]}
+    memory = await notebook.remember(
+        "tea", "Drinks tea 🍵.", metadata=metadata, embedding=[1.0, 0.0], embedding_model="m"
+    )
+    assert (memory.agent_id, memory.user_id, memory.key) == ("guide", "ada", "tea")
+    assert (memory.content, memory.metadata) == ("Drinks tea 🍵.", metadata)
+    assert (memory.embedding_model, memory.created_at, memory.updated_at) == ("m", now, now)
+    assert await journal.list_memories("guide", "ada") == [memory]
+
+
+async def test_a_memory_with_a_known_key_is_replaced(
+    journal: Journal, notebook: Notebook, now: datetime
+) -> None:
+    """The fact stays the same row with new words, found by the new ones only."""
+    old = await notebook.embed("drink", "Likes coffee.", 1, 0)
+    notebook.now += HOUR
+    new = await notebook.remember("drink", "Likes tea.", metadata={"v": 2})
+    assert (new.id, new.created_at, new.updated_at) == (old.id, now, now + HOUR)
+    assert (new.content, new.metadata, new.embedding_model) == ("Likes tea.", {"v": 2}, None)
+    assert await journal.list_memories("guide", "ada") == [new]
+    assert await notebook.recall("coffee") == []
+    assert keys(await notebook.recall("tea")) == ["drink"]
+    assert await notebook.recall(embedding=[1.0, 0.0], embedding_model="m") == []
+
+
+async def test_a_key_written_at_once_is_one_memory(
+    open_journal: OpenJournal, journal: Journal, now: datetime
+) -> None:
+    """Two processes that learn the same fact do not store it twice."""
+    handles = [journal, await open_journal()]
+    await asyncio.gather(
+        *(
+            Notebook(handles[n % 2], ticking_ids(node=n), now).remember("tea", f"Tea {n}.")
+            for n in range(6)
+        )
+    )
+    assert await journal.count_memories("guide", "ada") == 1
+
+
+async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> None:
+    """What one agent knows of a user is neither another agent's nor another user's."""
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+    await notebook.remember("tea", "Likes tea.", **vector)
+    await notebook.remember("tea", "Sells tea.", agent_id="tutor", **vector)
+    await notebook.remember("tea", "Hates tea.", user_id="bob", **vector)
+    assert await journal.count_memories("guide", "ada") == 1
+    assert [m.content for m in await journal.list_memories("tutor", "ada")] == ["Sells tea."]
+    found = await notebook.recall("tea", **vector)
+    assert [f.memory.content for f in found] == ["Likes tea."]
+    assert await journal.delete_memory("guide", "bob", "tea")
+    assert await journal.count_memories("guide", "ada") == 1
+
+
+async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) -> None:
+    """It is neither listed nor found, by words or by meaning, and deleting it again says so."""
+    await notebook.embed("tea", "Likes tea.", 1, 0)
+    assert await journal.delete_memory("guide", "ada", "tea")
+    assert not await journal.delete_memory("guide", "ada", "tea")
+    assert await journal.list_memories("guide", "ada") == []
+    assert await notebook.recall("tea", embedding=[1.0, 0.0], embedding_model="m") == []
+
+
+async def test_memories_are_listed_newest_first_in_pages(
+    journal: Journal, notebook: Notebook
+) -> None:
+    """Paging by the last id reaches every memory once."""
+    for n in range(5):
+        await notebook.remember(f"fact-{n}", "A fact.")
+    listed: list[Memory] = []
+    while page := await journal.list_memories(
+        "guide", "ada", limit=2, before=listed[-1].id if listed else None
+    ):
+        listed += page
+    assert keys(listed) == [f"fact-{n}" for n in reversed(range(5))]
+    assert await journal.count_memories("guide", "ada") == 5
+
+
+async def test_memories_are_found_by_words(notebook: Notebook) -> None:
+    """Without an embedding the words alone rank, those with more of them first."""
+    await notebook.remember("boat", "has a red boat")
+    await notebook.remember("car", "has a red car")
+    await notebook.remember("cat", "has an old cat")
+    found = await notebook.recall("red boat")
+    assert keys(found) == ["boat", "car"]
+    assert all(f.text_score is not None and f.vector_score is None for f in found)
+    assert found[0].score > found[1].score
+
+
+async def test_memories_are_found_by_meaning(notebook: Notebook) -> None:
+    """Without matching words the nearest vectors come first, whatever their length."""
+    await notebook.embed("far", "unrelated", 0, 1)
+    await notebook.embed("near", "also unrelated", 10, 1)
+    await notebook.embed("opposite", "nor this", -1, 0)
+    found = await notebook.recall("zebra", embedding=[1.0, 0.0], embedding_model="m")
+    assert keys(found) == ["near", "far", "opposite"]
+    scores = [f.vector_score for f in found]
+    assert scores == pytest.approx([10 / 101**0.5, 0, -1], abs=1e-6)
+    assert all(f.text_score is None for f in found)
+
+
+async def test_words_and_meaning_are_weighed(notebook: Notebook) -> None:
+    """All weight on words, all on meaning, or both: the best of each comes first."""
+    await notebook.embed("words", "red boat", 0, 1)
+    await notebook.embed("meaning", "green car", 1, 0)
+    await notebook.embed("both", "red boat", 0.9, 0.1)
+    await notebook.embed("half", "red cat", -1, 0)
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+    by_words = await notebook.recall("red boat", text_weight=1.0, **vector)
+    assert set(keys(by_words)[:2]) == {"words", "both"}
+    assert keys(await notebook.recall("red boat", text_weight=0.0, **vector))[0] == "meaning"
+    both = await notebook.recall("red boat", **vector)
+    assert keys(both)[0] == "both"
+    assert both[0].text_score is not None
+    assert both[0].vector_score == pytest.approx(0.9 / 0.82**0.5, abs=1e-6)
+    scores = [f.score for f in both]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_the_one_memory_with_the_words_profits_from_them(notebook: Notebook) -> None:
+    """A word that only one memory holds is the best of signs, not one without weight."""
+    await notebook.embed("other", "green car", 1, 0)
+    await notebook.embed("boat", "red boat", 1, 0.1)
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+    found = await notebook.recall("boat", text_weight=0.9, **vector)
+    assert keys(found) == ["boat", "other"]
+
+
+@pytest.mark.parametrize(
+    ("vector", "model"),
+    [([1.0, 0.0], "other"), ([1.0, 0.0, 0.0], "m"), ([1.0], "m"), ([1.0, 0.0], None)],
+    ids=["other model", "more dimensions", "fewer dimensions", "no model named"],
+)
+async def test_vectors_of_another_kind_are_not_compared(
+    notebook: Notebook, vector: list[float], model: str | None
+) -> None:
+    """A vector of another model or dimension is as good as none; words still find the memory."""
+    await notebook.embed("tea", "Likes tea.", 1, 0)
+    fields: dict[str, Any] = {"embedding": vector, "embedding_model": model}
+    assert await notebook.recall("zebra", **fields) == []
+    [found] = await notebook.recall("tea", **fields)
+    assert found.vector_score is None
+
+
+async def test_vectors_of_several_kinds_live_side_by_side(notebook: Notebook) -> None:
+    """After a change of model each search finds those of its own kind."""
+    await notebook.embed("old", "unrelated", 1, 0, model="old")
+    await notebook.embed("new", "also unrelated", 1, 0, 0, model="new")
+    await notebook.remember("none", "without any")
+    found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="old")
+    assert keys(found) == ["old"]
+    found = await notebook.recall(embedding=[1.0, 0.0, 0.0], embedding_model="new")
+    assert keys(found) == ["new"]
+
+
+async def test_a_vector_of_zeros_is_no_error(notebook: Notebook) -> None:
+    """An embedder that had nothing to say is nobody's failure."""
+    await notebook.embed("zero", "unrelated", 0, 0)
+    await notebook.embed("near", "also unrelated", 1, 0)
+    found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="m")
+    assert keys(found)[0] == "near"
+    assert await notebook.recall(embedding=[0.0, 0.0], embedding_model="m") is not None
+
+
+async def test_a_search_of_memories_returns_at_most_its_limit(notebook: Notebook) -> None:
+    """The best ones, no more than were asked for."""
+    for n in range(5):
+        await notebook.embed(f"fact-{n}", f"fact {n}", 1, n)
+    found = await notebook.recall("fact", embedding=[1.0, 0.0], embedding_model="m", limit=2)
+    assert len(found) == 2
+    assert found[0].memory.key == "fact-0"
+
+
+async def test_any_text_may_be_looked_for_in_memories(notebook: Notebook) -> None:
+    """Whatever a user says is a valid query: it finds the memory if it holds its word."""
+    await notebook.remember("shop", "The shop is open.")
+    queries = [*WORDLESS, *AROUND_A_WORD, *LONG.values()]
+    results = {text: keys(await notebook.recall(text)) for text in queries}
+    assert results == {text: ["shop"] if "open" in text else [] for text in queries}

@@ -1,0 +1,196 @@
+"""Effects: done at least once, tried again, given up and revived."""
+
+# ruff: noqa: S101 - tests assert
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.errors import ConflictError
+from segue.journal.ports import Journal
+from segue.journal.records import EffectLease, EffectState, NewEffect
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.fixtures import OpenJournal
+
+SECOND = timedelta(seconds=1)
+
+
+async def due_effects(
+    journal: Journal, now: datetime, owner: str = "worker-a", limit: int = 20
+) -> list[EffectLease]:
+    return await journal.claim_effects(owner, now=now, lease_for=LEASE, limit=limit)
+
+
+async def queue(chat: Chat, *keys: str) -> None:
+    await chat.say()
+    effects = [NewEffect("webhook", {"key": key}, key) for key in keys]
+    await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)
+
+
+async def test_an_effect_can_be_claimed_once_its_turn_is_finished(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """It comes with its payload and thread, leased to whoever took it."""
+    payload = {"url": "https://example.org/🙂", "n": 2**63 - 1, "deep": [{"x": None}]}
+    await chat.queue_effect("reply-1", **payload)
+    [lease] = await due_effects(journal, now, "worker-b")
+    effect = lease.effect
+    assert (lease.owner, lease.until) == ("worker-b", now + LEASE)
+    assert (effect.thread_id, effect.kind, effect.dedupe_key) == ("chat", "webhook", "reply-1")
+    assert effect.payload == payload
+    assert (effect.state, effect.attempts, effect.error) == (EffectState.CLAIMED, 1, None)
+    assert (effect.due_at, effect.created_at) == (now, now)
+    assert await due_effects(journal, now) == []
+
+
+async def test_an_effect_with_a_used_key_is_not_queued_again(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The same effect of a repeated turn, or twice in one list, is done once."""
+    await queue(chat, "reply-1", "reply-1")
+    [lease] = await due_effects(journal, now)
+    await journal.complete_effect(lease)
+    await queue(chat, "reply-1", "reply-2")
+    assert [e.effect.dedupe_key for e in await due_effects(journal, now)] == ["reply-2"]
+
+
+async def test_a_completed_effect_is_over(journal: Journal, chat: Chat, now: datetime) -> None:
+    """It is never claimed again, however late."""
+    await queue(chat, "reply-1")
+    [lease] = await due_effects(journal, now)
+    await journal.complete_effect(lease)
+    assert await due_effects(journal, now + HOUR) == []
+    assert await journal.list_dead_effects() == []
+
+
+async def test_an_effect_whose_lease_ran_out_is_claimed_again(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """An effect is done at least once, also if the worker died over it."""
+    await queue(chat, "reply-1")
+    [late] = await due_effects(journal, now, "worker-a")
+    assert await due_effects(journal, now + LEASE - SECOND) == []
+    [lease] = await due_effects(journal, now + LEASE, "worker-b")
+    assert lease.token != late.token
+    assert lease.effect.attempts == 2
+
+
+async def test_an_effect_to_retry_waits_for_its_time(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A failed attempt is on record, and the next one comes when it was asked for."""
+    await queue(chat, "reply-1")
+    [lease] = await due_effects(journal, now)
+    effect = await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
+    assert (effect.state, effect.error) == (EffectState.PENDING, "HTTP 503")
+    assert (effect.due_at, effect.attempts) == (now + HOUR, 1)
+    assert await due_effects(journal, now + HOUR - SECOND) == []
+    [again] = await due_effects(journal, now + HOUR)
+    assert again.effect.attempts == 2
+
+
+async def test_an_effect_that_was_given_up_is_kept(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A dead effect is not tried again, but listed with its error."""
+    await queue(chat, "reply-1", "reply-2")
+    first, second = await due_effects(journal, now)
+    dead = await journal.retry_effect(first, "HTTP 410", retry_at=None)
+    await journal.complete_effect(second)
+    assert (dead.state, dead.error) == (EffectState.DEAD, "HTTP 410")
+    assert await journal.list_dead_effects() == [dead]
+    assert await due_effects(journal, now + HOUR) == []
+
+
+async def test_the_list_of_dead_effects_can_be_cut_short(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A flood of failures does not flood the list."""
+    await queue(chat, "reply-1", "reply-2", "reply-3")
+    for lease in await due_effects(journal, now):
+        await journal.retry_effect(lease, "HTTP 410", retry_at=None)
+    assert len(await journal.list_dead_effects(limit=2)) == 2
+
+
+async def test_a_revived_effect_is_due_at_once(journal: Journal, chat: Chat, now: datetime) -> None:
+    """An operator who mended the cause starts the attempts afresh."""
+    await queue(chat, "reply-1")
+    [lease] = await due_effects(journal, now)
+    dead = await journal.retry_effect(lease, "HTTP 410", retry_at=None)
+    revived = await journal.revive_effect(dead.id, now=now + HOUR)
+    assert (revived.state, revived.attempts) == (EffectState.PENDING, 0)
+    assert revived.due_at == now + HOUR
+    assert await journal.list_dead_effects() == []
+    [again] = await due_effects(journal, now + HOUR)
+    assert again.effect.id == dead.id
+
+
+async def test_an_effect_that_is_not_dead_cannot_be_revived(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """What is done is not done again by mistake."""
+    await queue(chat, "reply-1")
+    [lease] = await due_effects(journal, now)
+    await journal.complete_effect(lease)
+    with pytest.raises(ConflictError):
+        await journal.revive_effect(lease.effect.id, now=now)
+    assert await due_effects(journal, now + HOUR) == []
+
+
+LATE_EFFECT_STEPS: dict[str, Callable[[Journal, EffectLease, datetime], Awaitable[object]]] = {
+    "complete": lambda j, lease, _: j.complete_effect(lease),
+    "retry": lambda j, lease, now: j.retry_effect(lease, "late", retry_at=now),
+    "give up": lambda j, lease, _: j.retry_effect(lease, "late", retry_at=None),
+}
+
+
+@pytest.mark.parametrize("taken_over", [True, False], ids=["taken over", "completed"])
+@pytest.mark.parametrize("step", LATE_EFFECT_STEPS)
+async def test_whoever_lost_an_effect_changes_nothing(
+    journal: Journal, chat: Chat, now: datetime, step: str, taken_over: bool
+) -> None:
+    """Every step with a lease that no longer counts is refused and has no effect."""
+    await queue(chat, "reply-1")
+    [late] = await due_effects(journal, now, "worker-a")
+    if taken_over:
+        [current] = await due_effects(journal, now + LEASE, "worker-b")
+    else:
+        await journal.complete_effect(late)
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await LATE_EFFECT_STEPS[step](journal, late, now)
+    assert await journal.list_dead_effects() == []
+    assert await due_effects(journal, now + LEASE) == []
+    if taken_over:
+        await journal.complete_effect(current)
+
+
+async def test_effects_are_claimed_in_order_up_to_the_limit(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Those that have waited longest go first, and a batch of work has a size."""
+    for n in range(3):
+        chat.now = now + n * SECOND
+        await queue(chat, f"reply-{n}")
+    first = await due_effects(journal, now + HOUR, limit=2)
+    assert [lease.effect.dedupe_key for lease in first] == ["reply-0", "reply-1"]
+    [last] = await due_effects(journal, now + HOUR, limit=2)
+    assert last.effect.dedupe_key == "reply-2"
+
+
+async def test_two_workers_never_get_the_same_effect(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Handles that claim at the same time share the outbox without overlap."""
+    keys = [f"reply-{n}" for n in range(8)]
+    await queue(chat, *keys)
+    handles = [journal, await open_journal()]
+    claimed = await asyncio.gather(
+        *(due_effects(handles[n % 2], now, f"worker-{n}", limit=3) for n in range(6))
+    )
+    taken = [lease.effect.dedupe_key for leases in claimed for lease in leases]
+    assert len(taken) == len(set(taken))
+    taken += [lease.effect.dedupe_key for lease in await due_effects(journal, now)]
+    assert sorted(taken) == keys

@@ -1,0 +1,150 @@
+"""Summaries: words that stand for archived batches, together or not at all."""
+
+# ruff: noqa: S101 - tests assert
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+
+from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.ports import Journal
+from segue.journal.records import Summary
+from segue.testing.journal_contract.chat import HOUR, Chat
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+
+
+async def summarise(chat: Chat, text: str, *batches: int) -> Summary:
+    return await chat.journal.save_summary(
+        chat.thread_id, text, batches, ids=chat.ids, now=chat.now
+    )
+
+
+async def batches_in_tail(chat: Chat) -> list[int]:
+    return [batch.id for batch in await chat.journal.tail(chat.thread_id, max_tokens=10_000)]
+
+
+async def talk(chat: Chat, times: int) -> list[int]:
+    return [await chat.exchange(f"Question {n}?", "Yes.") for n in range(times)]
+
+
+async def test_a_summary_replaces_its_batches_in_the_tail(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The words are stored and the batches archived in one step."""
+    first, second, third = await talk(chat, 3)
+    summary = await summarise(chat, "They asked twice 🙂.", second, first)
+    assert (summary.thread_id, summary.text) == ("chat", "They asked twice 🙂.")
+    assert (summary.first_batch, summary.last_batch) == (first, second)
+    assert summary.batches == (first, second)
+    assert (summary.previous_id, summary.created_at) == (None, now)
+    assert await journal.find_summary("chat") == summary
+    assert await batches_in_tail(chat) == [third]
+
+
+async def test_a_thread_begins_without_a_summary(journal: Journal, chat: Chat) -> None:
+    """Nothing was archived, nothing is found."""
+    await talk(chat, 1)
+    assert await journal.find_summary("chat") is None
+
+
+async def test_summaries_form_a_chain(journal: Journal, chat: Chat) -> None:
+    """The newest one is found, and names the one before."""
+    batches = await talk(chat, 3)
+    first = await summarise(chat, "First.", batches[0])
+    second = await summarise(chat, "First and second.", batches[1])
+    assert second.previous_id == first.id
+    assert await journal.find_summary("chat") == second
+    assert await batches_in_tail(chat) == batches[2:]
+
+
+async def test_the_newest_summary_is_found_whatever_the_clock(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A summary written last by a process with a slow clock is the one that counts."""
+    batches = await talk(chat, 2)
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    await summarise(chat, "First.", batches[0])
+    newest = await summarise(slow, "First and second.", batches[1])
+    assert await journal.find_summary("chat") == newest
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["last", "first"])
+async def test_a_batch_is_archived_once(journal: Journal, chat: Chat, order: slice) -> None:
+    """A batch that an earlier summary stands for is a conflict, and nothing is changed."""
+    archived, kept = await talk(chat, 2)
+    summary = await summarise(chat, "First.", archived)
+    wanted: Sequence[int] = [kept, archived][order]
+    with pytest.raises(ConflictError):
+        await summarise(chat, "Both.", *wanted)
+    assert await journal.find_summary("chat") == summary
+    assert await batches_in_tail(chat) == [kept]
+
+
+async def test_an_unknown_batch_cannot_be_summarised(journal: Journal, chat: Chat) -> None:
+    """Neither one that is nowhere nor one of another thread, and the others are not archived."""
+    [batch] = await talk(chat, 1)
+    [elsewhere] = await talk(await chat.another("second"), 1)
+    for unknown in (batch + 1, elsewhere):
+        with pytest.raises(NotFoundError):
+            await summarise(chat, "Both.", batch, unknown)
+    assert await journal.find_summary("chat") is None
+    assert await batches_in_tail(chat) == [batch]
+
+
+async def test_a_summary_of_nothing_is_refused(journal: Journal, chat: Chat) -> None:
+    """Words that stand for no batch would only take up room."""
+    with pytest.raises(UsageError):
+        await summarise(chat, "Nothing.")
+    assert await journal.find_summary("chat") is None
+
+
+async def test_two_summaries_at_once_do_not_both_archive(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Of two processes that summarise the same batch at the same time, one is refused."""
+    [batch] = await talk(chat, 1)
+    other = Chat(await open_journal(), ticking_ids(node=2), now)
+    results = await asyncio.gather(
+        summarise(chat, "Mine.", batch), summarise(other, "Yours.", batch), return_exceptions=True
+    )
+    assert sorted(type(result).__name__ for result in results) == ["ConflictError", "Summary"]
+    assert await journal.find_summary("chat") in results
+
+
+async def test_undoing_a_summary_brings_its_batches_back(journal: Journal, chat: Chat) -> None:
+    """Only its own batches return, and the summary before it counts again."""
+    batches = await talk(chat, 3)
+    first = await summarise(chat, "First.", batches[0])
+    second = await summarise(chat, "First and second.", batches[1])
+    await journal.undo_summary(second)
+    assert await journal.find_summary("chat") == first
+    assert await batches_in_tail(chat) == [batches[2], batches[1]]
+    await journal.undo_summary(first)
+    assert await journal.find_summary("chat") is None
+    assert await batches_in_tail(chat) == batches[::-1]
+
+
+async def test_only_the_newest_summary_can_be_undone(journal: Journal, chat: Chat) -> None:
+    """An older one, or one that is undone already, is a conflict, and nothing is changed."""
+    batches = await talk(chat, 2)
+    first = await summarise(chat, "First.", batches[0])
+    second = await summarise(chat, "First and second.", batches[1])
+    with pytest.raises(ConflictError):
+        await journal.undo_summary(first)
+    assert await journal.find_summary("chat") == second
+    assert await batches_in_tail(chat) == []
+    await journal.undo_summary(second)
+    with pytest.raises(ConflictError):
+        await journal.undo_summary(second)
+    assert await batches_in_tail(chat) == [batches[1]]
+
+
+async def test_a_batch_can_be_summarised_again_after_an_undo(journal: Journal, chat: Chat) -> None:
+    """An undone summary leaves no trace that stands in the way of a better one."""
+    [batch] = await talk(chat, 1)
+    await journal.undo_summary(await summarise(chat, "Bad.", batch))
+    better = await summarise(chat, "Better.", batch)
+    assert better.previous_id is None
+    assert await journal.find_summary("chat") == better

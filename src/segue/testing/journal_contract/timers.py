@@ -1,0 +1,274 @@
+"""Timers: armed, due, claimed, put off and closed. What firing does is `firing`'s."""
+
+# ruff: noqa: S101 - tests assert
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from segue.core.errors import ConflictError, UsageError
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.ports import Journal
+from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, TurnKind
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+
+SECOND = timedelta(seconds=1)
+
+
+async def due_timers(
+    journal: Journal, now: datetime, owner: str = "worker-a", limit: int = 100
+) -> list[TimerLease]:
+    return await journal.claim_due_timers(owner, now=now, lease_for=LEASE, limit=limit)
+
+
+async def test_an_armed_timer_keeps_what_it_was_given(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """A timer is pending with all its fields, at the thread's present epoch."""
+    await chat.exchange()
+    new = NewTimer(
+        "chat",
+        now + HOUR,
+        trigger_type="question_unanswered",
+        reason="asked about tomorrow 🙂",
+        expires_at=now + 2 * HOUR,
+        missed="skip",
+        payload={"variant": "b", "n": 2**63 - 1, "deep": [{"x": None}]},
+    )
+    timer = await journal.arm_timer(new, ids=ids, now=now)
+    for field in ("thread_id", "due_at", "trigger_type", "reason", "kind", "batch", "missed"):
+        assert getattr(timer, field) == getattr(new, field)
+    assert (timer.expires_at, timer.payload) == (new.expires_at, new.payload)
+    assert (timer.state, timer.state_reason) == (TimerState.PENDING, None)
+    assert (timer.agent_id, timer.user_id, timer.epoch) == ("guide", "ada", 1)
+    assert (timer.created_at, timer.updated_at) == (now, now)
+    assert await journal.list_timers("chat") == [timer]
+
+
+async def test_times_come_back_in_utc(journal: Journal, chat: Chat, now: datetime) -> None:
+    """A moment given in another zone is the same moment in UTC, to the microsecond."""
+    moment = (now + timedelta(microseconds=123_457)).astimezone(timezone(timedelta(hours=-5)))
+    await journal.arm_timer(NewTimer(chat.thread_id, moment), ids=chat.ids, now=moment)
+    [timer] = await journal.list_timers("chat")
+    assert timer.due_at == timer.created_at == moment
+    assert timer.due_at.utcoffset() == timedelta(0)
+
+
+async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat) -> None:
+    """A thread has one live follow-up; the one replaced is on record as cancelled, with why."""
+    first = await chat.arm(HOUR)
+    second = await chat.arm(2 * HOUR)
+    newest, replaced = await journal.list_timers("chat")
+    assert newest == second
+    assert (replaced.id, replaced.state) == (first.id, TimerState.CANCELLED)
+    assert replaced.state_reason
+    assert await journal.next_due_at() == second.due_at
+
+
+async def test_arming_again_replaces_a_claimed_timer(journal: Journal, chat: Chat) -> None:
+    """Whoever was about to decide about the old one can no longer close or postpone it."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    await chat.arm(HOUR)
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.postpone_timer(lease, chat.now + HOUR, "busy", now=chat.now)
+    states = [timer.state for timer in await journal.list_timers("chat")]
+    assert states == [TimerState.PENDING, TimerState.CANCELLED]
+
+
+async def test_arming_at_once_leaves_one_live_timer(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Two processes that arm a thread's timer at the same time do not make two."""
+    handles = [journal, await open_journal()]
+    await asyncio.gather(
+        *(Chat(handles[n % 2], ticking_ids(node=n), now, chat.thread_id).arm() for n in range(6))
+    )
+    states = [timer.state for timer in await journal.list_timers("chat")]
+    assert sorted(states) == [TimerState.CANCELLED] * 5 + [TimerState.PENDING]
+    assert len(await due_timers(journal, now)) == 1
+
+
+async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, chat: Chat) -> None:
+    """Going on with a batch and speaking first are different promises."""
+    batch = await chat.exchange()
+    follow_up = await chat.arm(HOUR)
+    continuation = await chat.arm(HOUR, kind=TurnKind.CONTINUATION, batch=batch)
+    assert await journal.list_timers("chat") == [continuation, follow_up]
+
+
+async def test_timers_are_claimed_when_they_are_due(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Not a moment earlier, and then with a lease for their owner."""
+    timer = await chat.arm(HOUR)
+    assert await due_timers(journal, now + HOUR - SECOND) == []
+    [lease] = await due_timers(journal, now + HOUR, "worker-b")
+    assert (lease.owner, lease.until) == ("worker-b", now + HOUR + LEASE)
+    assert (lease.timer.id, lease.timer.state) == (timer.id, TimerState.CLAIMED)
+    assert await due_timers(journal, now + HOUR) == []
+
+
+async def test_due_timers_come_in_order_of_time(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The one that waits longest is decided first, and a limit leaves the later ones."""
+    for n, minutes in enumerate([30, 10, 20, 40]):
+        await (await chat.another(f"thread-{n}")).arm(timedelta(minutes=minutes))
+    first = await due_timers(journal, now + HOUR, limit=3)
+    assert [lease.timer.thread_id for lease in first] == ["thread-1", "thread-2", "thread-0"]
+    [last] = await due_timers(journal, now + HOUR, limit=3)
+    assert last.timer.thread_id == "thread-3"
+
+
+async def test_two_workers_never_get_the_same_timer(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Handles that claim at the same time share what is due without overlap."""
+    expected = {(await (await chat.another(f"thread-{n}")).arm()).id for n in range(8)}
+    handles = [journal, await open_journal()]
+    claimed = await asyncio.gather(
+        *(due_timers(handles[n % 2], now, f"worker-{n}", limit=3) for n in range(6))
+    )
+    taken = [lease.timer.id for leases in claimed for lease in leases]
+    assert len(taken) == len(set(taken))
+    taken += [lease.timer.id for lease in await due_timers(journal, now)]
+    assert sorted(taken) == sorted(expected)
+
+
+async def test_a_claim_that_ran_out_can_be_claimed_again(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A timer whose worker died is not lost, and the dead one's lease counts no more."""
+    await chat.arm()
+    late = await chat.take_timer("worker-a")
+    assert await due_timers(journal, now + LEASE - SECOND) == []
+    [lease] = await due_timers(journal, now + LEASE, "worker-b")
+    assert lease.timer.id == late.timer.id
+    assert lease.token != late.token
+
+
+LATE_TIMER_STEPS: dict[str, Callable[[Chat, TimerLease], Awaitable[object]]] = {
+    "fire": lambda chat, late: chat.fire(late),
+    "postpone": lambda chat, late: chat.journal.postpone_timer(
+        late, chat.now + HOUR, "busy", now=chat.now
+    ),
+    "close": lambda chat, late: chat.journal.close_timer(
+        late, TimerState.MISSED, "late", now=chat.now
+    ),
+}
+
+
+@pytest.mark.parametrize("step", LATE_TIMER_STEPS)
+async def test_whoever_lost_a_timer_changes_nothing(
+    journal: Journal, chat: Chat, now: datetime, step: str
+) -> None:
+    """Every step with a lease that no longer counts is refused and has no effect."""
+    await chat.arm()
+    late = await chat.take_timer("worker-a")
+    await due_timers(journal, now + LEASE, "worker-b")
+    before = await journal.list_timers("chat")
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await LATE_TIMER_STEPS[step](chat, late)
+    assert await journal.list_timers("chat") == before
+    assert await chat.messages() == []
+    assert await journal.list_turns("chat") == []
+
+
+async def test_the_next_due_time_is_known(journal: Journal, chat: Chat, now: datetime) -> None:
+    """A worker can sleep until the earliest timer is due, or a claimed one may be taken again."""
+    assert await journal.next_due_at() is None
+    second = await chat.another("second")
+    await chat.arm(HOUR)
+    await second.arm(SECOND)
+    assert await journal.next_due_at() == now + SECOND
+    [lease] = await due_timers(journal, now + SECOND)
+    assert await journal.next_due_at() == lease.until
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    assert await journal.next_due_at() == now + HOUR
+
+
+async def test_a_postponed_timer_waits_for_its_new_time(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """It stays alive with the reason, is due later, and keeps the epoch it was armed at."""
+    armed = await chat.arm()
+    later = now + SECOND
+    timer = await journal.postpone_timer(
+        await chat.take_timer(), now + HOUR, "quiet hours", now=later
+    )
+    assert (timer.id, timer.state) == (armed.id, TimerState.POSTPONED)
+    assert (timer.due_at, timer.state_reason) == (now + HOUR, "quiet hours")
+    assert (timer.epoch, timer.updated_at) == (armed.epoch, later)
+    assert await journal.next_due_at() == now + HOUR
+    assert await due_timers(journal, now + HOUR - SECOND) == []
+    assert len(await due_timers(journal, now + HOUR)) == 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED, TimerState.CANCELLED],
+    ids=str,
+)
+async def test_a_claimed_timer_is_closed_with_its_reason(
+    journal: Journal, chat: Chat, now: datetime, state: TimerState
+) -> None:
+    """A timer that does not fire says why, and is never due again."""
+    await chat.arm()
+    closed = await journal.close_timer(await chat.take_timer(), state, "muted", now=now)
+    assert (closed.state, closed.state_reason) == (state, "muted")
+    assert await journal.list_timers("chat") == [closed]
+    assert await journal.next_due_at() is None
+
+
+@pytest.mark.parametrize(
+    "state",
+    [TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED, TimerState.FIRED],
+    ids=str,
+)
+async def test_a_timer_cannot_be_closed_as_something_else(
+    journal: Journal, chat: Chat, now: datetime, state: TimerState
+) -> None:
+    """A timer is not ended as alive, nor as fired without a message."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    with pytest.raises(UsageError):
+        await journal.close_timer(lease, state, "muted", now=now)
+    assert await journal.list_timers("chat") == [lease.timer]
+
+
+async def test_cancelling_ends_the_live_timer_of_one_thread(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """What was cancelled is returned with the reason; other threads keep theirs."""
+    armed = await chat.arm(HOUR)
+    other = await (await chat.another("second")).arm(HOUR)
+    [cancelled] = await journal.cancel_timers("chat", "snoozed", now=now)
+    assert (cancelled.id, cancelled.state) == (armed.id, TimerState.CANCELLED)
+    assert cancelled.state_reason == "snoozed"
+    assert await journal.list_timers("chat") == [cancelled]
+    assert await journal.list_timers("second") == [other]
+    assert await journal.cancel_timers("chat", "again", now=now) == []
+
+
+async def test_timers_are_listed_newest_first(journal: Journal, chat: Chat) -> None:
+    """The history of a thread's timers begins with the present one and can be cut short."""
+    armed = [(await chat.arm(HOUR)).id for _ in range(4)]
+    assert ids_of(await journal.list_timers("chat")) == armed[::-1]
+    assert ids_of(await journal.list_timers("chat", limit=2)) == armed[:1:-1]
+
+
+async def test_timers_are_listed_newest_first_whatever_the_clock(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A timer armed last by a process with a slow clock is still the newest."""
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    armed = [(await chat.arm(HOUR)).id, (await slow.arm(HOUR)).id]
+    assert ids_of(await journal.list_timers("chat")) == armed[::-1]
+
+
+def ids_of(timers: list[Timer]) -> list[int]:
+    return [timer.id for timer in timers]

@@ -1,0 +1,139 @@
+"""Texts that a model or a person wrote, in every place that takes one.
+
+Half an emoji and a NUL come out of models and clipboards. Where a database cannot hold them they
+are replaced as `storable` does it; they never stop a step.
+"""
+
+# ruff: noqa: S101 - tests assert
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from segue.core.messages import user_message
+from segue.core.request import storable
+from segue.journal.records import Decision, NewMemory, TimerState
+from segue.testing.journal_contract.chat import HOUR, Chat
+from segue.testing.journal_contract.fidelity import TEXTS
+
+ODD = "half \ud83d and\x00 NUL 🙂"
+
+
+async def title(chat: Chat) -> str | None:
+    return (await chat.journal.update_thread("chat", title=ODD)).title
+
+
+async def summary(chat: Chat) -> str:
+    batch = await chat.exchange()
+    saved = await chat.journal.save_summary("chat", ODD, [batch], ids=chat.ids, now=chat.now)
+    return saved.text
+
+
+async def turn_error(chat: Chat) -> str | None:
+    accepted = await chat.say()
+    await chat.journal.fail_turn(await chat.take_turn(), ODD, ids=chat.ids, now=chat.now)
+    return (await chat.journal.get_turn(accepted.turn.id)).error
+
+
+async def timer_reason(chat: Chat) -> str | None:
+    return (await chat.arm(reason=ODD)).reason
+
+
+async def postponement(chat: Chat) -> str | None:
+    await chat.arm()
+    lease = await chat.take_timer()
+    timer = await chat.journal.postpone_timer(lease, chat.now + HOUR, ODD, now=chat.now)
+    return timer.state_reason
+
+
+async def suppression(chat: Chat) -> str | None:
+    await chat.arm()
+    lease = await chat.take_timer()
+    timer = await chat.journal.close_timer(lease, TimerState.SUPPRESSED, ODD, now=chat.now)
+    return timer.state_reason
+
+
+async def effect_error(chat: Chat) -> str | None:
+    await chat.queue_effect()
+    effect = await chat.journal.retry_effect(await chat.take_effect(), ODD, retry_at=None)
+    return effect.error
+
+
+async def memory(chat: Chat) -> str:
+    new = NewMemory("guide", "ada", "fact", ODD)
+    return (await chat.journal.put_memory(new, ids=chat.ids, now=chat.now)).content
+
+
+PLACES: dict[str, Callable[[Chat], Awaitable[str | None]]] = {
+    "a title": title,
+    "a summary": summary,
+    "a turn's error": turn_error,
+    "a timer's reason": timer_reason,
+    "why a timer was put off": postponement,
+    "why a timer was closed": suppression,
+    "an effect's error": effect_error,
+    "a memory": memory,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_odd_letters_stop_no_step(chat: Chat, place: str) -> None:
+    """The text is stored, with a replacement for what cannot be."""
+    assert await PLACES[place](chat) in (ODD, storable(ODD))
+
+
+async def settings(chat: Chat, values: dict[str, Any]) -> object:
+    return (await chat.journal.update_thread("chat", settings=values)).settings
+
+
+async def timer_payload(chat: Chat, values: dict[str, Any]) -> object:
+    return (await chat.arm(payload=values)).payload
+
+
+async def effect_payload(chat: Chat, values: dict[str, Any]) -> object:
+    await chat.queue_effect(**values)
+    return (await chat.take_effect()).effect.payload
+
+
+async def facts(chat: Chat, values: dict[str, Any]) -> object:
+    reasons = tuple(values.values())
+    made = Decision(
+        chat.ids.next(), "chat", "gates", "allow", reasons, values, None, None, chat.now
+    )
+    await chat.journal.record_decision(made)
+    [read] = await chat.journal.list_decisions("chat")
+    assert read.reasons == reasons
+    return read.facts
+
+
+async def memory_metadata(chat: Chat, values: dict[str, Any]) -> object:
+    new = NewMemory("guide", "ada", "fact", "A fact.", values)
+    return (await chat.journal.put_memory(new, ids=chat.ids, now=chat.now)).metadata
+
+
+VALUES: dict[str, Callable[[Chat, dict[str, Any]], Awaitable[object]]] = {
+    "a thread's settings": settings,
+    "a timer's payload": timer_payload,
+    "an effect's payload": effect_payload,
+    "a decision's facts": facts,
+    "a memory's metadata": memory_metadata,
+}
+
+
+@pytest.mark.parametrize("place", VALUES)
+async def test_values_read_back_the_same_whatever_texts_they_hold(chat: Chat, place: str) -> None:
+    """What is stored as JSON keeps every letter, odd ones too."""
+    assert await VALUES[place](chat, dict(TEXTS)) == TEXTS
+
+
+async def test_a_message_with_odd_letters_is_listed_and_found(chat: Chat) -> None:
+    """Title, preview and search work with what can be shown of a text."""
+    message = user_message("Is it open?").model_copy(update={"content": ODD})
+    await chat.journal.accept_message("chat", message, ids=chat.ids, now=chat.now)
+    [thread] = await chat.journal.list_threads("ada")
+    assert thread.title is not None
+    assert thread.title.startswith("half")
+    assert thread.preview == thread.title
+    [found] = await chat.journal.search("ada", "half")
+    assert found.message.content == ODD

@@ -1,0 +1,25 @@
+"""The journal's contract on a SQLite file."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from segue.journal.ports import Journal
+from segue.journal.sqlite import SqliteJournal
+from segue.testing.journal_contract import *  # noqa: F403 - brings every behaviour, new ones too
+from segue.testing.journal_contract import OpenJournal
+
+
+@pytest.fixture
+async def open_journal(tmp_path: Path) -> AsyncIterator[OpenJournal]:
+    async with AsyncExitStack() as opened:
+
+        async def open_another() -> Journal:
+            journal = SqliteJournal(tmp_path / "journal.db")
+            await journal.open()
+            opened.push_async_callback(journal.close)
+            return journal
+
+        yield open_another
