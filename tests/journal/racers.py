@@ -1,0 +1,131 @@
+"""Processes that race for the same rows of a journal, one round at a time."""
+
+import asyncio
+import multiprocessing
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+from segue import SnowflakeGenerator, synthetic_message, user_message
+from segue.journal.ports import Journal
+from segue.journal.postgres import PostgresJournal
+from segue.journal.sqlite import SqliteJournal
+
+T = TypeVar("T")
+
+START = datetime(2027, 1, 15, 8, tzinfo=UTC)
+LEASE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+
+def journal_at(address: str) -> Journal:
+    """The journal at a file's path or a PostgreSQL address."""
+    is_file = Path(address).suffix == ".db"
+    return SqliteJournal(address) if is_file else PostgresJournal(address, pool_size=2)
+
+
+def reply(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
+    """Write in the thread of this round."""
+    step = journal.accept_message(
+        f"thread-{turn}", user_message("I am back."), ids=ids, now=START + turn * SECOND
+    )
+    _run(step)
+
+
+def nudge(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
+    """Fire the timer of this round, if it is still to be had."""
+    _run(_fire(journal, ids, START + turn * SECOND))
+
+
+async def _fire(journal: Journal, ids: SnowflakeGenerator, now: datetime) -> None:
+    for lease in await journal.claim_due_timers("nudger", now=now, lease_for=LEASE):
+        await journal.fire_timer(lease, synthetic_message("check_in"), ids=ids, now=now)
+
+
+def claim_all(journal: Journal, ids: SnowflakeGenerator, turn: int) -> list[int]:
+    """Claim whatever timers are due, in small bites, until there are none."""
+    del ids
+    taken: list[int] = []
+    now = START + turn * SECOND
+    while leases := _run(journal.claim_due_timers("claimer", now=now, lease_for=LEASE, limit=7)):
+        taken += [lease.timer.id for lease in leases]
+    return taken
+
+
+def write_many(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
+    """Write a few messages into one thread that everybody writes into."""
+    for n in range(turn):
+        text = f"{ids.node}-{n}"
+        _run(journal.accept_message("busy", user_message(text), ids=ids, now=START))
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def _run(step: Coroutine[Any, Any, T]) -> T:
+    assert _loop is not None
+    return _loop.run_until_complete(step)
+
+
+def _race(address: str, node: int, name: str, orders: Connection) -> None:
+    global _loop  # noqa: PLW0603  # one loop for the life of the process
+    _loop = asyncio.new_event_loop()
+    journal = journal_at(address)
+    _run(journal.open())
+    # Clocks differ by an hour, as they do between careless machines.
+    clock_error = node * 3_600_000
+    base = int(START.timestamp() * 1000) - clock_error
+    ticks = iter(range(base, base + 10**9))
+    ids = SnowflakeGenerator(node, clock=lambda: next(ticks))
+    move = globals()[name]
+    orders.send("ready")
+    while (turn := orders.recv()) is not None:
+        orders.send(move(journal, ids, turn))
+    _run(journal.close())
+    _loop.close()
+
+
+class Racer:
+    """A process that makes one move each time it is told to."""
+
+    def __init__(self, address: str, node: int, move: str) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._orders, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_race, args=(address, node, move, theirs))
+        self._process.start()
+
+    @property
+    def orders(self) -> Connection:
+        return self._orders
+
+    def stop(self) -> None:
+        self._orders.send(None)
+        self._process.join(30)
+
+
+@contextmanager
+def racers(address: str, *moves: str) -> Iterator[list[Racer]]:
+    started = [Racer(address, node, move) for node, move in enumerate(moves, 1)]
+    for racer in started:
+        assert racer.orders.recv() == "ready"
+    try:
+        yield started
+    finally:
+        for racer in started:
+            racer.stop()
+
+
+def all_at_once(started: list[Racer], turn: int) -> list[object]:
+    """Tell all of them to move, in the order given, and wait for all answers."""
+    for racer in started:
+        racer.orders.send(turn)
+    waiting = {racer.orders: index for index, racer in enumerate(started)}
+    answers: list[object] = [None] * len(started)
+    while waiting:
+        for ready in wait(list(waiting)):
+            assert isinstance(ready, Connection)
+            answers[waiting.pop(ready)] = ready.recv()
+    return answers

@@ -1,0 +1,102 @@
+"""Several processes, one journal: who wins, and that never both do.
+
+`SEGUE_RACE_ROUNDS` sets how often a reply and a timer meet; 10,000 is the long version.
+"""
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from segue import MessageMetadata, SnowflakeGenerator
+from segue.journal.ports import Journal
+from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
+from segue.testing.postgres import PostgresServer
+from tests.journal.racers import LEASE, SECOND, START, all_at_once, journal_at, racers
+
+pytestmark = pytest.mark.anyio
+ROUNDS = int(os.environ.get("SEGUE_RACE_ROUNDS", "150"))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer.start() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "journal.db")
+    server: PostgresServer = request.getfixturevalue("server")
+    return server.create_database()
+
+
+@pytest.fixture
+async def journal(address: str) -> AsyncIterator[Journal]:
+    journal = journal_at(address)
+    await journal.open()
+    yield journal
+    await journal.close()
+
+
+async def arm(journal: Journal, rounds: int) -> None:
+    """One thread and one timer per round, due a second apart."""
+    ids = SnowflakeGenerator(node=100)
+    for turn in range(rounds):
+        thread = f"thread-{turn}"
+        await journal.create_thread(thread, agent_id="guide", user_id="ada", now=START)
+        timer = NewTimer(thread, START + turn * SECOND, "check_in")
+        await journal.arm_timer(timer, ids=ids, now=START)
+
+
+async def test_a_reply_and_a_timer_at_once_never_both_win(address: str, journal: Journal) -> None:
+    """Whichever comes first, no follow-up is left to speak once the user has written."""
+    await arm(journal, ROUNDS)
+    endings: Counter[tuple[str, ...]] = Counter()
+    with racers(address, "reply", "nudge") as pair:
+        for turn in range(ROUNDS):
+            all_at_once(pair if turn % 2 else pair[::-1], turn)
+    for turn in range(ROUNDS):
+        turns = await journal.list_turns(f"thread-{turn}")
+        [timer] = await journal.list_timers(f"thread-{turn}")
+        follow_ups = [t.state for t in turns if t.kind is TurnKind.FOLLOW_UP]
+        assert [t.state for t in turns if t.kind is TurnKind.REPLY] == [TurnState.QUEUED]
+        assert follow_ups in ([], [TurnState.VOID])
+        assert timer.state is (TimerState.FIRED if follow_ups else TimerState.CANCELLED)
+        endings[(timer.state, *follow_ups)] += 1
+    # A race that one side always wins would show nothing.
+    assert len(endings) == 2, endings
+
+
+async def test_workers_that_claim_at_once_share_the_timers(address: str, journal: Journal) -> None:
+    """Each of the due timers is claimed exactly once."""
+    await arm(journal, 200)
+    with racers(address, "claim_all", "claim_all") as pair:
+        taken = all_at_once(pair, 200)
+    claimed = [timer for share in taken for timer in share]  # type: ignore[attr-defined]  # lists
+    assert len(claimed) == len(set(claimed)) == 200
+
+
+async def test_writers_of_one_thread_keep_its_order(address: str, journal: Journal) -> None:
+    """Eight writers with clocks hours apart: positions rise, nothing is doubled, order is kept."""
+    await journal.create_thread("busy", agent_id="guide", user_id="ada", now=START)
+    with racers(address, *["write_many"] * 8) as eight:
+        all_at_once(eight, 10)
+    page = await journal.history("busy", limit=500)
+    positions = [MessageMetadata.of(message).position or 0 for message in page.messages]
+    assert len(positions) == 80
+    assert positions == sorted(set(positions))
+    for node in range(1, 9):
+        own = [m.text for m in page.messages if m.text.startswith(f"{node}-")]
+        assert own == [f"{node}-{n}" for n in range(10)]
+    turns = [turn.batch for turn in await journal.list_turns("busy", limit=500)]
+    assert turns == sorted(positions, reverse=True)
+    assert (await journal.claim_turn("w", now=START, lease_for=LEASE)).turn.batch == positions[0]  # type: ignore[union-attr]  # there are 80
