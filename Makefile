@@ -24,6 +24,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench.core
+	$(BIN)/python -m bench.journal
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

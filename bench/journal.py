@@ -17,14 +17,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from segue import SnowflakeGenerator, user_message
 from segue.journal.ports import Journal
+from segue.journal.postgres import PostgresJournal
 from segue.journal.records import NewTimer
 from segue.journal.sqlite import SqliteJournal
+from segue.testing.postgres import PostgresServer
 
 QUESTION = "Which of the two museums near the station is open today, and until when? " * 2
 ANSWER = "The first one is open until six; the second is closed on Mondays. " * 5
@@ -138,6 +142,25 @@ async def on_sqlite(folder: Path) -> None:
     print_costs("One turn on SQLite", {"journal": own, "AsyncSqliteSaver": peer})
 
 
+async def on_postgres(server: PostgresServer) -> None:
+    addresses = {name: server.create_database() for name in ("ours", "theirs")}
+
+    async def size(name: str) -> int:
+        async with await psycopg.AsyncConnection.connect(addresses[name]) as connection:
+            cursor = await connection.execute("SELECT pg_database_size(current_database())")
+            row = await cursor.fetchone()
+        return int(row[0]) if row else 0
+
+    journal = PostgresJournal(addresses["ours"])
+    await journal.open()
+    own = await ours(journal, lambda: size("ours"))
+    await journal.close()
+    async with AsyncPostgresSaver.from_conn_string(addresses["theirs"]) as saver:
+        await saver.setup()
+        peer = await theirs(saver, lambda: size("theirs"))
+    print_costs("One turn on PostgreSQL", {"journal": own, "AsyncPostgresSaver": peer})
+
+
 async def timers_on_sqlite(folder: Path) -> None:
     journal = SqliteJournal(folder / "timers.db")
     await journal.open()
@@ -168,6 +191,8 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await on_sqlite(Path(folder))
         await timers_on_sqlite(Path(folder))
+    with PostgresServer.start(fsync=True) as server:
+        await on_postgres(server)
 
 
 if __name__ == "__main__":

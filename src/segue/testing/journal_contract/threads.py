@@ -220,6 +220,18 @@ async def test_nothing_of_a_deleted_thread_is_left(
     assert await journal.list_timers("chat") == []
 
 
+async def test_deleted_words_do_not_lead_to_new_messages(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """A message that takes the place of a deleted one is not found by the old one's words."""
+    await fill(chat, ids, now)
+    await journal.delete_thread("chat")
+    await chat.begin()
+    await chat.exchange("Is the mill open?", "Yes.")
+    assert await journal.search("ada", "lighthouse") == []
+    assert len(await journal.search("ada", "mill")) == 1
+
+
 async def test_deleting_a_thread_leaves_others_and_memories_alone(
     journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
 ) -> None:
