@@ -87,40 +87,52 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     head = _head(system, summary, memories)
     reserved = _reserved(max_tokens, answer_tokens)
     room = None if max_tokens is None else max_tokens - reserved
-    tokens = sum(map(count_tokens, head)) + extra_tokens
-    views: list[list[BaseMessage]] = []
-    included: list[int] = []
-    dropped: list[Dropped] = []
+    window = _Window(count_tokens, room, tokens=sum(map(count_tokens, head)) + extra_tokens)
     batches, report_all = _newest_first(messages)
-    cut = False
-    for batch in _up_to_current(batches, current, dropped):
-        is_current = batch.id == current
-        if not (is_current or batch.is_complete):
-            dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
-            continue
-        view = _view(batch, is_current)
-        cost = sum(map(count_tokens, view))
-        if room is not None and not is_current and tokens + cost > room:
-            left = max(room - tokens, 0)
-            detail = f"Needs about {cost} tokens, {left} are left."
-            dropped.append(Dropped(batch.id, DropReason.OVER_BUDGET, detail))
-            cut = True
+    for batch in _up_to_current(batches, current, window.dropped):
+        window.take(batch, is_current=batch.id == current)
+        if window.is_full:
             break
-        tokens += cost
-        views.append(view)
-        included.append(batch.id)
     if report_all:
         detail = "Older than the first batch that did not fit."
-        dropped += [Dropped(batch.id, DropReason.OVER_BUDGET, detail) for batch in batches]
+        window.dropped += [Dropped(b.id, DropReason.OVER_BUDGET, detail) for b in batches]
     return Context(
-        messages=_assembled(head, views),
-        dropped=dropped,
-        tokens=tokens,
+        messages=_assembled(head, window.views),
+        dropped=window.dropped,
+        tokens=window.tokens,
         reserved=reserved,
-        batches=included[::-1],
-        cut=cut,
-        over_budget=room is not None and tokens > room,
+        batches=window.batches[::-1],
+        cut=window.is_full,
+        over_budget=room is not None and window.tokens > room,
     )
+
+
+@dataclass(slots=True)
+class _Window:
+    """The batches that are in, filled from the newest backwards until one does not fit."""
+
+    count_tokens: TokenCounter
+    room: int | None
+    tokens: int
+    is_full: bool = False
+    batches: list[int] = field(default_factory=list)
+    views: list[list[BaseMessage]] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def take(self, batch: Batch, *, is_current: bool) -> None:
+        if not (is_current or batch.is_complete):
+            self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
+            return
+        view = _view(batch, is_current)
+        cost = sum(map(self.count_tokens, view))
+        if self.room is not None and not is_current and self.tokens + cost > self.room:
+            detail = f"Needs about {cost} tokens, {max(self.room - self.tokens, 0)} are left."
+            self.dropped.append(Dropped(batch.id, DropReason.OVER_BUDGET, detail))
+            self.is_full = True
+            return
+        self.tokens += cost
+        self.views.append(view)
+        self.batches.append(batch.id)
 
 
 def _newest_first(
