@@ -1,11 +1,13 @@
 """Places in a thread, for both databases: ids that rise, and messages that get a new place."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from langchain_core.messages import BaseMessage
 
+from segue.core.errors import ConflictError, MetadataError
 from segue.core.metadata import MessageMetadata
-from segue.core.snowflake import SnowflakeSource
+from segue.core.snowflake import SnowflakeSource, to_text
 
 
 class RisingIds:
@@ -35,6 +37,25 @@ def without_place(message: BaseMessage, batch: int) -> BaseMessage:
     return replace(metadata, position=None, sequence_num=None).onto(message)
 
 
+def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Stamped messages in order, each once, and each with an id.
+
+    In order, so that title and preview do not depend on that of a file. `ConflictError` for two
+    different messages under one id: storing one of them would lose the other.
+    """
+    known: dict[str, BaseMessage] = {}
+    for message in sorted(messages, key=place_of):
+        named = message.model_copy(update={"id": message.id or to_text(place_of(message))})
+        if known.setdefault(named.id or "", named) != named:
+            raise ConflictError(
+                f"Two different messages have the id {named.id!r}. Nothing was written."
+            )
+    return list(known.values())
+
+
 def place_of(message: BaseMessage) -> int:
-    """The position of a message, 0 if it has none."""
-    return MessageMetadata.of(message).position or 0
+    """The position of a message; `MetadataError` if it has none."""
+    position = MessageMetadata.of(message).position
+    if position is None:
+        raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
+    return position

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from langchain_core.messages import BaseMessage, messages_from_dict
+from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
 from pydantic import BaseModel
 
 from segue.core.errors import MetadataError
@@ -73,9 +73,15 @@ def encode_message(message: BaseMessage) -> MessageRow:
     metadata = MessageMetadata.of(message)
     if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
-    fields = {k: v for k, v in message.model_dump().items() if v is not None}
+    # Taken by itself: dumping it with the rest would walk into whatever it holds.
+    dumped = message.model_dump(exclude={"artifact"})
+    if isinstance(message, ToolMessage):
+        dumped["artifact"] = message.artifact
+    fields = {k: v for k, v in dumped.items() if v is not None}
     fields = {k: v for k, v in fields.items() if k not in _OPTIONAL or v}
     fields["content"] = message.content
+    if "artifact" in fields:
+        fields["artifact"] = _storable_artifact(fields["artifact"])
     return MessageRow(
         position=metadata.position,
         message_id=message.id or "",
@@ -149,6 +155,19 @@ def merged_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str,
 def _shortened(text: str, length: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def _storable_artifact(artifact: Any) -> Any:
+    """A tool's artifact as JSON can hold it. Anything may be in it, and it must not stop a turn."""
+    try:
+        json.dumps(artifact, default=_plain)
+    except Exception as first:  # noqa: BLE001  # code of the object itself runs here
+        logger.warning("An artifact is stored as what can be said of it: %s", type(first).__name__)
+        try:
+            return plain_json(artifact)
+        except Exception:  # noqa: BLE001  # same
+            return f"<{type(artifact).__name__}>"
+    return artifact
 
 
 def _plain(value: Any) -> Any:

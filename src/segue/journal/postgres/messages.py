@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import place_of
+from segue.journal.places import importable, place_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
@@ -86,18 +86,17 @@ class MessageSteps:
         return await self._db.write(step)
 
     async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
-        # In order, so that title and preview do not depend on that of the file; each one once.
-        given = {message.id: message for message in sorted(messages, key=place_of)}
+        given = importable(messages)
 
         async def step(db: Connection) -> int:
             await lock_thread(db, thread_id)
             rows = await fetch_all(
                 db,
                 "SELECT message_id FROM messages WHERE thread_id = %s AND message_id = ANY(%s)",
-                (thread_id, [message_id or "" for message_id in given]),
+                (thread_id, [message.id for message in given]),
             )
             known = {row["message_id"] for row in rows}
-            new = [message for message_id, message in given.items() if message_id not in known]
+            new = [message for message in given if message.id not in known]
             for message in new:
                 await insert_message(db, thread_id, message, time_of(place_of(message)))
             return len(new)

@@ -15,7 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
+from segue.core.errors import (
+    BackendError,
+    ConflictError,
+    NotFoundError,
+    SegueError,
+    UsageError,
+)
 
 T = TypeVar("T")
 Step = Callable[[sqlite3.Connection], T]
@@ -55,6 +61,10 @@ class Database:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except SegueError:
             raise
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                "An id or key holds half a character, which no database takes. Nothing was written."
+            ) from error
         except sqlite3.IntegrityError as error:
             if "FOREIGN KEY" in str(error):
                 raise NotFoundError(

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import place_of
+from segue.journal.places import importable, place_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
 from segue.journal.rows import decode_message
 from segue.journal.sqlite.batches import (
@@ -73,15 +73,14 @@ class MessageSteps:
         return await self._db.write(step)
 
     async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
-        # In order, so that title and preview do not depend on that of the file; each one once.
-        given = {message.id: message for message in sorted(messages, key=place_of)}
+        given = importable(messages)
 
         def step(db: sqlite3.Connection) -> int:
             thread_of(db, thread_id)
             new = 0
-            for message in given.values():
+            for message in given:
                 if find_message(db, thread_id, message.id) is None:
-                    insert_message(db, thread_id, message, time_of(place_of(message) or 1))
+                    insert_message(db, thread_id, message, time_of(place_of(message)))
                     new += 1
             return new
 

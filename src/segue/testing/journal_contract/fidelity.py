@@ -91,6 +91,24 @@ class Point:
     x: int = 1
 
 
+class Shy:
+    def __repr__(self) -> str:
+        raise NotImplementedError
+
+
+def looped() -> dict[str, Any]:
+    value: dict[str, Any] = {"rows": [1]}
+    value["rows"].append(value)
+    return value
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 ODD_ARTIFACTS: dict[str, Any] = {
     "a set": {1, 2},
     "bytes": b"\x00\xff",
@@ -109,6 +127,9 @@ ODD_ARTIFACTS: dict[str, Any] = {
     "an array": np.arange(3),
     "keys that are no text": {(1, 2): "a pair", None: "nothing", Colour.RED: "an enum"},
     "deep inside": {"rows": [{"at": datetime(2027, 1, 15, tzinfo=UTC), "raw": b"x"}]},
+    "a value that holds itself": looped(),
+    "a very deep list": deep(5_000),
+    "an object that cannot say what it is": Shy(),
 }
 
 
@@ -205,3 +226,20 @@ async def test_an_odd_artifact_does_not_stop_a_turn(
     assert isinstance(read, ToolMessage)
     assert (read.content, read.tool_call_id) == ("found", "call_1")
     assert read.artifact is not None
+
+
+async def test_an_odd_artifact_leaves_the_rest_of_its_message_alone(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """What cannot be stored of an artifact costs neither the content nor other values a letter."""
+    content = "half \ud83d\x00"
+    message = ToolMessage(
+        content,
+        tool_call_id="call_1",
+        artifact={(1, 2): "a pair"},
+        additional_kwargs={"n": 0.1, "text": content, "deep": NESTED},
+    )
+    _, read = await stored_and_read(chat, open_journal, message)
+    # In ASCII, since a failure that shows half an emoji cannot be sent between test processes.
+    assert ascii(read.content) == ascii(content)
+    assert message.additional_kwargs.items() <= read.additional_kwargs.items()

@@ -79,11 +79,12 @@ async def test_an_old_import_does_not_become_the_preview(journal: Journal, chat:
 
 async def test_the_order_of_an_import_does_not_matter(journal: Journal, chat: Chat) -> None:
     """Messages may come newest first; the thread is the same."""
-    messages = old_messages()
+    later = stamp([user_message("And the mine?"), AIMessage("No.")], ticking_ids(node=7))
+    messages = [*old_messages(), *later]
     await journal.import_messages("chat", reversed(messages))
     assert await chat.messages() == messages
     thread = await journal.get_thread("chat")
-    assert (thread.title, thread.preview) == ("Is the mill open?", "Still there?")
+    assert (thread.title, thread.preview) == ("Is the mill open?", "No.")
     assert thread.last_position == position(messages[-1])
 
 
@@ -114,3 +115,19 @@ async def test_a_place_that_is_taken_refuses_the_import(journal: Journal, chat: 
     with pytest.raises(ConflictError):
         await journal.import_messages("chat", [*messages[2:], imposter])
     assert await chat.messages() == messages[:1]
+
+
+async def test_messages_without_an_id_are_all_imported(journal: Journal, chat: Chat) -> None:
+    """A position is name enough: such a message gets an id made of it, and comes in once."""
+    messages = [message.model_copy(update={"id": None}) for message in old_messages()]
+    assert await journal.import_messages("chat", messages) == 4
+    assert await journal.import_messages("chat", messages) == 0
+    assert [m.id for m in await chat.messages()] == [m.id for m in old_messages()]
+
+
+async def test_two_messages_cannot_be_imported_under_one_id(journal: Journal, chat: Chat) -> None:
+    """A file in which two messages share an id is refused, not imported in part."""
+    first, second, *_ = old_messages()
+    with pytest.raises(ConflictError):
+        await journal.import_messages("chat", [first, second.model_copy(update={"id": first.id})])
+    assert await chat.messages() == []

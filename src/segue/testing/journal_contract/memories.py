@@ -14,7 +14,7 @@ from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.testing.journal_contract.chat import HOUR
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS
 
 
@@ -126,6 +126,16 @@ async def test_memories_are_listed_newest_first_in_pages(
         listed += page
     assert keys(listed) == [f"fact-{n}" for n in reversed(range(5))]
     assert await journal.count_memories("guide", "ada") == 5
+
+
+async def test_memories_are_listed_newest_first_whatever_the_clock(
+    open_journal: OpenJournal, journal: Journal, notebook: Notebook, now: datetime
+) -> None:
+    """A memory stored last by a process with a slow clock is still the newest."""
+    slow = Notebook(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    await notebook.remember("first", "A fact.")
+    await slow.remember("second", "A fact.")
+    assert keys(await journal.list_memories("guide", "ada")) == ["second", "first"]
 
 
 async def test_memories_are_found_by_words(notebook: Notebook) -> None:

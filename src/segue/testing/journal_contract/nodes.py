@@ -10,6 +10,7 @@ import pytest
 from segue.core.errors import ConflictError
 from segue.core.snowflake import MAX_NODE
 from segue.journal.ports import Journal
+from segue.journal.records import NewMemory
 from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, positions
 from segue.testing.journal_contract.fixtures import START, OpenJournal
@@ -124,3 +125,18 @@ async def test_a_restart_with_the_clock_set_back_repeats_no_id(
     )
     after = await Chat(journal, slow, now, "after").begin()
     assert (await after.arm(HOUR)).id > used.id
+
+
+async def test_a_restart_with_the_clock_set_back_repeats_no_memorys_id(
+    journal: Journal, now: datetime
+) -> None:
+    """Memories belong to no thread, but their ids come from the same generators."""
+    millis = int(START.timestamp() * 1000)
+    before = SnowflakeGenerator(node=5, clock=lambda: millis)
+    await (await Chat(journal, before, now).begin()).exchange()
+    used = await journal.put_memory(NewMemory("guide", "ada", "a", "A."), ids=before, now=now)
+    after = SnowflakeGenerator(
+        node=5, last=await journal.last_position(), clock=lambda: millis - 3_600_000
+    )
+    new = await journal.put_memory(NewMemory("guide", "bob", "b", "B."), ids=after, now=now)
+    assert new.id != used.id

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from segue.core.errors import UsageError
 from segue.core.messages import user_message
 from segue.core.request import storable
 from segue.journal.records import Decision, NewMemory, TimerState
@@ -136,4 +137,30 @@ async def test_a_message_with_odd_letters_is_listed_and_found(chat: Chat) -> Non
     assert thread.title.startswith("half")
     assert thread.preview == thread.title
     [found] = await chat.journal.search("ada", "half")
-    assert found.message.content == ODD
+    assert ascii(found.message.content) == ascii(ODD)
+
+
+HALF = "half \ud83d"
+NAMED: dict[str, Callable[[Chat], Awaitable[object]]] = {
+    "a new thread": lambda chat: chat.journal.create_thread(
+        HALF, agent_id="guide", user_id="ada", now=chat.now
+    ),
+    "a thread": lambda chat: chat.journal.get_thread(HALF),
+    "a user": lambda chat: chat.journal.list_threads(HALF),
+    "a client's message": lambda chat: chat.say(client_message_id=HALF),
+    "a message": lambda chat: chat.journal.accept_message(
+        "chat", user_message("Is it open?", id=HALF), ids=chat.ids, now=chat.now
+    ),
+    "a memory": lambda chat: chat.journal.put_memory(
+        NewMemory("guide", "ada", HALF, "A fact."), ids=chat.ids, now=chat.now
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMED)
+async def test_an_id_that_no_database_takes_is_refused(chat: Chat, what: str) -> None:
+    """A name is never changed silently: half an emoji in it is the caller's error."""
+    with pytest.raises(UsageError):
+        await NAMED[what](chat)
+    assert await chat.messages() == []
+    assert await chat.journal.list_turns("chat") == []
