@@ -6,7 +6,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from segue.core.calls import calls_of, has_content
-from segue.core.request import plain_json, storable, tidied, with_calls_joined, with_unique_calls
+from segue.core.plain import plain_json, storable
+from segue.core.request import tidied, with_calls_joined, with_unique_calls
 from tests.histories import calling, malformed, result
 
 TOOL_USE = {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}}

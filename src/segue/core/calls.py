@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from segue.core.metadata import is_settled
+
 # Blocks that ask *us* to run something. Server-side tools are absent on purpose: the provider
 # runs them and writes their results into the same message.
 _CALL_BLOCKS = frozenset(
@@ -130,7 +132,7 @@ def pair(messages: Sequence[BaseMessage]) -> Pairing:
                 pairing.exchanges.append(exchange)
                 called.add(exchange.call.id)
         elif isinstance(message, ToolMessage):
-            if message.additional_kwargs.get("settled") is True:
+            if is_settled(message):
                 stand_ins.append(message)
             elif not _answer(waiting[message.tool_call_id], message, -1):
                 (pairing.duplicates if message.tool_call_id in called else early).append(message)

@@ -18,7 +18,8 @@ from segue.core.batch import Batch, group_batches
 from segue.core.errors import NotFoundError, UsageError
 from segue.core.messages import synthetic_message
 from segue.core.metadata import MessageMetadata
-from segue.core.request import storable, tidied, with_calls_joined, with_unique_calls
+from segue.core.plain import storable
+from segue.core.request import tidied, with_calls_joined, with_unique_calls
 from segue.core.settle import with_open_calls_answered
 from segue.core.snowflake import check_snowflake
 from segue.core.tokens import estimate_tokens

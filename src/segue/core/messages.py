@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from segue.core.calls import has_content
 from segue.core.errors import UsageError
 from segue.core.metadata import MessageMetadata, check_messages, is_synthetic
-from segue.core.request import plain_json, storable
+from segue.core.plain import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 
 # What a person can send. Blocks of other types (tool calls, tool results, reasoning) are the

@@ -40,6 +40,11 @@ def is_synthetic(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("synthetic") is True
 
 
+def is_settled(message: BaseMessage) -> bool:
+    """Whether settling put this message in the place of one that never came."""
+    return message.additional_kwargs.get("settled") is True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageMetadata:
     """Everything Segue stores on one message. Absent fields are not written."""

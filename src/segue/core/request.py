@@ -4,11 +4,9 @@ What is stored stays as it came. Each rule here answers a request that a provide
 misread; a message that breaks none is passed on as the same object.
 """
 
-import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from math import isfinite
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
@@ -22,6 +20,7 @@ from segue.core.calls import (
     is_of_type,
     words_beside,
 )
+from segue.core.plain import sendable_args, storable
 
 # What all providers take as a call's id and as a tool's name.
 MAX_CALL_ID: Final = 40
@@ -35,48 +34,11 @@ _REDUNDANT_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "custom_to
 _FOREIGN_TEXT = frozenset({"output_text", "refusal", "custom_tool_call_output"})
 _TEXT = frozenset({"text"})
 _RESULT_BLOCKS = frozenset({"tool_result"})
+# What clients keep beside the message and some send on: raw calls, answered or not, and a refusal
+# that is in the content by then.
+_BESIDE = frozenset({"tool_calls", "function_call", "refusal"})
 # Where Google's client keeps signatures by call id.
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-
-
-def storable(text: str) -> str:
-    """Text that can be sent and stored everywhere: half an emoji and a NUL cannot."""
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.replace("\x00", "\ufffd")
-
-
-def plain_json(value: Any, depth: int = 64) -> Any:
-    """The value in what every JSON writer takes, the same on every run."""
-    if isinstance(value, set | frozenset):
-        value = sorted(value, key=repr)
-    if isinstance(value, dict | list | tuple):
-        return _plain_container(value, depth - 1) if depth else "…"
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    if isinstance(value, int) and abs(value) >= 1 << 64:
-        return hex(value)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return storable(repr(value))
-
-
-def _plain_container(value: Any, depth: int) -> Any:
-    if isinstance(value, dict):
-        return {storable(str(key)): plain_json(inner, depth) for key, inner in value.items()}
-    return [plain_json(inner, depth) for inner in value]
-
-
-def sendable_args(args: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as they can be sent: themselves, unless some JSON writer would choke on them."""
-    try:
-        json.dumps(args, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError):
-        plain: dict[str, Any] = plain_json(args)
-        return plain
-    return args
 
 
 def tidied(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
@@ -97,16 +59,14 @@ def tidied(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
             ]
             update["invalid_tool_calls"] = []
     if message.name and not isinstance(message, ToolMessage):
-        update["name"] = _NOT_IN_NAME.sub("_", message.name)[:64]
-    # Raw calls beside the parsed ones are sent by some clients, answered or not.
-    raw = message.additional_kwargs.keys() & {"tool_calls", "function_call", "refusal"}
-    if raw and isinstance(message, AIMessage):
+        name = _NOT_IN_NAME.sub("_", message.name)[:64]
+        if name != message.name:
+            update["name"] = name
+    if isinstance(message, AIMessage) and _BESIDE & message.additional_kwargs.keys():
         update["additional_kwargs"] = {
-            key: value for key, value in message.additional_kwargs.items() if key not in raw
+            key: value for key, value in message.additional_kwargs.items() if key not in _BESIDE
         }
-    if not update or (update.keys() == {"name"} and update["name"] == message.name):
-        return message
-    return message.model_copy(update=update)
+    return message.model_copy(update=update) if update else message
 
 
 def _tidied_content(message: BaseMessage, is_current: bool) -> str | list[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.calls import calls_of, is_call_block
-from segue.core.request import plain_json, sendable_args
+from segue.core.plain import plain_json, sendable_args
 
 PER_MESSAGE: Final = 4
 # A call's id and frame. Not by the id's length: ids that repeat are renamed for the request.

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from segue.core.errors import MetadataError
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
+from segue.core.plain import plain_json, storable
 from segue.core.query import text_of
-from segue.core.request import plain_json, storable
 from segue.core.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)

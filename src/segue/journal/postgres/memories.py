@@ -12,8 +12,8 @@ import numpy as np
 from psycopg.rows import DictRow
 
 from segue.core.errors import UsageError
+from segue.core.plain import storable
 from segue.core.ranking import fuse_scores
-from segue.core.request import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_row
 from segue.journal.postgres.words import asked_words, ranked, to_query, to_vector, words_of

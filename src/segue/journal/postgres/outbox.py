@@ -7,7 +7,7 @@ from typing import LiteralString
 from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import (

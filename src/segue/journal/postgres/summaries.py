@@ -6,7 +6,7 @@ from datetime import datetime
 from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row

@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.records import Deleted, Thread
 from segue.journal.rows import from_json, merged_settings, to_json

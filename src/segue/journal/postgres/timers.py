@@ -14,7 +14,7 @@ from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.postgres.batches import append_to_batch, begin_batch, next_id
 from segue.journal.postgres.database import (

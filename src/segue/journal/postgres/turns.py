@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.postgres.batches import append_to_batch, batch_of, next_id
 from segue.journal.postgres.database import (

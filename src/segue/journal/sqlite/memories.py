@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from segue.core.plain import storable
 from segue.core.ranking import fuse_scores
-from segue.core.request import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.journal.rows import from_json, from_micros, to_json, to_micros

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
 from segue.journal.rows import from_json, from_micros, to_json, to_micros

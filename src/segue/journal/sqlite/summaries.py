@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, from_micros, to_json, to_micros

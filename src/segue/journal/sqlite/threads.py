@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.journal.records import Deleted, Thread
 from segue.journal.rows import from_json, from_micros, merged_settings, to_json, to_micros
 from segue.journal.sqlite.database import Database

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
 from segue.journal.rows import (

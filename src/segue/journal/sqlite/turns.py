@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import ConflictError, NotFoundError
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import from_micros, to_micros

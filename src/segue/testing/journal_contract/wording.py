@@ -13,7 +13,7 @@ import pytest
 
 from segue.core.errors import UsageError
 from segue.core.messages import user_message
-from segue.core.request import storable
+from segue.core.plain import storable
 from segue.journal.records import Decision, NewMemory, TimerState
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fidelity import TEXTS
