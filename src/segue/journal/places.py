@@ -1,13 +1,13 @@
 """Places in a thread, for both databases: ids that rise, and messages that get a new place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import ConflictError, MetadataError
 from segue.core.metadata import MessageMetadata
-from segue.core.snowflake import SnowflakeSource, to_text
+from segue.core.snowflake import MAX_ID, SnowflakeSource, to_text
 
 
 class RisingIds:
@@ -59,3 +59,14 @@ def place_of(message: BaseMessage) -> int:
     if position is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
     return position
+
+
+def span_of(
+    seen: Sequence[int], limit: int, *, before: int | None, after: int | None
+) -> tuple[int, int]:
+    """The first and the last position that a page of history looked at, to say what it hid."""
+    first = 0 if after is None else after + 1
+    last = MAX_ID if before is None else before - 1
+    if len(seen) < limit or not seen:
+        return first, last
+    return (seen[0], last) if after is None else (first, seen[-1])

@@ -1,8 +1,10 @@
 """The contracts of the journal. One method is one atomic business step.
 
-Stores never ask for the time and never make up an id: `now` and `ids` are arguments. A step that
-raises has written nothing. Leases carry a fencing token: whoever lost a lease gets `ConflictError`
-("… Nothing was written.") from every later step, however late it comes.
+Stores never ask for the time and never make up an id: `now` and `ids` are arguments, and times are
+aware. A step that raises has written nothing; of one whose task was cancelled nobody can say, so
+look before you repeat it. Leases carry a fencing token: whoever lost a lease gets `ConflictError`
+("… Nothing was written.") from every later step, however late it comes. A lease is lost when
+somebody else takes it, which they can once its time is over.
 
 Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost lease or a used id,
 `UsageError` for input that cannot be right, `BackendError` when the database fails.
@@ -106,7 +108,7 @@ class Messages(Protocol):
         The same step cancels the thread's live follow-up timers and voids its queued follow-up
         turns and the running ones that have not shown anything yet. Answers are not touched.
         With a `client_message_id` used before in the thread nothing changes, and the first
-        acceptance is returned with `is_new` false.
+        acceptance is returned with `is_new` false. `UsageError` for a synthetic message.
         """
         ...
 
@@ -166,7 +168,11 @@ class Messages(Protocol):
     async def list_incomplete_batches(
         self, agent_id: str, *, limit: int = 100
     ) -> list[tuple[str, Batch]]:
-        """An agent's unfinished batches with their threads, oldest first."""
+        """An agent's unfinished batches with their threads, oldest first.
+
+        Those that a turn works on or left open. Not those of follow-ups that became void, and not
+        imported ones: nobody will go on with them.
+        """
         ...
 
 
@@ -178,7 +184,9 @@ class Turns(Protocol):
     ) -> TurnLease | None:
         """Take the next turn: the oldest of its thread, from the thread served longest ago.
 
-        A turn whose lease ran out is taken again. Two callers never get the same turn.
+        A turn whose lease ran out is taken again. Two callers never get the same turn. None if
+        there is none, or if the only ones are in somebody's hands this moment: `next_turn_at`
+        says when to ask again.
         """
         ...
 
@@ -241,7 +249,9 @@ class Timers(Protocol):
         """Arm a timer at the thread's present epoch.
 
         A thread has at most one live follow-up timer: arming again replaces it in one step, and
-        the one replaced is recorded as cancelled.
+        the one replaced is recorded as cancelled. A follow-up needs a trigger and has no batch of
+        its own yet, a continuation names the batch it goes on in: anything else is a `UsageError`,
+        an unknown batch a `NotFoundError`.
         """
         ...
 
@@ -262,8 +272,9 @@ class Timers(Protocol):
     ) -> Turn | None:
         """Store the synthetic message in a new batch, queue its turn, and close the timer.
 
-        None if the user wrote since the timer was armed: then the timer is cancelled instead.
-        A continuation timer goes on in its own batch.
+        None if the user wrote since the timer was armed or somebody cancelled or replaced it: then
+        it is cancelled, and nothing is stored. A continuation timer goes on in its own batch.
+        `UsageError` for a message that is not synthetic: the user would see it.
         """
         ...
 

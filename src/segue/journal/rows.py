@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
 from pydantic import BaseModel
 
-from segue.core.errors import MetadataError
+from segue.core.errors import MetadataError, UsageError
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.plain import plain_json, storable
@@ -139,8 +139,15 @@ def preview_of(text: str) -> str:
     return _shortened(text, PREVIEW_LENGTH)
 
 
+def aware(moment: datetime) -> datetime:
+    """A moment with a time zone; `UsageError` for one without: nobody knows when it is."""
+    if moment.tzinfo is None:
+        raise UsageError(f"The time {moment} has no time zone. Nothing was written.")
+    return moment
+
+
 def to_micros(moment: datetime) -> int:
-    return (moment - _UNIX) // _MICROSECOND
+    return (aware(moment) - _UNIX) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:

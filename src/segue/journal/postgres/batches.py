@@ -137,7 +137,7 @@ async def _follow_in_thread(db: Connection, thread_id: str, row: MessageRow, now
             (row.position, thread_id),
         )
         return
-    title = title_of(row.text) if row.role == "human" else None
+    title = (title_of(row.text) or None) if row.role == "human" else None
     await db.execute(
         "UPDATE threads SET last_position = greatest(last_position, %(position)s), "
         "message_count = message_count + 1, updated_at = greatest(updated_at, %(now)s), "

@@ -8,11 +8,14 @@ reads has one snapshot.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from importlib import resources
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, IsolationLevel
+from psycopg.abc import DumperKey
+from psycopg.adapt import PyFormat
 from psycopg.errors import (
     DeadlockDetected,
     ForeignKeyViolation,
@@ -20,9 +23,11 @@ from psycopg.errors import (
     UniqueViolation,
 )
 from psycopg.rows import DictRow, dict_row
+from psycopg.types.datetime import DatetimeDumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
+from segue.journal.rows import aware
 
 T = TypeVar("T")
 Connection = AsyncConnection[DictRow]
@@ -159,7 +164,13 @@ async def wake(db: Connection, thread_id: str) -> None:
     await db.execute("SELECT pg_notify(%s, %s)", (WAKE_CHANNEL, thread_id))
 
 
+class _AwareDumper(DatetimeDumper):
+    def get_key(self, obj: datetime, format: PyFormat) -> DumperKey:
+        return super().get_key(aware(obj), format)
+
+
 async def _configure(connection: Connection) -> None:
+    connection.adapters.register_dumper(datetime, _AwareDumper)
     await connection.execute(_SETUP)
     await connection.commit()
 

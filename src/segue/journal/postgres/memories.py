@@ -4,17 +4,16 @@ Every vector of the namespace is compared, without an index: the scores are norm
 them, and an approximate index combined with a namespace leaves out good matches.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import LiteralString
 
 import numpy as np
 from psycopg.rows import DictRow
 
-from segue.core.errors import UsageError
 from segue.core.plain import storable
 from segue.core.ranking import fuse_scores
 from segue.core.snowflake import MAX_ID, SnowflakeSource
+from segue.journal.inputs import vector_of
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_row
 from segue.journal.postgres.words import asked_words, ranked, to_query, to_vector, words_of
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
@@ -55,7 +54,9 @@ class MemorySteps:
     _db: Database
 
     async def put_memory(self, memory: NewMemory, *, ids: SnowflakeSource, now: datetime) -> Memory:
-        embedding = None if memory.embedding is None else _to_floats(memory.embedding)
+        embedding = None
+        if memory.embedding is not None:
+            embedding = vector_of(memory.embedding, memory.embedding_model).tolist()
         content = storable(memory.content)
         words = words_of(content)
 
@@ -159,35 +160,24 @@ async def _vector_scores(
     """Cosine similarity with every vector of the same model and size."""
     if query.embedding is None:
         return {}
-    wanted = _to_floats(query.embedding)
+    wanted = vector_of(query.embedding, query.embedding_model)
     values = {
         "agent_id": query.agent_id,
         "user_id": query.user_id,
         "model": query.embedding_model,
         "size": len(wanted),
-        "embedding": wanted,
+        "embedding": wanted.tolist(),
     }
     if has_pgvector and len(wanted) <= _PGVECTOR_DIMENSIONS:
         return {row["id"]: row["score"] for row in await fetch_all(db, _BY_VECTOR, values)}
     rows = await (await db.execute(_VECTORS, values, binary=True)).fetchall()
     if not rows:
         return {}
-    vector = np.asarray(wanted, dtype=np.float32)
     sent = [np.frombuffer(row["array"], _ARRAY_ELEMENT, offset=_ARRAY_HEAD) for row in rows]
     matrix = np.stack(sent)["value"].astype(np.float32)
-    norms = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
-    scores = matrix @ vector / np.where(norms == 0, 1, norms)
+    norms = np.linalg.norm(matrix, axis=1) * np.linalg.norm(wanted)
+    scores = matrix @ wanted / np.where(norms == 0, 1, norms)
     return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True)}
-
-
-def _to_floats(embedding: Sequence[float]) -> list[float]:
-    """The numbers as they are stored, in 32 bits each."""
-    with np.errstate(over="ignore"):
-        vector = np.asarray(embedding, dtype=np.float32)
-    if not vector.size or not np.isfinite(vector).all():
-        raise UsageError("An embedding is a list of finite numbers, at least one.")
-    floats: list[float] = vector.tolist()
-    return floats
 
 
 def _to_memory(row: DictRow) -> Memory:

@@ -10,7 +10,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import importable, place_of
+from segue.journal.inputs import check_real
+from segue.journal.places import importable, place_of, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
@@ -56,6 +57,8 @@ class MessageSteps:
         now: datetime,
         client_message_id: str | None = None,
     ) -> Accepted:
+        check_real(message)
+
         async def step(db: Connection) -> Accepted:
             await lock_thread(db, thread_id)
             if earlier := await _accepted_before(db, thread_id, client_message_id):
@@ -145,8 +148,8 @@ class MessageSteps:
             sql = newest if after is None else oldest
             rows = await fetch_all(db, sql, (thread_id, below, above, limit))
             found = sorted(rows, key=lambda row: row["position"])
-            if found:
-                await _log_hidden(db, thread, found[0]["position"], found[-1]["position"])
+            seen = [row["position"] for row in found]
+            await _log_hidden(db, thread, *span_of(seen, limit, before=before, after=after))
             return Page(
                 messages=[decode_message(row["body"]) for row in found],
                 before=found[0]["position"] if found else before,
@@ -196,7 +199,8 @@ class MessageSteps:
             rows = await fetch_all(
                 db,
                 "SELECT DISTINCT thread_id, batch FROM turns "
-                "WHERE agent_id = %s AND (state <> 'done' OR left_open) ORDER BY batch",
+                "WHERE agent_id = %s AND (state IN ('queued', 'running') OR left_open) "
+                "ORDER BY batch",
                 (agent_id,),
             )
             found: list[tuple[str, Batch]] = []
@@ -268,6 +272,8 @@ async def _log_hidden(db: Connection, thread: Thread, first: int, last: int) -> 
         "WHERE thread_id = %s AND position BETWEEN %s AND %s AND synthetic",
         (thread.id, first, last),
     )
+    if not hidden:
+        return
     for row in hidden:
         logger.debug(
             "Left message %s (trigger %s) out of the history of thread %s",

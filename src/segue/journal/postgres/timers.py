@@ -16,7 +16,8 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.postgres.batches import append_to_batch, begin_batch, next_id
+from segue.journal.inputs import check_synthetic, check_timer
+from segue.journal.postgres.batches import append_to_batch, batch_of, begin_batch, next_id
 from segue.journal.postgres.database import (
     Connection,
     Database,
@@ -44,8 +45,12 @@ class TimerSteps:
     _db: Database
 
     async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+        check_timer(timer)
+
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
+            if timer.batch is not None:
+                await batch_of(db, thread.id, timer.batch)
             if timer.kind is TurnKind.FOLLOW_UP:
                 await cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
             row = await fetch_row(
@@ -116,6 +121,8 @@ class TimerSteps:
     async def fire_timer(
         self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
     ) -> Turn | None:
+        check_synthetic(message)
+
         async def step(db: Connection) -> Turn | None:
             timer = lease.timer
             thread = await lock_thread(db, timer.thread_id)

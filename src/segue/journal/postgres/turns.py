@@ -24,25 +24,12 @@ from segue.journal.postgres.outbox import queue_effects
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
 
-# The oldest live turn of a thread, if it can be taken: queued and available, or left by a worker
-# whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
-#
-# PostgreSQL checks a row again if it changed before it was locked, but not the subselect. That is
-# enough: ids rise and an ended turn stays ended, so the turn that was the oldest either still is or
-# has itself changed, and then its own row no longer fits.
-#
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
 # does not pass over threads whose row is only held by a foreign key.
-_CLAIMABLE: LiteralString = """
-    SELECT turns.id, turns.thread_id FROM threads JOIN turns ON turns.thread_id = threads.id
-    WHERE turns.state IN ('queued', 'running')
-      AND turns.id = (
-            SELECT min(first.id) FROM turns AS first
-            WHERE first.thread_id = turns.thread_id AND first.state IN ('queued', 'running'))
-      AND ((turns.state = 'queued' AND turns.available_at <= %(now)s)
-        OR (turns.state = 'running' AND turns.lease_until <= %(now)s))
-    ORDER BY threads.served_at, turns.id LIMIT 1
-    FOR NO KEY UPDATE OF threads, turns SKIP LOCKED
+_NEXT: LiteralString = """
+    SELECT turns.id, turns.thread_id FROM turns JOIN threads ON threads.id = turns.thread_id
+    WHERE turns.wake_at <= %s ORDER BY turns.served_at, turns.id LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED
 """
 
 
@@ -53,7 +40,7 @@ class TurnSteps:
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
         async def step(db: Connection) -> TurnLease | None:
-            row = await fetch_one(db, _CLAIMABLE, {"now": now})
+            row = await fetch_one(db, _NEXT, (now,))
             if row is None:
                 return None
             await db.execute(
@@ -62,8 +49,8 @@ class TurnSteps:
             claimed = await fetch_row(
                 db,
                 "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
-                "lease_until = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
-                (owner, now + lease_for, row["id"]),
+                "wake_at = %s, served_at = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
+                (owner, now + lease_for, now, row["id"]),
             )
             return _to_lease(claimed)
 
@@ -81,7 +68,7 @@ class TurnSteps:
             await check_turn(db, lease)
             row = await fetch_row(
                 db,
-                "UPDATE turns SET lease_until = %s WHERE id = %s RETURNING *",
+                "UPDATE turns SET wake_at = %s WHERE id = %s RETURNING *",
                 (now + lease_for, lease.turn.id),
             )
             return _to_lease(row)
@@ -106,9 +93,9 @@ class TurnSteps:
             await lock_thread(db, lease.turn.thread_id)
             await check_turn(db, lease)
             await db.execute(
-                "UPDATE turns SET state = 'queued', owner = NULL, lease_until = NULL, "
-                "available_at = %s WHERE id = %s",
-                (retry_at or now, lease.turn.id),
+                "UPDATE turns SET state = 'queued', owner = NULL, available_at = %(at)s, "
+                "wake_at = %(at)s WHERE id = %(id)s",
+                {"at": retry_at or now, "id": lease.turn.id},
             )
             await wake(db, lease.turn.thread_id)
 
@@ -129,7 +116,6 @@ class TurnSteps:
             stored = await append_to_batch(db, lease.turn, messages, ids, now)
             await queue_effects(db, lease.turn.thread_id, effects, ids, now)
             await _end(db, lease.turn, TurnState.DONE, None, now)
-            await _note_completeness(db, lease.turn)
             return stored
 
         return await self._db.write(step)
@@ -153,13 +139,7 @@ class TurnSteps:
         return await self._db.write(step)
 
     async def get_turn(self, turn_id: int) -> Turn:
-        async def step(db: Connection) -> Turn:
-            row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s", (turn_id,))
-            if row is None:
-                raise NotFoundError(f"There is no turn {turn_id}.")
-            return to_turn(row)
-
-        return await self._db.read(step)
+        return await self._db.read(lambda db: _turn_of(db, turn_id))
 
     async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
@@ -171,11 +151,7 @@ class TurnSteps:
         return await self._db.read(step)
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
-        sql: LiteralString = (
-            "SELECT min(CASE state WHEN 'queued' THEN available_at ELSE lease_until END) AS at "
-            "FROM turns WHERE id IN (SELECT min(id) FROM turns "
-            "WHERE state IN ('queued', 'running') GROUP BY thread_id)"
-        )
+        sql: LiteralString = "SELECT min(wake_at) AS at FROM turns WHERE wake_at IS NOT NULL"
 
         async def step(db: Connection) -> datetime | None:
             at: datetime | None = (await fetch_row(db, sql))["at"]
@@ -194,15 +170,14 @@ async def queue_turn(
 ) -> Turn:
     # Turn ids rise in their thread like positions do, so that their order is that of arrival.
     turn_id = await next_id(db, thread.id, ids)
-    row = await fetch_row(
-        db,
+    await db.execute(
         "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
-        "queued_at, available_at) VALUES (%s, %s, %s, %s, %s, %s, 'queued', %s, %s, %s) "
-        "RETURNING *",
+        "queued_at, available_at) VALUES (%s, %s, %s, %s, %s, %s, 'queued', %s, %s, %s)",
         (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, now, now),
     )
+    await _wake_first(db, thread.id)
     await wake(db, thread.id)
-    return to_turn(row)
+    return await _turn_of(db, turn_id)
 
 
 async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list[int]:
@@ -210,10 +185,11 @@ async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list
     rows = await fetch_all(
         db,
         "UPDATE turns SET state = 'void', error = 'The user wrote.', finished_at = %s, "
-        "owner = NULL, lease_until = NULL WHERE thread_id = %s AND kind = 'follow_up' "
+        "owner = NULL, wake_at = NULL WHERE thread_id = %s AND kind = 'follow_up' "
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (now, thread_id),
     )
+    await _wake_first(db, thread_id)
     return sorted(row["id"] for row in rows)
 
 
@@ -231,14 +207,25 @@ async def check_turn(db: Connection, lease: TurnLease) -> None:
         )
 
 
-async def _note_completeness(db: Connection, turn: Turn) -> None:
-    """Mark a batch that waits for a continuation, so that it is found without reading all."""
-    batch = await batch_of(db, turn.thread_id, turn.batch)
+async def _wake_first(db: Connection, thread_id: str) -> None:
+    """Let the first live turn of a thread be taken, if it was not the first before.
+
+    That only the first one can be is what keeps a thread's turns in order and one at a time.
+    """
     await db.execute(
-        "UPDATE turns SET left_open = %(is_open)s "
-        "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
-        {"is_open": not batch.is_complete, "thread_id": turn.thread_id, "batch": turn.batch},
+        "UPDATE turns SET wake_at = available_at, "
+        "served_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns "
+        "WHERE thread_id = %s AND state IN ('queued', 'running'))",
+        (thread_id,),
     )
+
+
+async def _turn_of(db: Connection, turn_id: int) -> Turn:
+    row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s", (turn_id,))
+    if row is None:
+        raise NotFoundError(f"There is no turn {turn_id}.")
+    return to_turn(row)
 
 
 def to_turn(row: DictRow) -> Turn:
@@ -260,17 +247,26 @@ def to_turn(row: DictRow) -> Turn:
 
 
 def _to_lease(row: DictRow) -> TurnLease:
-    return TurnLease(to_turn(row), row["owner"], row["token"], row["lease_until"])
+    return TurnLease(to_turn(row), row["owner"], row["token"], row["wake_at"])
 
 
 async def _end(
     db: Connection, turn: Turn, state: TurnState, error: str | None, now: datetime
 ) -> None:
     await db.execute(
-        "UPDATE turns SET state = %s, error = %s, finished_at = %s, owner = NULL, "
-        "lease_until = NULL WHERE id = %s",
+        "UPDATE turns SET state = %s, error = %s, finished_at = %s, owner = NULL, wake_at = NULL "
+        "WHERE id = %s",
         (state, error, now, turn.id),
     )
+    # Noted here, so that open batches are found without reading all. What a turn left open, the
+    # turn that goes on may complete.
+    batch = await batch_of(db, turn.thread_id, turn.batch)
+    await db.execute(
+        "UPDATE turns SET left_open = %(is_open)s "
+        "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
+        {"is_open": not batch.is_complete, "thread_id": turn.thread_id, "batch": turn.batch},
+    )
+    await _wake_first(db, turn.thread_id)
     # Others expect this thread to be busy until the lease ends; if it has more to do, tell them.
     await db.execute(
         "SELECT pg_notify(%s, thread_id) FROM turns "

@@ -144,7 +144,7 @@ def _follow_in_thread(
     )
     if not row.visible:
         return
-    title = title_of(row.text) if row.role == "human" else None
+    title = (title_of(row.text) or None) if row.role == "human" else None
     db.execute(
         "UPDATE threads SET message_count = message_count + 1, "
         "updated_at = max(updated_at, :now), "

@@ -35,6 +35,7 @@ class Database:
         self._path = str(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
+        self._closed = False
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
 
@@ -42,6 +43,7 @@ class Database:
         await self._run(self._writer, self._migrate)
 
     async def close(self) -> None:
+        self._closed = True
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
         for pool in (self._readers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -57,6 +59,8 @@ class Database:
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise BackendError(f"SQLite file {self._path!r} is closed. Nothing was written.")
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except SegueError:

@@ -2,13 +2,13 @@
 
 import sqlite3
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
 from segue.core.plain import storable
 from segue.core.ranking import fuse_scores
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import vector_of
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
 from segue.journal.sqlite.database import Database
@@ -22,7 +22,9 @@ class MemorySteps:
     _db: Database
 
     async def put_memory(self, memory: NewMemory, *, ids: SnowflakeSource, now: datetime) -> Memory:
-        blob = None if memory.embedding is None else _to_blob(memory.embedding)
+        blob = None
+        if memory.embedding is not None:
+            blob = vector_of(memory.embedding, memory.embedding_model).tobytes()
 
         def step(db: sqlite3.Connection) -> Memory:
             at = to_micros(now)
@@ -113,7 +115,7 @@ def _vector_scores(db: sqlite3.Connection, query: MemorySearch) -> dict[int, flo
     """Cosine similarity with every vector of the same model and size."""
     if query.embedding is None:
         return {}
-    wanted = np.asarray(query.embedding, dtype=np.float32)
+    wanted = vector_of(query.embedding, query.embedding_model)
     rows = db.execute(
         "SELECT id, embedding FROM memories WHERE agent_id = ? AND user_id = ? "
         "AND embedding_model IS ? AND length(embedding) = ?",
@@ -126,10 +128,6 @@ def _vector_scores(db: sqlite3.Connection, query: MemorySearch) -> dict[int, flo
     norms = np.linalg.norm(matrix, axis=1) * np.linalg.norm(wanted)
     scores = matrix @ wanted / np.where(norms == 0, 1, norms)
     return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True)}
-
-
-def _to_blob(embedding: Any) -> bytes:
-    return np.asarray(embedding, dtype=np.float32).tobytes()
 
 
 def _memory_of(db: sqlite3.Connection, memory_id: int) -> Memory:

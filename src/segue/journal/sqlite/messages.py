@@ -12,7 +12,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import importable, place_of
+from segue.journal.inputs import check_real
+from segue.journal.places import importable, place_of, span_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
 from segue.journal.rows import decode_message
 from segue.journal.sqlite.batches import (
@@ -44,6 +45,8 @@ class MessageSteps:
         now: datetime,
         client_message_id: str | None = None,
     ) -> Accepted:
+        check_real(message)
+
         def step(db: sqlite3.Connection) -> Accepted:
             thread_of(db, thread_id)
             if earlier := _accepted_before(db, thread_id, client_message_id):
@@ -127,9 +130,9 @@ class MessageSteps:
             order = "DESC" if after is None else "ASC"
             rows = db.execute(f"{sql} ORDER BY position {order} LIMIT ?", [*values, limit])
             found = sorted(rows.fetchall(), key=lambda row: row["position"])
-            if found:
-                span = (found[0]["position"], found[-1]["position"])
-                _log_hidden(db, thread_id, thread.agent_id, span)
+            seen = [row["position"] for row in found]
+            span = span_of(seen, limit, before=before, after=after)
+            _log_hidden(db, thread_id, thread.agent_id, span)
             return Page(
                 messages=[decode_message(row["body"]) for row in found],
                 before=found[0]["position"] if found else before,
@@ -174,7 +177,8 @@ class MessageSteps:
         def step(db: sqlite3.Connection) -> list[tuple[str, Batch]]:
             sql = (
                 "SELECT DISTINCT thread_id, batch FROM turns "
-                "WHERE agent_id = ? AND (state <> 'done' OR left_open) ORDER BY batch"
+                "WHERE agent_id = ? AND (state IN ('queued', 'running') OR left_open) "
+                "ORDER BY batch"
             )
             found: list[tuple[str, Batch]] = []
             for row in db.execute(sql, (agent_id,)).fetchall():
@@ -244,6 +248,8 @@ def _log_hidden(
         "WHERE thread_id = ? AND position BETWEEN ? AND ? AND synthetic = 1",
         (thread_id, *span),
     ).fetchall()
+    if not hidden:
+        return
     for row in hidden:
         logger.debug(
             "Left message %s (trigger %s) out of the history of thread %s",

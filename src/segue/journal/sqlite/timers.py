@@ -14,6 +14,7 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import check_synthetic, check_timer
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
 from segue.journal.rows import (
     UNREADABLE,
@@ -23,7 +24,7 @@ from segue.journal.rows import (
     to_json,
     to_micros,
 )
-from segue.journal.sqlite.batches import append_to_batch, begin_batch, next_id
+from segue.journal.sqlite.batches import append_to_batch, batch_of, begin_batch, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import queue_turn, turn_of
@@ -40,8 +41,12 @@ class TimerSteps:
     _db: Database
 
     async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+        check_timer(timer)
+
         def step(db: sqlite3.Connection) -> Timer:
             thread = thread_of(db, timer.thread_id)
+            if timer.batch is not None:
+                batch_of(db, thread.id, timer.batch)
             if timer.kind is TurnKind.FOLLOW_UP:
                 cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
             timer_id = next_id(db, thread.id, ids)
@@ -104,6 +109,8 @@ class TimerSteps:
     async def fire_timer(
         self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
     ) -> Turn | None:
+        check_synthetic(message)
+
         def step(db: sqlite3.Connection) -> Turn | None:
             timer = lease.timer
             if _state_of(db, timer.id) is TimerState.CANCELLED:

@@ -16,17 +16,10 @@ from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import queue_effects
 from segue.journal.sqlite.threads import thread_of
 
-# The oldest live turn of a thread, if it can be taken: queued and available, or left by a worker
-# whose lease ran out. Being the oldest is what keeps a thread's turns in order and one at a time.
-_CLAIMABLE = """
-    SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
-    WHERE turns.state IN ('queued', 'running')
-      AND turns.id = (
-            SELECT min(first.id) FROM turns AS first
-            WHERE first.thread_id = turns.thread_id AND first.state IN ('queued', 'running'))
-      AND ((turns.state = 'queued' AND turns.available_at <= :now)
-        OR (turns.state = 'running' AND turns.lease_until <= :now))
-    ORDER BY threads.served_at, turns.id LIMIT 1
+# By name: the planner would rather sort everything that is awake.
+_NEXT = """
+    SELECT * FROM turns INDEXED BY turns_next
+    WHERE wake_at IS NOT NULL AND wake_at <= ? ORDER BY served_at, id LIMIT 1
 """
 
 
@@ -38,13 +31,13 @@ class TurnSteps:
     ) -> TurnLease | None:
         def step(db: sqlite3.Connection) -> TurnLease | None:
             at = to_micros(now)
-            row = db.execute(_CLAIMABLE, {"now": at}).fetchone()
+            row = db.execute(_NEXT, (at,)).fetchone()
             if row is None:
                 return None
             db.execute(
                 "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-                "lease_until = ?, attempts = attempts + 1 WHERE id = ?",
-                (owner, to_micros(now + lease_for), row["id"]),
+                "wake_at = ?, served_at = ?, attempts = attempts + 1 WHERE id = ?",
+                (owner, to_micros(now + lease_for), at, row["id"]),
             )
             db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
             return _lease_of(db, row["id"])
@@ -57,7 +50,7 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> TurnLease:
             check_turn(db, lease)
             db.execute(
-                "UPDATE turns SET lease_until = ? WHERE id = ?",
+                "UPDATE turns SET wake_at = ? WHERE id = ?",
                 (to_micros(now + lease_for), lease.turn.id),
             )
             return _lease_of(db, lease.turn.id)
@@ -80,9 +73,9 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> None:
             check_turn(db, lease)
             db.execute(
-                "UPDATE turns SET state = 'queued', owner = NULL, lease_until = NULL, "
-                "available_at = ? WHERE id = ?",
-                (to_micros(retry_at or now), lease.turn.id),
+                "UPDATE turns SET state = 'queued', owner = NULL, available_at = :at, "
+                "wake_at = :at WHERE id = :id",
+                {"at": to_micros(retry_at or now), "id": lease.turn.id},
             )
 
         await self._db.write(step)
@@ -100,8 +93,7 @@ class TurnSteps:
             check_turn(db, lease)
             stored = append_to_batch(db, lease.turn, messages, ids, now)
             queue_effects(db, lease.turn.thread_id, effects, ids, now)
-            _end(db, lease.turn.id, TurnState.DONE, None, now)
-            _note_completeness(db, lease.turn)
+            _end(db, lease.turn, TurnState.DONE, None, now)
             return stored
 
         return await self._db.write(step)
@@ -118,8 +110,7 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             stored = append_to_batch(db, lease.turn, messages, ids, now)
-            _end(db, lease.turn.id, TurnState.FAILED, storable(error), now)
-            _note_completeness(db, lease.turn)
+            _end(db, lease.turn, TurnState.FAILED, storable(error), now)
             return stored
 
         return await self._db.write(step)
@@ -137,11 +128,7 @@ class TurnSteps:
         return await self._db.read(step)
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
-        sql = (
-            "SELECT min(CASE state WHEN 'queued' THEN available_at ELSE lease_until END) "
-            "FROM turns WHERE id IN (SELECT min(id) FROM turns "
-            "WHERE state IN ('queued', 'running') GROUP BY thread_id)"
-        )
+        sql = "SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL"
 
         def step(db: sqlite3.Connection) -> datetime | None:
             (micros,) = db.execute(sql).fetchone()
@@ -166,6 +153,7 @@ def queue_turn(
         "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
         (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, at, at),
     )
+    _wake_first(db, thread.id)
     return turn_of(db, turn_id)
 
 
@@ -174,11 +162,12 @@ def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> li
     rows = db.execute(
         # By name: the planner would rather walk through all turns of the thread.
         "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = 'The user wrote.', "
-        "finished_at = ?, owner = NULL, lease_until = NULL "
+        "finished_at = ?, owner = NULL, wake_at = NULL "
         "WHERE thread_id = ? AND kind = 'follow_up' "
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (to_micros(now), thread_id),
     ).fetchall()
+    _wake_first(db, thread_id)
     return sorted(row["id"] for row in rows)
 
 
@@ -196,12 +185,17 @@ def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
         )
 
 
-def _note_completeness(db: sqlite3.Connection, turn: Turn) -> None:
-    """Mark a batch that waits for a continuation, so that it is found without reading all."""
-    is_open = not batch_of(db, turn.thread_id, turn.batch).is_complete
+def _wake_first(db: sqlite3.Connection, thread_id: str) -> None:
+    """Let the first live turn of a thread be taken, if it was not the first before.
+
+    That only the first one can be is what keeps a thread's turns in order and one at a time.
+    """
     db.execute(
-        "UPDATE turns SET left_open = ? WHERE thread_id = ? AND batch = ?",
-        (is_open, turn.thread_id, turn.batch),
+        "UPDATE turns SET wake_at = available_at, "
+        "served_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns INDEXED BY turns_alive "
+        "WHERE thread_id = ? AND state IN ('queued', 'running'))",
+        (thread_id,),
     )
 
 
@@ -232,14 +226,22 @@ def to_turn(row: sqlite3.Row) -> Turn:
 
 def _lease_of(db: sqlite3.Connection, turn_id: int) -> TurnLease:
     row = db.execute("SELECT * FROM turns WHERE id = ?", (turn_id,)).fetchone()
-    return TurnLease(to_turn(row), row["owner"], row["token"], from_micros(row["lease_until"]))
+    return TurnLease(to_turn(row), row["owner"], row["token"], from_micros(row["wake_at"]))
 
 
 def _end(
-    db: sqlite3.Connection, turn_id: int, state: TurnState, error: str | None, now: datetime
+    db: sqlite3.Connection, turn: Turn, state: TurnState, error: str | None, now: datetime
 ) -> None:
     db.execute(
-        "UPDATE turns SET state = ?, error = ?, finished_at = ?, owner = NULL, lease_until = NULL "
+        "UPDATE turns SET state = ?, error = ?, finished_at = ?, owner = NULL, wake_at = NULL "
         "WHERE id = ?",
-        (state, error, to_micros(now), turn_id),
+        (state, error, to_micros(now), turn.id),
     )
+    # Noted here, so that open batches are found without reading all. What a turn left open, the
+    # turn that goes on may complete.
+    is_open = not batch_of(db, turn.thread_id, turn.batch).is_complete
+    db.execute(
+        "UPDATE turns SET left_open = ? WHERE thread_id = ? AND batch = ?",
+        (is_open, turn.thread_id, turn.batch),
+    )
+    _wake_first(db, turn.thread_id)

@@ -27,6 +27,7 @@ _NOUNS = (
     "outbox",
     "racing",
     "reading",
+    "refusing",
     "search",
     "summaries",
     "threads",
@@ -50,6 +51,7 @@ from segue.testing.journal_contract.nodes import *
 from segue.testing.journal_contract.outbox import *
 from segue.testing.journal_contract.racing import *
 from segue.testing.journal_contract.reading import *
+from segue.testing.journal_contract.refusing import *
 from segue.testing.journal_contract.search import *
 from segue.testing.journal_contract.summaries import *
 from segue.testing.journal_contract.threads import *

@@ -173,7 +173,7 @@ async def test_what_history_leaves_out_is_logged(
     """Each hidden trigger has a DEBUG line with its id, and one INFO line has their number."""
     await chat.exchange()
     await follow_up_and_reply(chat)
-    await follow_up_and_reply(chat)
+    await chat.follow_up()
     triggers = [m.id for m in await chat.messages() if "Continue our" in str(m.content)]
     caplog.clear()
     with caplog.at_level(logging.DEBUG):
@@ -199,3 +199,16 @@ async def test_no_log_line_holds_a_triggers_words(
         await journal.list_threads("ada")
     assert caplog.records
     assert [r.getMessage() for r in caplog.records if words in r.getMessage()] == []
+
+
+async def test_a_page_that_hides_nothing_says_nothing(
+    journal: Journal, chat: Chat, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log line means that something was left out of this very page."""
+    await follow_up_and_reply(chat)
+    await chat.exchange()
+    with caplog.at_level(logging.INFO):
+        await journal.history("chat", limit=2)
+        assert caplog.records == []
+        await journal.history("chat")
+    assert len(caplog.records) == 1

@@ -38,7 +38,9 @@ STEPS: dict[str, Step] = {
     "history": lambda j, _, __: j.history(NOWHERE),
     "search": lambda j, _, __: j.search("ada", "open", thread_id=NOWHERE),
     "list_turns": lambda j, _, __: j.list_turns(NOWHERE),
-    "arm_timer": lambda j, ids, now: j.arm_timer(NewTimer(NOWHERE, now), ids=ids, now=now),
+    "arm_timer": lambda j, ids, now: j.arm_timer(
+        NewTimer(NOWHERE, now, "check_in"), ids=ids, now=now
+    ),
     "cancel_timers": lambda j, _, now: j.cancel_timers(NOWHERE, "muted", now=now),
     "list_timers": lambda j, _, __: j.list_timers(NOWHERE),
     "record_decision": lambda j, ids, now: j.record_decision(

@@ -182,3 +182,21 @@ async def test_a_batch_that_waits_for_its_continuation_is_listed(
     [(thread_id, batch)] = await journal.list_incomplete_batches("guide")
     assert (thread_id, batch.id) == ("chat", accepted.turn.batch)
     assert batch.state is BatchState.AWAITING_CONTINUATION
+
+
+async def test_the_batch_of_a_void_follow_up_is_not_listed(journal: Journal, chat: Chat) -> None:
+    """The user wrote, so nobody will go on with it; what is left is the user's own batch."""
+    await chat.follow_up()
+    accepted = await chat.say()
+    listed = await journal.list_incomplete_batches("guide")
+    assert [batch.id for _, batch in listed] == [accepted.turn.batch]
+
+
+async def test_a_batch_that_a_failure_left_open_is_listed(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """A turn that failed without settling its batch leaves something to look at."""
+    accepted = await chat.say()
+    await journal.fail_turn(await chat.take_turn(), "timeout", ids=ids, now=now)
+    [(_, batch)] = await journal.list_incomplete_batches("guide")
+    assert batch.id == accepted.turn.batch

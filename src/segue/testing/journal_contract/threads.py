@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.errors import ConflictError, NotFoundError
+from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import Decision, NewMemory, Thread
@@ -108,6 +109,17 @@ async def test_the_title_is_the_first_thing_the_user_said(journal: Journal, chat
     await chat.exchange("Is it open?")
     await chat.exchange("And tomorrow?")
     assert (await journal.get_thread("chat")).title == "Is it open?"
+
+
+async def test_a_picture_leaves_the_title_to_the_first_words(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """A message without words names no thread; the next one with words does."""
+    picture = user_message([{"type": "image", "url": "https://example.org/cat.png"}])
+    await journal.accept_message("chat", picture, ids=ids, now=now)
+    assert (await journal.get_thread("chat")).title is None
+    await chat.say("What is that?")
+    assert (await journal.get_thread("chat")).title == "What is that?"
 
 
 async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat) -> None:

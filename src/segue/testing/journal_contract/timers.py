@@ -51,7 +51,7 @@ async def test_an_armed_timer_keeps_what_it_was_given(
 async def test_times_come_back_in_utc(journal: Journal, chat: Chat, now: datetime) -> None:
     """A moment given in another zone is the same moment in UTC, to the microsecond."""
     moment = (now + timedelta(microseconds=123_457)).astimezone(timezone(timedelta(hours=-5)))
-    await journal.arm_timer(NewTimer(chat.thread_id, moment), ids=chat.ids, now=moment)
+    await journal.arm_timer(NewTimer(chat.thread_id, moment, "check_in"), ids=chat.ids, now=moment)
     [timer] = await journal.list_timers("chat")
     assert timer.due_at == timer.created_at == moment
     assert timer.due_at.utcoffset() == timedelta(0)

@@ -298,3 +298,31 @@ async def test_a_turn_behind_a_running_one_is_not_next(
     lease = await chat.take_turn()
     await chat.say("Second.")
     assert await journal.next_turn_at(now=now) == lease.until
+
+
+async def test_what_waits_behind_a_void_turn_moves_up(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """When the user's message voids a running follow-up, the reply can be taken at once."""
+    await chat.follow_up()
+    await chat.take_turn()
+    accepted = await chat.say()
+    assert await journal.next_turn_at(now=now) == now
+    assert (await chat.take_turn("worker-b")).turn.id == accepted.turn.id
+
+
+async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Others are served meanwhile, and the turns behind the one that waits stay behind it."""
+    first = await chat.say("One")
+    await chat.say("Two")
+    second = await (await chat.another("second")).say("Three")
+    await journal.release_turn(await chat.take_turn(), now=now, retry_at=now + HOUR)
+    taken = await journal.claim_turn("worker-a", now=now, lease_for=LEASE)
+    assert taken is not None
+    assert taken.turn.id == second.turn.id
+    assert await journal.claim_turn("worker-a", now=now, lease_for=LEASE) is None
+    late = await journal.claim_turn("worker-a", now=now + HOUR, lease_for=LEASE)
+    assert late is not None
+    assert late.turn.id == first.turn.id

@@ -73,17 +73,24 @@ CREATE TABLE turns (
     available_at INTEGER NOT NULL,
     shown_at     INTEGER,
     error        TEXT,
-    -- The turn is done, but its batch waits for a continuation.
+    -- The turn is over, but its batch is not complete.
     left_open    INTEGER NOT NULL DEFAULT 0,
     owner        TEXT,
     token        INTEGER NOT NULL DEFAULT 0,
-    lease_until  INTEGER,
+    -- Set for the first live turn of a thread, the only one that may be taken: when it wants
+    -- attention, its available time or the end of the lease that holds it.
+    wake_at      INTEGER,
+    -- When its thread was served before: the one that has waited longest goes first.
+    served_at    INTEGER,
     finished_at  INTEGER
 ) STRICT;
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_by_batch ON turns (thread_id, batch);
 CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'running';
-CREATE INDEX turns_unfinished ON turns (agent_id, batch) WHERE state <> 'done' OR left_open;
+CREATE INDEX turns_awake ON turns (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX turns_next ON turns (served_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX turns_unfinished ON turns (agent_id, batch)
+    WHERE state IN ('queued', 'running') OR left_open;
 
 CREATE TABLE timers (
     id           INTEGER PRIMARY KEY,

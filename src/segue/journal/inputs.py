@@ -1,0 +1,59 @@
+"""What a step refuses before it begins, for both databases."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.errors import UsageError
+from segue.core.metadata import is_synthetic
+from segue.core.triggers import parse_trigger
+from segue.journal.records import NewTimer, TurnKind
+
+Vector = npt.NDArray[np.float32]
+
+
+def check_real(message: BaseMessage) -> None:
+    """What a user says is a human message without a trigger's mark."""
+    if not isinstance(message, HumanMessage) or is_synthetic(message):
+        raise UsageError(
+            f"Only a user's own message can be accepted, not {_named(message)}. Make it with "
+            "user_message(); a timer's message is stored by fire_timer(). Nothing was written."
+        )
+
+
+def check_synthetic(message: BaseMessage) -> None:
+    """What a timer says is marked: without the mark the user would see it."""
+    if not isinstance(message, HumanMessage) or not is_synthetic(message):
+        raise UsageError(
+            f"A timer fires a synthetic message, not {_named(message)}. Make it with "
+            "synthetic_message() or continuation_message(). Nothing was written."
+        )
+
+
+def check_timer(timer: NewTimer) -> None:
+    """A follow-up has a trigger and begins a batch; a continuation goes on in one."""
+    if timer.kind is TurnKind.FOLLOW_UP and timer.batch is None:
+        parse_trigger(timer.trigger_type)
+    elif timer.kind is not TurnKind.CONTINUATION or timer.batch is None:
+        raise UsageError(
+            f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
+            "a follow_up begins its own, a continuation goes on in one. Nothing was written."
+        )
+
+
+def vector_of(embedding: Sequence[float], model: str | None) -> Vector:
+    """The numbers as they are stored, in 32 bits each; all finite, and of a known model."""
+    if not model:
+        raise UsageError("An embedding needs the name of the model that made it.")
+    with np.errstate(over="ignore"):
+        vector = np.asarray(embedding, dtype=np.float32)
+    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
+        raise UsageError("An embedding is a list of finite numbers, at least one.")
+    return vector
+
+
+def _named(message: BaseMessage) -> str:
+    kind = "a synthetic" if is_synthetic(message) else "a real"
+    return f"{kind} {type(message).__name__}"
