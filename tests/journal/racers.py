@@ -1,30 +1,23 @@
 """Processes that race for the same rows of a journal, one round at a time."""
 
 import asyncio
-import multiprocessing
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any, TypeVar
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.journal.ports import Journal
-from segue.journal.postgres import PostgresJournal
-from segue.journal.sqlite import SqliteJournal
+from tests.journal.processes import PROCESSES
+from tests.journal.stores import journal_at
 
+__all__ = ["LEASE", "SECOND", "START", "Racer", "all_at_once", "journal_at", "racers"]
 T = TypeVar("T")
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
-
-
-def journal_at(address: str) -> Journal:
-    """The journal at a file's path or a PostgreSQL address."""
-    is_file = Path(address).suffix == ".db"
-    return SqliteJournal(address) if is_file else PostgresJournal(address, pool_size=2)
 
 
 def reply(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
@@ -62,6 +55,14 @@ def write_many(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
         _run(journal.accept_message("busy", user_message(text), ids=ids, now=START))
 
 
+def open_and_close(journal: Journal, ids: SnowflakeGenerator, address: str) -> None:
+    """Open another journal than the one that is at hand."""
+    del journal, ids
+    other = journal_at(address)
+    _run(other.open())
+    _run(other.close())
+
+
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -92,10 +93,11 @@ class Racer:
     """A process that makes one move each time it is told to."""
 
     def __init__(self, address: str, node: int, move: str) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._orders, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_race, args=(address, node, move, theirs))
+        self._orders, theirs = PROCESSES.Pipe()
+        arguments = (address, node, move, theirs)
+        self._process = PROCESSES.Process(target=_race, args=arguments, daemon=True)
         self._process.start()
+        theirs.close()
 
     @property
     def orders(self) -> Connection:
@@ -118,7 +120,7 @@ def racers(address: str, *moves: str) -> Iterator[list[Racer]]:
             racer.stop()
 
 
-def all_at_once(started: list[Racer], turn: int) -> list[object]:
+def all_at_once(started: list[Racer], turn: int | str) -> list[object]:
     """Tell all of them to move, in the order given, and wait for all answers."""
     for racer in started:
         racer.orders.send(turn)

@@ -5,16 +5,15 @@
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from segue import MessageMetadata, SnowflakeGenerator
+from segue import MessageMetadata, SnowflakeGenerator, user_message
 from segue.journal.ports import Journal
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
-from segue.testing.postgres import PostgresServer
-from tests.journal.racers import LEASE, SECOND, START, all_at_once, journal_at, racers
+from tests.journal.racers import LEASE, SECOND, START, all_at_once, racers
+from tests.journal.stores import ask, is_file, journal_at
 
 pytestmark = pytest.mark.anyio
 ROUNDS = int(os.environ.get("SEGUE_RACE_ROUNDS", "150"))
@@ -23,20 +22,6 @@ ROUNDS = int(os.environ.get("SEGUE_RACE_ROUNDS", "150"))
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer.start() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    server: PostgresServer = request.getfixturevalue("server")
-    return server.create_database()
 
 
 @pytest.fixture
@@ -54,6 +39,17 @@ async def arm(journal: Journal, rounds: int) -> None:
         thread = f"thread-{turn}"
         await journal.create_thread(thread, agent_id="guide", user_id="ada", now=START)
         timer = NewTimer(thread, START + turn * SECOND, "check_in")
+        await journal.arm_timer(timer, ids=ids, now=START)
+
+
+async def arm_continuations(journal: Journal, number: int) -> None:
+    """Timers of one thread: a thread of its own for each would take twice as long to set up."""
+    ids = SnowflakeGenerator(node=100)
+    await journal.create_thread("busy", agent_id="guide", user_id="ada", now=START)
+    accepted = await journal.accept_message("busy", user_message("Go on."), ids=ids, now=START)
+    for n in range(number):
+        due_at, batch = START + n * SECOND, accepted.turn.batch
+        timer = NewTimer("busy", due_at, kind=TurnKind.CONTINUATION, batch=batch)
         await journal.arm_timer(timer, ids=ids, now=START)
 
 
@@ -81,11 +77,11 @@ async def test_a_reply_and_a_timer_at_once_never_both_win(address: str, journal:
 
 async def test_workers_that_claim_at_once_share_the_timers(address: str, journal: Journal) -> None:
     """Each of the due timers is claimed exactly once."""
-    await arm(journal, 200)
+    await arm_continuations(journal, 1_000)
     with racers(address, "claim_all", "claim_all") as pair:
-        taken = all_at_once(pair, 200)
+        taken = all_at_once(pair, 1_000)
     claimed = [timer for share in taken for timer in share]  # type: ignore[attr-defined]  # lists
-    assert len(claimed) == len(set(claimed)) == 200
+    assert len(claimed) == len(set(claimed)) == 1_000
 
 
 async def test_writers_of_one_thread_keep_its_order(address: str, journal: Journal) -> None:
@@ -103,3 +99,17 @@ async def test_writers_of_one_thread_keep_its_order(address: str, journal: Journ
     turns = [turn.batch for turn in await journal.list_turns("busy", limit=500)]
     assert turns == sorted(positions, reverse=True)
     assert (await journal.claim_turn("w", now=START, lease_for=LEASE)).turn.batch == positions[0]  # type: ignore[union-attr]  # there are 80
+
+
+async def test_processes_that_open_a_new_store_at_once_migrate_it_once(
+    new_address: Callable[[], str], address: str
+) -> None:
+    """Whoever comes second finds the schema in place."""
+    version = "PRAGMA user_version" if is_file(address) else "SELECT * FROM segue_schema"
+    with racers(address, *["open_and_close"] * 4) as four:
+        migrated = ask(address, version)
+        for _ in range(5):
+            new = new_address()
+            all_at_once(four, new)
+            assert ask(new, version) == migrated
+            assert ask(new, "SELECT count(*) FROM threads") == [(0,)]

@@ -1,70 +1,21 @@
 """What is special about a journal in a SQLite file: several processes, locks, and no warning."""
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from random import Random
 
 import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.errors import BackendError
-from segue.journal.records import TimerState
 from segue.journal.sqlite import SqliteJournal, database
 from segue.testing.journal_contract.chat import Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
-from tests.journal import writer
-from tests.journal.soundness import broken_rules
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
-
-KILLS = 10
-
-
-class Orders:
-    """The process that forks writers, and what it says."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def give(self, order: str) -> str:
-        assert self._process.stdin
-        self._process.stdin.write(f"{order}\n")
-        self._process.stdin.flush()
-        return self.answer()
-
-    @contextmanager
-    def writing(self, life: int, path: Path) -> Iterator[None]:
-        """A process that works on the file, and is killed in the end."""
-        pid = int(self.give(f"write {life} {path}"))
-        try:
-            yield
-        finally:
-            os.kill(pid, signal.SIGKILL)
-
-    def answer(self) -> str:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        assert line, "The process ended; its errors are above."
-        return line.rstrip()
-
-
-@pytest.fixture(scope="module")
-def orders() -> Iterator[Orders]:
-    command = (sys.executable, "-m", writer.__name__)
-    root = Path(writer.__file__).parents[2]
-    with subprocess.Popen(  # noqa: S603 - our own module
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield Orders(process)
 
 
 @pytest.fixture
@@ -111,17 +62,6 @@ async def test_a_file_holds_everything_when_it_is_opened_again(
     await again.open()
     assert texts((await again.history("chat")).messages) == ["Is it open?", "Yes."]
     await again.close()
-
-
-def test_processes_that_open_a_new_file_at_once_migrate_it_once(
-    tmp_path: Path, orders: Orders
-) -> None:
-    """Whoever comes second finds the schema in place."""
-    for attempt in range(5):
-        path = tmp_path / f"journal-{attempt}.db"
-        assert orders.give(f"open 4 {path}") == "0 0 0 0"
-        assert ask(path, "PRAGMA user_version") == [(len(database._scripts()),)]
-        assert ask(path, "SELECT count(*) FROM threads") == [(0,)]
 
 
 async def test_opening_a_file_that_is_up_to_date_changes_nothing(
@@ -216,45 +156,6 @@ async def test_a_full_disk_leaves_nothing_half_written(journal: SqliteJournal, c
     assert (await chat.say("word " * 100_000)).cancelled_timers == (timer.id,)
 
 
-MALFORMED = {
-    "a payload that is no JSON": "UPDATE timers SET payload = '{oops' WHERE id = ?",
-    "a kind that does not exist": "UPDATE timers SET kind = 'sneeze' WHERE id = ?",
-    "a time beyond all calendars": "UPDATE timers SET due_at = 1 << 62 WHERE id = ?",
-    "an end beyond all calendars": "UPDATE timers SET expires_at = 1 << 62 WHERE id = ?",
-}
-
-
-@pytest.mark.parametrize("damage", MALFORMED)
-async def test_a_malformed_timer_does_not_hold_up_the_others(
-    path: Path, journal: SqliteJournal, chat: Chat, damage: str
-) -> None:
-    """It is set aside as suppressed with the reason, and its neighbours are claimed."""
-    bad = await chat.arm()
-    good = await (await chat.another("second")).arm()
-    ask(path, MALFORMED[damage], bad.id)
-    leases = await journal.claim_due_timers("worker-a", now=START, lease_for=chat.now - START)
-    assert [lease.timer.id for lease in leases] == [good.id]
-    [(state, reason, wake_at)] = ask(
-        path, "SELECT state, state_reason, wake_at FROM timers WHERE id = ?", bad.id
-    )
-    assert (state, wake_at) == (TimerState.SUPPRESSED, None)
-    assert reason
-
-
-@pytest.mark.parametrize("damage", MALFORMED)
-async def test_a_malformed_timer_does_not_block_its_thread(
-    path: Path, journal: SqliteJournal, chat: Chat, damage: str
-) -> None:
-    """Its thread can be written to, armed again, muted, and listed for an operator."""
-    bad = await chat.arm()
-    ask(path, MALFORMED[damage], bad.id)
-    await journal.claim_due_timers("worker-a", now=START, lease_for=chat.now - START)
-    await chat.say()
-    timer = await chat.arm()
-    assert (await journal.list_timers("chat"))[0] == timer
-    assert len(await journal.cancel_timers("chat", "muted", now=START)) == 1
-
-
 async def test_a_step_is_undone_if_its_process_fails_inside(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,22 +172,3 @@ async def test_a_step_is_undone_if_its_process_fails_inside(
             await chat.finish(lease, AIMessage("Yes."))
     assert texts(await chat.messages()) == ["Is it open?"]
     await chat.finish(lease, AIMessage("Yes."))
-
-
-def test_a_killed_writer_leaves_a_sound_file(path: Path, orders: Orders) -> None:
-    """Whatever it was doing, what it had accepted is there, and the next one goes on from there."""
-    random = Random(7)  # noqa: S311 - the same dice on every run
-    accepted: list[str] = []
-    for life in range(KILLS):
-        with orders.writing(life, path):
-            accepted += [orders.answer() for _ in range(random.randint(1, 12))]
-            # Anywhere in the next cycle, which takes some ten milliseconds.
-            time.sleep(random.uniform(0, 0.01))
-        accepted += iter(orders.answer, "ended")
-        with raw(path) as connection:
-            assert broken_rules(connection) == []
-        stored = {
-            f"{row[0]} {row[1]}" for row in ask(path, "SELECT thread_id, message_id FROM messages")
-        }
-        assert set(accepted) <= stored
-    assert len(set(accepted)) == len(accepted) > KILLS

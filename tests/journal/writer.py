@@ -1,115 +1,175 @@
-"""Processes that use a journal file as a whole system does, until they are killed."""
+"""Processes that use a journal as a whole system does, until they are killed."""
 
 import asyncio
-import os
-import sys
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from multiprocessing.connection import Connection, wait
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
+from segue.core.errors import BackendError, ConflictError
+from segue.journal.ports import Journal
 from segue.journal.records import NewEffect, NewMemory, NewTimer
-from segue.journal.sqlite import SqliteJournal
+from tests.journal.processes import PROCESSES
+from tests.journal.stores import journal_at
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 THREADS = ("red", "green", "blue")
+Say = Callable[[str, str], None]
 
 
-async def _work(path: str, start: datetime) -> None:
-    """Work for ever, and say every message as soon as its acceptance has returned."""
-    journal = SqliteJournal(path)
+@dataclass
+class Hands:
+    """What a writer does, at whatever time it thinks it is."""
+
+    journal: Journal
+    ids: SnowflakeGenerator
+
+    async def answer(self, now: datetime) -> None:
+        """Take the next turn, whose ever it was, through a tool call to its end.
+
+        The call and its result have the same ids at every attempt, as a system that repeats a
+        turn gives them. The answer and the effect do not, so that a second one would be seen.
+        """
+        lease = await self.journal.claim_turn("worker", now=now, lease_for=LEASE)
+        if lease is None:
+            return
+        turn = lease.turn
+        ask = {"name": "find", "args": {}, "id": f"call {turn.id}"}
+        call = AIMessage("", id=f"{turn.id} call", tool_calls=[ask])
+        result = ToolMessage("found", id=f"{turn.id} result", tool_call_id=f"call {turn.id}")
+        effect = NewEffect("webhook", {}, f"turn {turn.id} at attempt {turn.attempts}")
+        await self.journal.append(lease, [call], ids=self.ids, now=now)
+        await self.journal.append(lease, [result], ids=self.ids, now=now)
+        await self.journal.finish_turn(
+            lease, [AIMessage("Yes.")], ids=self.ids, now=now, effects=[effect]
+        )
+
+    async def follow_up(self, thread_id: str, now: datetime) -> None:
+        timer = NewTimer(thread_id, now, "check_in")
+        await self.journal.arm_timer(timer, ids=self.ids, now=now)
+        for lease in await self.journal.claim_due_timers("worker", now=now, lease_for=LEASE):
+            message = synthetic_message("check_in")
+            await self.journal.fire_timer(lease, message, ids=self.ids, now=now)
+
+    async def remember(self, thread_id: str, now: datetime) -> None:
+        memory = NewMemory("guide", "ada", "last", f"Asked at {now}.")
+        await self.journal.put_memory(memory, ids=self.ids, now=now)
+        tail = await self.journal.tail(thread_id, max_tokens=200)
+        if old := [batch.id for batch in tail[3:] if batch.is_complete]:
+            await self.journal.save_summary(thread_id, "They talked.", old, ids=self.ids, now=now)
+
+
+class _Announced:
+    """A journal that says which step it is in, so that a kill can be seen to strike there."""
+
+    def __init__(self, journal: Journal, say: Say) -> None:
+        self._journal = journal
+        self._say = say
+
+    def __getattr__(self, name: str) -> Any:
+        step = getattr(self._journal, name)
+
+        async def announced(*args: Any, **kwargs: Any) -> Any:
+            self._say("begun", name)
+            result = await step(*args, **kwargs)
+            self._say("ended", name)
+            return result
+
+        return announced
+
+
+def _live(address: str, life: int, mouth: Connection) -> None:
+    asyncio.run(_work(address, life, mouth))
+
+
+async def _work(address: str, life: int, mouth: Connection) -> None:
+    """Work for ever, and say every message as soon as its acceptance has returned.
+
+    Every life's clock is an hour ahead of the one before, so a writer takes leases from those who
+    are still at work; they must notice.
+    """
+
+    def say(kind: str, word: str) -> None:
+        # In one piece and at once: what was said is out even if the next instant is the last.
+        mouth.send((kind, word))
+
+    start = START + life * timedelta(hours=1)
+    journal = cast("Journal", _Announced(journal_at(address), say))
     await journal.open()
-    node = await journal.lease_node(f"life of {start}", now=start, lease_for=timedelta(minutes=5))
-    ids = SnowflakeGenerator(node, last=await journal.last_position())
+    node = await journal.lease_node(f"life {life}", now=start, lease_for=timedelta(days=366))
+    hands = Hands(journal, SnowflakeGenerator(node, last=await journal.last_position()))
     for thread_id in THREADS:
         await journal.create_thread(thread_id, agent_id="guide", user_id="ada", now=start)
     for n in count():
-        now = start + n * timedelta(seconds=1)
-        thread_id = THREADS[n % len(THREADS)]
-        accepted = await journal.accept_message(
-            thread_id, user_message(f"Question {n}?"), ids=ids, now=now, client_message_id=f"{now}"
+        while not await _cycle(hands, THREADS[n % 3], start + n * timedelta(seconds=1), say):
+            pass
+
+
+async def _cycle(hands: Hands, thread_id: str, now: datetime, say: Say) -> bool:
+    """One of everything; False if the database failed, and the cycle is to be repeated."""
+    try:
+        question = user_message(f"Question of {now}?")
+        accepted = await hands.journal.accept_message(
+            thread_id, question, ids=hands.ids, now=now, client_message_id=f"{now}"
         )
-        _say(f"{thread_id} {accepted.message.id}")
-        await _answer(journal, ids, now)
-        await _follow_up(journal, thread_id, ids, now)
-        if n % 5 == 4:
-            old = await journal.tail(thread_id, max_tokens=1_000)
-            done = [batch.id for batch in old[1:] if batch.is_complete]
-            if done:
-                await journal.save_summary(thread_id, "They talked.", done, ids=ids, now=now)
+        say("accepted", str(accepted.message.id))
+        await _unless_taken(hands.answer(now), say)
+        await _unless_taken(hands.follow_up(thread_id, now), say)
+        await _unless_taken(hands.answer(now), say)
+        await _unless_taken(hands.remember(thread_id, now), say)
+    except BackendError as error:
+        say("failed", str(error))
+        return False
+    return True
 
 
-async def _answer(journal: SqliteJournal, ids: SnowflakeGenerator, now: datetime) -> None:
-    """Take the next turn, whose ever it is, through a tool call to its end."""
-    lease = await journal.claim_turn("worker", now=now, lease_for=LEASE)
-    if lease is None:
-        return
-    call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
-    result = ToolMessage("found", tool_call_id="call_1")
-    await journal.append(lease, [call], ids=ids, now=now)
-    await journal.append(lease, [result], ids=ids, now=now)
-    effect = NewEffect("webhook", {}, f"turn {lease.turn.id} at attempt {lease.turn.attempts}")
-    await journal.finish_turn(lease, [AIMessage("Yes.")], ids=ids, now=now, effects=[effect])
-    memory = NewMemory("guide", "ada", "last", f"Asked at {now}.")
-    await journal.put_memory(memory, ids=ids, now=now)
+async def _unless_taken(move: Coroutine[None, None, None], say: Say) -> None:
+    try:
+        await move
+    except ConflictError as error:
+        say("conflict", str(error))
 
 
-async def _follow_up(
-    journal: SqliteJournal, thread_id: str, ids: SnowflakeGenerator, now: datetime
-) -> None:
-    await journal.arm_timer(NewTimer(thread_id, now, "check_in"), ids=ids, now=now)
-    for lease in await journal.claim_due_timers("worker", now=now, lease_for=LEASE):
-        await journal.fire_timer(lease, synthetic_message("check_in"), ids=ids, now=now)
+class Writer:
+    """A writing process, and what it said."""
+
+    def __init__(self, address: str, life: int) -> None:
+        self.ear, mouth = PROCESSES.Pipe(duplex=False)
+        self._process = PROCESSES.Process(target=_live, args=(address, life, mouth), daemon=True)
+        self._process.start()
+        mouth.close()
+        self.said: dict[str, list[str]] = defaultdict(list)
+        self.hear()
+
+    def hear(self) -> None:
+        self._last_words = kind, word = self.ear.recv()
+        self.said[kind].append(word)
+
+    def kill(self) -> str:
+        """Kill -9, hear all that it had to say, and tell in the middle of what it was."""
+        self._process.kill()
+        self._process.join()
+        with suppress(EOFError):
+            while True:
+                self.hear()
+        kind, word = self._last_words
+        return word if kind == "begun" else "nothing"
 
 
-async def _open_and_close(path: str) -> None:
-    journal = SqliteJournal(path)
-    await journal.open()
-    await journal.close()
-
-
-def main() -> None:
-    """Fork a process for every order, since importing takes longer than all the rest.
-
-    `write <life> <path>` answers with the writer's number, then with what it accepts, then with
-    `ended` when it was killed. `open <number> <path>` answers with the exit codes of that many
-    processes that opened the file at the same moment.
-    """
-    for line in sys.stdin:
-        order, number, path = line.rstrip("\n").split(" ", 2)
-        if order == "write":
-            pid = os.fork()
-            if pid == 0:
-                asyncio.run(_work(path, START + int(number) * timedelta(hours=1)))
-            _say(f"{pid}")
-            os.waitpid(pid, 0)
-            _say("ended")
-        else:
-            _say(" ".join(map(str, _open_at_once(path, int(number)))))
-
-
-def _open_at_once(path: str, number: int) -> list[int]:
-    starting_line, gun = os.pipe()
-    runners = []
-    for _ in range(number):
-        pid = os.fork()
-        if pid == 0:
-            os.close(gun)
-            os.read(starting_line, 1)
-            asyncio.run(_open_and_close(path))
-            os._exit(0)
-        runners.append(pid)
-    os.close(gun)
-    os.close(starting_line)
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in runners]
-
-
-def _say(line: str) -> None:
-    # Unbuffered and in one piece: what was said is out even if the next instant is the last.
-    os.write(1, f"{line}\n".encode())
-
-
-if __name__ == "__main__":
-    main()
+def let_work(writers: Iterable[Writer], one: Writer, cycles: int) -> None:
+    """Hear all of them until that one has accepted so many messages more."""
+    by_ear = {writer.ear: writer for writer in writers}
+    goal = len(one.said["accepted"]) + cycles
+    while len(one.said["accepted"]) < goal:
+        speaking = wait(list(by_ear), timeout=60)
+        assert speaking, "The writers hang."
+        for ear in speaking:
+            by_ear[cast("Connection", ear)].hear()

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.errors import UsageError
+from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import is_synthetic
 from segue.core.triggers import parse_trigger
-from segue.journal.records import NewTimer, TurnKind
+from segue.journal.records import NewMemory, NewTimer, TurnKind
 
 Vector = npt.NDArray[np.float32]
 
@@ -52,6 +52,15 @@ def vector_of(embedding: Sequence[float], model: str | None) -> Vector:
     if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
         raise UsageError("An embedding is a list of finite numbers, at least one.")
     return vector
+
+
+def check_room(memory: NewMemory, count: int, capacity: int) -> None:
+    """A full namespace takes no more: what to forget is not for a store to choose."""
+    if count >= capacity:
+        raise ConflictError(
+            f"Agent {memory.agent_id!r} knows {count:,} facts about user {memory.user_id!r}, and "
+            f"its memory.capacity is {capacity:,}. Forget some or raise it. Nothing was written."
+        )
 
 
 def _named(message: BaseMessage) -> str:

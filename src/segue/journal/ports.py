@@ -26,6 +26,7 @@ from segue.journal.records import (
     EffectLease,
     Found,
     FoundMemory,
+    KeptMemory,
     Memory,
     MemorySearch,
     NewEffect,
@@ -352,10 +353,35 @@ class Summaries(Protocol):
 
 
 class Memories(Protocol):
-    """Long-term facts, searched by words and by meaning."""
+    """Long-term facts, searched by words and by meaning.
+
+    A namespace is what one agent knows of one user. Steps that write to a namespace come one after
+    the other, whichever processes make them.
+    """
 
     async def put_memory(self, memory: NewMemory, *, ids: SnowflakeSource, now: datetime) -> Memory:
-        """Store a fact, or replace the one with that key."""
+        """Store a fact, or replace the one with that key.
+
+        A fact with the content of the one it replaces and without a vector keeps the vector.
+        """
+        ...
+
+    async def keep_memory(
+        self,
+        memory: NewMemory,
+        *,
+        duplicate_at: float,
+        capacity: int,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> KeptMemory:
+        """Store a fact, or replace the one that says the same, which keeps its id and its key.
+
+        That is the one with the same key; else with the same content; else the nearest one of the
+        same embedding model, if its similarity reaches `duplicate_at`. The same fact at once from
+        two processes is one memory. `ConflictError` if it is new and the namespace holds
+        `capacity` memories; nothing is ever evicted.
+        """
         ...
 
     async def delete_memory(self, agent_id: str, user_id: str, key: str) -> bool: ...
@@ -372,6 +398,27 @@ class Memories(Protocol):
         """The best matches of one namespace, by a weighted sum of normalised scores.
 
         Vectors of another model or dimension are never compared. Any text is a valid query.
+        """
+        ...
+
+    async def count_memories_to_embed(self, model: str, *, agent_id: str | None = None) -> int:
+        """How many memories, of all agents or of one, have no vector of that model."""
+        ...
+
+    async def list_memories_to_embed(
+        self, model: str, *, agent_id: str | None = None, limit: int = 100, after: int = 0
+    ) -> list[Memory]:
+        """Memories, of all agents or of one, that have no vector of that model.
+
+        By rising id above `after`, so that one that cannot be embedded does not stop the others.
+        """
+        ...
+
+    async def set_embedding(self, memory: Memory, embedding: Sequence[float], model: str) -> bool:
+        """Give a memory the vector of its content, and nothing else.
+
+        False, and nothing is written, if the memory is gone or has other content or a vector of
+        another model than when it was read: whoever wrote that knew better.
         """
         ...
 

@@ -263,7 +263,10 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemorySearch:
-    """What to look for in one namespace. `text_weight` is the share of words against meaning."""
+    """What to look for in one namespace. `text_weight` is the share of words against meaning.
+
+    A memory that shares no word with the text is found if its similarity reaches `threshold`.
+    """
 
     agent_id: str
     user_id: str
@@ -272,6 +275,7 @@ class MemorySearch:
     embedding_model: str | None = None
     limit: int = 10
     text_weight: float = 0.5
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +291,18 @@ class Memory:
     embedding_model: str | None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """A memory as it is stored, and how many its namespace holds now.
+
+    `added` is false where it took the place of one that said the same.
+    """
+
+    memory: Memory
+    added: bool
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
 from pydantic import BaseModel
 
-from segue.core.errors import MetadataError, UsageError
+from segue.core.batch import Batch
+from segue.core.errors import BackendError, MetadataError, UsageError
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.plain import plain_json, storable
@@ -28,7 +29,7 @@ TITLE_LENGTH: Final = 50
 PREVIEW_LENGTH: Final = 100
 
 # What decoding a row raises that holds something it cannot.
-UNREADABLE: Final = (ValueError, TypeError, OverflowError)
+UNREADABLE: Final = (ValueError, TypeError, OverflowError, LookupError, AttributeError)
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -100,8 +101,22 @@ def encode_message(message: BaseMessage) -> MessageRow:
 
 
 def decode_message(body: str) -> BaseMessage:
-    [message] = messages_from_dict([json.loads(body)])
+    """The message of a row; `BackendError` if it holds none, without quoting what it holds."""
+    try:
+        [message] = messages_from_dict([json.loads(body)])
+    except UNREADABLE as error:
+        raise BackendError(f"A stored message cannot be read: {type(error).__name__}.") from error
     return message
+
+
+def decode_batch(batch: int, bodies: Iterable[str]) -> Batch:
+    """A whole batch with sound metadata; `BackendError` if any of it cannot be read."""
+    try:
+        decoded = Batch(batch, [decode_message(body) for body in bodies])
+        decoded.state  # noqa: B018 - judged here, where a damaged row can be named
+    except (MetadataError, BackendError) as error:
+        raise BackendError(f"Batch {batch} cannot be read: {error}") from error
+    return decoded
 
 
 def to_json(value: Any) -> str:
@@ -120,14 +135,26 @@ def from_json(text: str) -> Any:
     return json.loads(text)
 
 
+def settings_of(text: str) -> dict[str, Any]:
+    """A thread's settings; none if they are damaged, since its messages must not suffer."""
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        logger.error("The settings of a thread cannot be read and are left out.")
+        return {}
+    return settings
+
+
 def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
     """What can be read of the rows; one that cannot is logged and does not hide the others."""
     decoded = []
     for row in rows:
         try:
             decoded.append(decode(row))
-        except UNREADABLE as error:
-            logger.warning("A row cannot be read and is left out: %s", error)
+        except (*UNREADABLE, BackendError) as error:
+            logger.error("A row cannot be read and is left out: %s", error)  # noqa: TRY400 - the row is the fault
     return decoded
 
 

@@ -18,7 +18,14 @@ from segue.journal.places import RisingIds, without_place
 from segue.journal.postgres.database import Connection, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.words import to_vector, words_of
 from segue.journal.records import Turn
-from segue.journal.rows import MessageRow, decode_message, encode_message, preview_of, title_of
+from segue.journal.rows import (
+    MessageRow,
+    decode_batch,
+    decode_message,
+    encode_message,
+    preview_of,
+    title_of,
+)
 
 
 async def rising_ids(db: Connection, thread_id: str, ids: SnowflakeSource) -> RisingIds:
@@ -41,7 +48,7 @@ async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
     )
     if not rows:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
-    return Batch(batch, [decode_message(row["body"]) for row in rows])
+    return decode_batch(batch, (row["body"] for row in rows))
 
 
 async def begin_batch(

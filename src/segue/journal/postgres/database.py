@@ -16,6 +16,7 @@ import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.abc import DumperKey
 from psycopg.adapt import PyFormat
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import (
     DeadlockDetected,
     ForeignKeyViolation,
@@ -37,8 +38,8 @@ Values = Sequence[Any] | Mapping[str, Any]
 WAKE_CHANNEL = "segue_wake"
 WAIT_SECONDS = 10.0
 
-# The pool doubles its pauses between two tries to connect; giving up soon and starting anew keeps
-# them short, so that a server that comes back is found within seconds.
+# The pool doubles its pauses between two tries to connect; giving up soon and starting anew with
+# the next step keeps them short, so that a server that comes back is soon found.
 _RECONNECT_SECONDS = 5.0
 _RETRIES = 2
 _MIGRATION_LOCK = 0x5E6E
@@ -68,6 +69,7 @@ class Database:
         self.has_pgvector = False
 
     async def open(self) -> None:
+        check_address(self._dsn)
         try:
             # Not from the pool, which keeps the reason of a failure to itself.
             connection = await AsyncConnection.connect(self._dsn, row_factory=dict_row)
@@ -141,6 +143,22 @@ class Database:
             )
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
+
+
+def check_address(dsn: str) -> None:
+    """Refuse an address that is not what it seems, in words that hold nothing of it.
+
+    libpq's own words quote what it could not read, and that may be the password.
+    """
+    try:
+        host = str(conninfo_to_dict(dsn).get("host", ""))
+    except psycopg.ProgrammingError:
+        host = "@"
+    if "@" in host:
+        raise BackendError(
+            "PostgreSQL: the address cannot be read. In a postgresql:// address the special "
+            "characters of a password are written as %40 and the like, elsewhere in quotes."
+        ) from None
 
 
 async def fetch_one(db: Connection, query: LiteralString, values: Values = ()) -> DictRow | None:

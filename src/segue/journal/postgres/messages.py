@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import LiteralString
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from psycopg.rows import DictRow
 
 from segue.core.batch import Batch
+from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.inputs import check_real
 from segue.journal.places import importable, place_of, span_of
@@ -24,7 +26,7 @@ from segue.journal.postgres.timers import cancel_follow_ups
 from segue.journal.postgres.turns import check_turn, queue_turn, to_turn, void_follow_ups
 from segue.journal.postgres.words import asked_words, ranked, to_query
 from segue.journal.records import Accepted, Found, Page, Thread, TurnKind, TurnLease
-from segue.journal.rows import decode_message
+from segue.journal.rows import decode_batch, decode_message, readable
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class MessageSteps:
             seen = [row["position"] for row in found]
             await _log_hidden(db, thread, *span_of(seen, limit, before=before, after=after))
             return Page(
-                messages=[decode_message(row["body"]) for row in found],
+                messages=readable(lambda row: decode_message(row["body"]), found),
                 before=found[0]["position"] if found else before,
                 after=found[-1]["position"] if found else after,
             )
@@ -175,10 +177,7 @@ class MessageSteps:
         async def step(db: Connection) -> list[Found]:
             if thread_id is not None:
                 await thread_of(db, thread_id)
-            return [
-                Found(row["thread_id"], decode_message(row["body"]), row["score"])
-                for row in await fetch_all(db, _FOUND, values)
-            ]
+            return readable(_to_found, await fetch_all(db, _FOUND, values))
 
         return await self._db.read(step)
 
@@ -205,7 +204,11 @@ class MessageSteps:
             )
             found: list[tuple[str, Batch]] = []
             for row in rows:
-                batch = await batch_of(db, row["thread_id"], row["batch"])
+                try:
+                    batch = await batch_of(db, row["thread_id"], row["batch"])
+                except BackendError as error:
+                    logger.error("%s It is left out.", error)  # noqa: TRY400 - the row is the fault
+                    continue
                 if not batch.is_complete:
                     found.append((row["thread_id"], batch))
                 if len(found) == limit:
@@ -256,12 +259,17 @@ async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tup
         "AND batch BETWEEN %s AND %s AND NOT archived ORDER BY batch DESC, sequence_num",
         (thread_id, ids[-1]["batch"], ids[0]["batch"]),
     )
-    batches = []
-    for batch_id, members in groupby(rows, key=lambda row: row["batch"]):
-        group = list(members)
-        batch = Batch(batch_id, [decode_message(row["body"]) for row in group])
-        batches.append((batch, sum(row["tokens"] for row in group)))
-    return batches
+    groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
+    return readable(_batch_with_tokens, groups)
+
+
+def _to_found(row: DictRow) -> Found:
+    return Found(row["thread_id"], decode_message(row["body"]), row["score"])
+
+
+def _batch_with_tokens(rows: list[DictRow]) -> tuple[Batch, int]:
+    batch = decode_batch(rows[0]["batch"], (row["body"] for row in rows))
+    return batch, sum(row["tokens"] for row in rows)
 
 
 async def _log_hidden(db: Connection, thread: Thread, first: int, last: int) -> None:

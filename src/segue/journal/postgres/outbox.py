@@ -20,7 +20,7 @@ from segue.journal.postgres.database import (
 )
 from segue.journal.postgres.threads import thread_of
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
-from segue.journal.rows import from_json, to_json
+from segue.journal.rows import from_json, readable, to_json
 
 
 class OutboxSteps:
@@ -32,18 +32,25 @@ class OutboxSteps:
         async def step(db: Connection) -> list[EffectLease]:
             due = await fetch_all(
                 db,
-                "SELECT id FROM effects WHERE wake_at <= %s ORDER BY wake_at, id LIMIT %s "
+                "SELECT * FROM effects WHERE wake_at <= %s ORDER BY wake_at, id LIMIT %s "
                 "FOR UPDATE SKIP LOCKED",
                 (now, limit),
+            )
+            sound = [row["id"] for row in due if readable(to_effect, [row])]
+            # A row that cannot be read holds up nobody.
+            await db.execute(
+                "UPDATE effects SET state = 'dead', error = 'The row cannot be read.', "
+                "owner = NULL, wake_at = NULL WHERE id = ANY(%s)",
+                ([row["id"] for row in due if row["id"] not in sound],),
             )
             rows = await fetch_all(
                 db,
                 "UPDATE effects SET state = 'claimed', owner = %s, token = token + 1, "
                 "attempts = attempts + 1, wake_at = %s WHERE id = ANY(%s) RETURNING *",
-                (owner, now + lease_for, [row["id"] for row in due]),
+                (owner, now + lease_for, sound),
             )
             leases = {row["id"]: _to_lease(row) for row in rows}
-            return [leases[row["id"]] for row in due]
+            return [leases[effect_id] for effect_id in sound]
 
         return await self._db.write(step)
 
@@ -79,7 +86,7 @@ class OutboxSteps:
         sql: LiteralString = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT %s"
 
         async def step(db: Connection) -> list[Effect]:
-            return [to_effect(row) for row in await fetch_all(db, sql, (limit,))]
+            return readable(to_effect, await fetch_all(db, sql, (limit,)))
 
         return await self._db.read(step)
 

@@ -10,7 +10,7 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.records import Deleted, Thread
-from segue.journal.rows import from_json, merged_settings, to_json
+from segue.journal.rows import merged_settings, settings_of, to_json
 
 _OWNED: tuple[LiteralString, ...] = (
     "messages",
@@ -148,7 +148,7 @@ def to_thread(row: DictRow) -> Thread:
         message_count=row["message_count"],
         epoch=row["epoch"],
         last_position=row["last_position"],
-        settings=from_json(row["settings"]),
+        settings=settings_of(row["settings"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )

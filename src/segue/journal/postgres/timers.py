@@ -177,7 +177,7 @@ class TimerSteps:
         async def step(db: Connection) -> list[Timer]:
             await lock_thread(db, thread_id)
             cancelled = await cancel_follow_ups(db, thread_id, storable(reason), now)
-            return [await _timer_of(db, timer_id) for timer_id in cancelled]
+            return readable(to_timer, await _fetch_each(db, cancelled))
 
         return await self._db.write(step)
 
@@ -186,7 +186,12 @@ class TimerSteps:
 
         async def step(db: Connection) -> list[Timer]:
             await thread_of(db, thread_id)
-            return readable(to_timer, await fetch_all(db, sql, (thread_id, limit)))
+            try:
+                rows = await fetch_all(db, sql, (thread_id, limit))
+            except psycopg.DataError:
+                # A date that Python cannot hold fails the whole fetch.
+                rows = await _fetch_each(db, await _ids_of(db, thread_id, limit))
+            return readable(to_timer, rows)
 
         return await self._db.read(step)
 
@@ -228,6 +233,22 @@ def to_timer(row: DictRow) -> Timer:
 
 async def _timer_of(db: Connection, timer_id: int) -> Timer:
     return to_timer(await fetch_row(db, "SELECT * FROM timers WHERE id = %s", (timer_id,)))
+
+
+async def _ids_of(db: Connection, thread_id: str, limit: int) -> list[int]:
+    sql: LiteralString = "SELECT id FROM timers WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
+    return [row["id"] for row in await fetch_all(db, sql, (thread_id, limit))]
+
+
+async def _fetch_each(db: Connection, timer_ids: list[int]) -> list[DictRow]:
+    """Those of the rows that can be fetched."""
+    rows = []
+    for timer_id in timer_ids:
+        try:
+            rows.append(await fetch_row(db, "SELECT * FROM timers WHERE id = %s", (timer_id,)))
+        except psycopg.DataError as error:
+            logger.error("Timer %s cannot be read and is left out: %s", timer_id, error)  # noqa: TRY400 - the row is the fault
+    return rows
 
 
 async def _is_sound(db: Connection, timer_id: int, now: datetime) -> bool:

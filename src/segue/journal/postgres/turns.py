@@ -23,11 +23,12 @@ from segue.journal.postgres.database import (
 from segue.journal.postgres.outbox import queue_effects
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import readable
 
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
 # does not pass over threads whose row is only held by a foreign key.
 _NEXT: LiteralString = """
-    SELECT turns.id, turns.thread_id FROM turns JOIN threads ON threads.id = turns.thread_id
+    SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
     WHERE turns.wake_at <= %s ORDER BY turns.served_at, turns.id LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -40,7 +41,7 @@ class TurnSteps:
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
         async def step(db: Connection) -> TurnLease | None:
-            row = await fetch_one(db, _NEXT, (now,))
+            row = await _next_sound(db, now)
             if row is None:
                 return None
             await db.execute(
@@ -146,7 +147,7 @@ class TurnSteps:
 
         async def step(db: Connection) -> list[Turn]:
             await thread_of(db, thread_id)
-            return [to_turn(row) for row in await fetch_all(db, sql, (thread_id, limit))]
+            return readable(to_turn, await fetch_all(db, sql, (thread_id, limit)))
 
         return await self._db.read(step)
 
@@ -205,6 +206,20 @@ async def check_turn(db: Connection, lease: TurnLease) -> None:
             f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
+
+
+async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
+    """The next turn to take. A row that cannot be read has failed, and holds up nobody."""
+    while True:
+        row = await fetch_one(db, _NEXT, (now,))
+        if row is None or readable(to_turn, [row]):
+            return row
+        await db.execute(
+            "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
+            "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
+            (now, row["id"]),
+        )
+        await _wake_first(db, row["thread_id"])
 
 
 async def _wake_first(db: Connection, thread_id: str) -> None:

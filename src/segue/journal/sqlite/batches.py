@@ -15,6 +15,7 @@ from segue.journal.places import RisingIds, without_place
 from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
+    decode_batch,
     decode_message,
     encode_message,
     preview_of,
@@ -37,10 +38,10 @@ def next_id(db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource) -> int
 
 def batch_of(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
     sql = "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
-    messages = [decode_message(row["body"]) for row in db.execute(sql, (thread_id, batch))]
-    if not messages:
+    bodies = [row["body"] for row in db.execute(sql, (thread_id, batch))]
+    if not bodies:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
-    return Batch(batch, messages)
+    return decode_batch(batch, bodies)
 
 
 def begin_batch(

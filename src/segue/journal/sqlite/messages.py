@@ -11,11 +11,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
+from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.inputs import check_real
 from segue.journal.places import importable, place_of, span_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
-from segue.journal.rows import decode_message
+from segue.journal.rows import decode_batch, decode_message, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
@@ -134,7 +135,7 @@ class MessageSteps:
             span = span_of(seen, limit, before=before, after=after)
             _log_hidden(db, thread_id, thread.agent_id, span)
             return Page(
-                messages=[decode_message(row["body"]) for row in found],
+                messages=readable(lambda row: decode_message(row["body"]), found),
                 before=found[0]["position"] if found else before,
                 after=found[-1]["position"] if found else after,
             )
@@ -159,9 +160,7 @@ class MessageSteps:
             if thread_id is not None:
                 thread_of(db, thread_id)
             rows = db.execute(sql, values) if query else []
-            return [
-                Found(row["thread_id"], decode_message(row["body"]), row["score"]) for row in rows
-            ]
+            return readable(_to_found, rows)
 
         return await self._db.read(step)
 
@@ -182,7 +181,11 @@ class MessageSteps:
             )
             found: list[tuple[str, Batch]] = []
             for row in db.execute(sql, (agent_id,)).fetchall():
-                batch = batch_of(db, row["thread_id"], row["batch"])
+                try:
+                    batch = batch_of(db, row["thread_id"], row["batch"])
+                except BackendError as error:
+                    logger.error("%s It is left out.", error)  # noqa: TRY400 - the row is the fault
+                    continue
                 if not batch.is_complete:
                     found.append((row["thread_id"], batch))
                 if len(found) == limit:
@@ -231,12 +234,17 @@ def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[t
         "AND batch BETWEEN ? AND ? AND archived = 0 ORDER BY batch DESC, sequence_num",
         (thread_id, ids[-1]["batch"], ids[0]["batch"]),
     ).fetchall()
-    batches = []
-    for batch_id, members in groupby(rows, key=lambda row: row["batch"]):
-        group = list(members)
-        batch = Batch(batch_id, [decode_message(row["body"]) for row in group])
-        batches.append((batch, sum(row["tokens"] for row in group)))
-    return batches
+    groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
+    return readable(_batch_with_tokens, groups)
+
+
+def _to_found(row: sqlite3.Row) -> Found:
+    return Found(row["thread_id"], decode_message(row["body"]), row["score"])
+
+
+def _batch_with_tokens(rows: list[sqlite3.Row]) -> tuple[Batch, int]:
+    batch = decode_batch(rows[0]["batch"], (row["body"] for row in rows))
+    return batch, sum(row["tokens"] for row in rows)
 
 
 def _log_hidden(

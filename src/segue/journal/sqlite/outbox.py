@@ -8,7 +8,7 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
-from segue.journal.rows import from_json, from_micros, to_json, to_micros
+from segue.journal.rows import from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
@@ -22,17 +22,21 @@ class OutboxSteps:
     ) -> list[EffectLease]:
         def step(db: sqlite3.Connection) -> list[EffectLease]:
             due = db.execute(
-                "SELECT id FROM effects WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
+                "SELECT * FROM effects WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
                 (to_micros(now), limit),
             ).fetchall()
             until = now + lease_for
+            sound = [row for row in due if readable(to_effect, [row])]
             for row in due:
+                if row not in sound:
+                    _set_aside(db, row["id"])
+            for row in sound:
                 db.execute(
                     "UPDATE effects SET state = 'claimed', owner = ?, token = token + 1, "
                     "attempts = attempts + 1, wake_at = ? WHERE id = ?",
                     (owner, to_micros(until), row["id"]),
                 )
-            return [_lease_of(db, row["id"]) for row in due]
+            return [_lease_of(db, row["id"]) for row in sound]
 
         return await self._db.write(step)
 
@@ -64,7 +68,7 @@ class OutboxSteps:
 
     async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]:
         sql = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT ?"
-        return await self._db.read(lambda db: [to_effect(row) for row in db.execute(sql, (limit,))])
+        return await self._db.read(lambda db: readable(to_effect, db.execute(sql, (limit,))))
 
     async def revive_effect(self, effect_id: int, *, now: datetime) -> Effect:
         def step(db: sqlite3.Connection) -> Effect:
@@ -162,6 +166,15 @@ def _effect_of(db: sqlite3.Connection, effect_id: int) -> Effect:
 def _lease_of(db: sqlite3.Connection, effect_id: int) -> EffectLease:
     row = db.execute("SELECT * FROM effects WHERE id = ?", (effect_id,)).fetchone()
     return EffectLease(to_effect(row), row["owner"], row["token"], from_micros(row["wake_at"]))
+
+
+def _set_aside(db: sqlite3.Connection, effect_id: int) -> None:
+    """A row that cannot be read holds up nobody."""
+    db.execute(
+        "UPDATE effects SET state = 'dead', error = 'The row cannot be read.', owner = NULL, "
+        "wake_at = NULL WHERE id = ?",
+        (effect_id,),
+    )
 
 
 def _check_effect(db: sqlite3.Connection, lease: EffectLease) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.journal.records import Deleted, Thread
-from segue.journal.rows import from_json, from_micros, merged_settings, to_json, to_micros
+from segue.journal.rows import from_micros, merged_settings, settings_of, to_json, to_micros
 from segue.journal.sqlite.database import Database
 
 _OWNED = ("messages", "turns", "timers", "effects", "decisions", "summaries")
@@ -115,7 +115,7 @@ def to_thread(row: sqlite3.Row) -> Thread:
         message_count=row["message_count"],
         epoch=row["epoch"],
         last_position=row["last_position"],
-        settings=from_json(row["settings"]),
+        settings=settings_of(row["settings"]),
         created_at=from_micros(row["created_at"]),
         updated_at=from_micros(row["updated_at"]),
     )

@@ -6,7 +6,7 @@ lease while somebody decides about it, null once it is over.
 
 import logging
 import sqlite3
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from langchain_core.messages import HumanMessage
 
@@ -35,6 +35,10 @@ _ALIVE = "('pending', 'postponed', 'claimed')"
 _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
+
+
+# A damaged row may hold a date that Python cannot.
+_LATEST = to_micros(datetime(9999, 1, 1, tzinfo=UTC))
 
 
 class TimerSteps:
@@ -102,7 +106,7 @@ class TimerSteps:
             row = db.execute(
                 "SELECT wake_at FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
             ).fetchone()
-            return None if row is None else from_micros(row["wake_at"])
+            return None if row is None else from_micros(min(row["wake_at"], _LATEST))
 
         return await self._db.read(step)
 
@@ -167,7 +171,8 @@ class TimerSteps:
     async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
         def step(db: sqlite3.Connection) -> list[Timer]:
             thread_of(db, thread_id)
-            return [_timer_of(db, i) for i in cancel_follow_ups(db, thread_id, reason, now)]
+            cancelled = cancel_follow_ups(db, thread_id, reason, now)
+            return readable(lambda timer_id: _timer_of(db, timer_id), cancelled)
 
         return await self._db.write(step)
 

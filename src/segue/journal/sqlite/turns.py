@@ -10,7 +10,7 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import from_micros, to_micros
+from segue.journal.rows import from_micros, readable, to_micros
 from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import queue_effects
@@ -31,7 +31,7 @@ class TurnSteps:
     ) -> TurnLease | None:
         def step(db: sqlite3.Connection) -> TurnLease | None:
             at = to_micros(now)
-            row = db.execute(_NEXT, (at,)).fetchone()
+            row = _next_sound(db, now)
             if row is None:
                 return None
             db.execute(
@@ -123,7 +123,7 @@ class TurnSteps:
 
         def step(db: sqlite3.Connection) -> list[Turn]:
             thread_of(db, thread_id)
-            return [to_turn(row) for row in db.execute(sql, (thread_id, limit))]
+            return readable(to_turn, db.execute(sql, (thread_id, limit)))
 
         return await self._db.read(step)
 
@@ -183,6 +183,20 @@ def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
             f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
+
+
+def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:
+    """The next turn to take. A row that cannot be read has failed, and holds up nobody."""
+    while True:
+        row: sqlite3.Row | None = db.execute(_NEXT, (to_micros(now),)).fetchone()
+        if row is None or readable(to_turn, [row]):
+            return row
+        db.execute(
+            "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
+            "wake_at = NULL, left_open = 1, finished_at = ? WHERE id = ?",
+            (to_micros(now), row["id"]),
+        )
+        _wake_first(db, row["thread_id"])
 
 
 def _wake_first(db: sqlite3.Connection, thread_id: str) -> None:

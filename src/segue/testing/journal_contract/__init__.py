@@ -21,6 +21,7 @@ _NOUNS = (
     "firing",
     "history",
     "importing",
+    "keeping",
     "memories",
     "missing",
     "nodes",
@@ -45,6 +46,7 @@ from segue.testing.journal_contract.firing import *
 from segue.testing.journal_contract.fixtures import *
 from segue.testing.journal_contract.history import *
 from segue.testing.journal_contract.importing import *
+from segue.testing.journal_contract.keeping import *
 from segue.testing.journal_contract.memories import *
 from segue.testing.journal_contract.missing import *
 from segue.testing.journal_contract.nodes import *

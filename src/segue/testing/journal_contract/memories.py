@@ -224,6 +224,59 @@ async def test_a_vector_of_zeros_is_no_error(notebook: Notebook) -> None:
     assert await notebook.recall(embedding=[0.0, 0.0], embedding_model="m") is not None
 
 
+async def test_a_memory_without_a_common_word_has_to_be_near(notebook: Notebook) -> None:
+    """A threshold keeps out what is far away, but neither what shares a word nor what is nearer."""
+    await notebook.embed("far", "unrelated", 0, 1)
+    await notebook.embed("far but named", "zebra", 0, 1)
+    await notebook.embed("near", "also unrelated", 1, 0)
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+    found = await notebook.recall("zebra", threshold=0.5, limit=2, **vector)
+    assert set(keys(found)) == {"near", "far but named"}
+    assert keys(await notebook.recall("zebra", threshold=0.5)) == ["far but named"]
+
+
+async def test_endings_and_filler_words_do_not_count(notebook: Notebook) -> None:
+    """A word is found in its other forms, and "the" finds nothing."""
+    await notebook.remember("run", "Is running on the weekends.")
+    for text in ("Do you run?", "RUNS at a weekend", "the Weekend's"):
+        assert keys(await notebook.recall(text)) == ["run"], text
+    assert await notebook.recall("the on is") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "asked"),
+    [
+        ("Trinkt gern grünen Tee.", "GRÜNEN"),
+        ("Aime les crêpes à l'été.", "crepes"),
+        ("Любит чёрный чай.", "чай"),
+        ("我喜欢喝绿茶。", "绿茶"),
+        ("我喜欢喝绿茶。", "茶"),
+        ("お茶が好きです。", "お茶"),
+        ("ฉันชอบดื่มชา", "ดื่มชา"),
+        ("한국어를 공부합니다.", "한국어를"),
+        ("किताबें पढ़ना पसंद है।", "किताबें"),
+        ("يحب الشاي الأخضر.", "الشاي"),
+    ],
+)
+async def test_words_of_any_language_are_found(
+    notebook: Notebook, content: str, asked: str
+) -> None:
+    """Other alphabets, accents and scripts without spaces work; other words still do not match."""
+    await notebook.remember("this", content)
+    await notebook.remember("other", "Has a dog.")
+    assert keys(await notebook.recall(asked)) == ["this"]
+
+
+async def test_what_others_know_changes_no_score(notebook: Notebook) -> None:
+    """How rare a word is depends on one's own memories only."""
+    await notebook.remember("tea", "Likes tea.")
+    await notebook.remember("cat", "Has a cat.")
+    alone = await notebook.recall("tea with a cat")
+    for n in range(5):
+        await notebook.remember(f"tea-{n}", "Sells a lot of tea.", user_id="bob")
+    assert await notebook.recall("tea with a cat") == alone
+
+
 async def test_a_search_of_memories_returns_at_most_its_limit(notebook: Notebook) -> None:
     """The best ones, no more than were asked for."""
     for n in range(5):

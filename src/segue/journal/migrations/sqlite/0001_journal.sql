@@ -169,25 +169,46 @@ CREATE TABLE memories (
     key             TEXT NOT NULL,
     content         TEXT NOT NULL,
     metadata        TEXT NOT NULL,
-    embedding       BLOB,
+    word_count      INTEGER NOT NULL,
     embedding_model TEXT,
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL,
+    embedding       BLOB, -- last: it is large, and what lies behind it is slow to reach
     UNIQUE (agent_id, user_id, key)
 ) STRICT;
-CREATE INDEX memories_by_user ON memories (agent_id, user_id, id);
-CREATE VIRTUAL TABLE memories_words USING fts5 (
-    content, content = 'memories', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
-);
+CREATE INDEX memories_by_user ON memories (agent_id, user_id, id, word_count);
+
+-- Not FTS5: a search has to cost what its own namespace holds, and to count words in it alone.
+CREATE TABLE memory_words (
+    agent_id   TEXT NOT NULL,
+    user_id    TEXT NOT NULL,
+    word       TEXT NOT NULL,
+    memory_id  INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+    times      INTEGER NOT NULL,
+    word_count INTEGER NOT NULL, -- of the memory
+    PRIMARY KEY (agent_id, user_id, word, memory_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX memory_words_by_memory ON memory_words (memory_id);
+
+-- Rises with every change in a namespace, whoever makes it: so a process knows whether the vectors
+-- that it has read are still right.
+CREATE TABLE memory_changes (
+    agent_id TEXT NOT NULL,
+    user_id  TEXT NOT NULL,
+    changes  INTEGER NOT NULL,
+    PRIMARY KEY (agent_id, user_id)
+) STRICT, WITHOUT ROWID;
 CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
-    INSERT INTO memories_words (rowid, content) VALUES (new.id, new.content);
+    INSERT INTO memory_changes VALUES (new.agent_id, new.user_id, 1)
+        ON CONFLICT DO UPDATE SET changes = changes + 1;
 END;
 CREATE TRIGGER memories_removed AFTER DELETE ON memories BEGIN
-    INSERT INTO memories_words (memories_words, rowid, content) VALUES ('delete', old.id, old.content);
+    UPDATE memory_changes SET changes = changes + 1
+        WHERE agent_id = old.agent_id AND user_id = old.user_id;
 END;
-CREATE TRIGGER memories_changed AFTER UPDATE OF content ON memories BEGIN
-    INSERT INTO memories_words (memories_words, rowid, content) VALUES ('delete', old.id, old.content);
-    INSERT INTO memories_words (rowid, content) VALUES (new.id, new.content);
+CREATE TRIGGER memories_changed AFTER UPDATE ON memories BEGIN
+    UPDATE memory_changes SET changes = changes + 1
+        WHERE agent_id = old.agent_id AND user_id = old.user_id;
 END;
 
 CREATE TABLE nodes (

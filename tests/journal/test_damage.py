@@ -1,0 +1,180 @@
+"""Rows that somebody or something has damaged: set aside or named, and never in others' way."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from segue.core.errors import BackendError
+from segue.journal.ports import Journal
+from segue.journal.records import TimerState
+from segue.testing.journal_contract.chat import LEASE, Chat, texts
+from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
+from tests.journal.stores import ask, change, is_file, journal_at
+
+__all__ = ["anyio_backend"]
+pytestmark = pytest.mark.anyio
+
+TIMERS = {
+    "a payload that is no JSON": "payload = '{oops'",
+    "a kind that does not exist": "kind = 'sneeze'",
+    "a time beyond all calendars": "due_at = {never}",
+    "an end beyond all calendars": "expires_at = {never}",
+}
+MESSAGES = {
+    "a body that is no JSON": "{oops",
+    "a body that is no message": "[]",
+    "a message of an unknown kind": '{"type": "sneeze", "data": {"content": "hatchi"}}',
+    "a message without content": '{"type": "ai", "data": {}}',
+}
+
+
+@pytest.fixture
+async def journal(address: str) -> AsyncIterator[Journal]:
+    journal = journal_at(address)
+    await journal.open()
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+async def chat(journal: Journal) -> Chat:
+    return await Chat(journal, ticking_ids(), START).begin()
+
+
+def damage_timer(address: str, timer_id: int, damage: str) -> None:
+    never = f"{1 << 62}" if is_file(address) else "'294276-01-01'"
+    what = TIMERS[damage].replace("{never}", never)
+    change(address, f"UPDATE timers SET {what} WHERE id = {timer_id}")  # noqa: S608 - see above
+
+
+@pytest.mark.parametrize("damage", TIMERS)
+async def test_a_malformed_timer_does_not_hold_up_the_others(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """It is set aside as suppressed with the reason, and its neighbours are claimed."""
+    bad = await chat.arm()
+    good = await (await chat.another("second")).arm()
+    damage_timer(address, bad.id, damage)
+    assert await journal.next_due_at() == START
+    leases = await journal.claim_due_timers("worker-a", now=START, lease_for=LEASE)
+    assert [lease.timer.id for lease in leases] == [good.id]
+    [(state, reason, wake_at)] = ask(
+        address, "SELECT state, state_reason, wake_at FROM timers WHERE thread_id = 'chat'"
+    )
+    assert (state, wake_at) == (TimerState.SUPPRESSED, None)
+    assert reason
+
+
+@pytest.mark.parametrize("damage", TIMERS)
+async def test_a_malformed_timer_does_not_block_its_thread(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """Its thread can be written to, armed again, muted, and listed for an operator."""
+    damage_timer(address, (await chat.arm()).id, damage)
+    await journal.claim_due_timers("worker-a", now=START, lease_for=LEASE)
+    await chat.say()
+    timer = await chat.arm()
+    assert await journal.list_timers("chat") == [timer]
+    assert len(await journal.cancel_timers("chat", "muted", now=START)) == 1
+
+
+@pytest.mark.parametrize("damage", MESSAGES)
+async def test_a_malformed_message_does_not_hide_the_others(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """History is shown without it, the model gets the whole batches, and the thread goes on."""
+    await chat.exchange("Is it open?", "Yes.")
+    await chat.exchange("And on Sunday?", "No.")
+    body = f"SET body = '{MESSAGES[damage]}' WHERE text = 'Yes.'"
+    change(address, f"UPDATE messages {body}")
+    await chat.exchange("And on Monday?", "Yes, of course.")
+    shown = ["Is it open?", "And on Sunday?", "No.", "And on Monday?", "Yes, of course."]
+    assert texts((await journal.history("chat")).messages) == shown
+    assert texts(await chat.messages()) == shown[1:]
+
+
+@pytest.mark.parametrize("damage", MESSAGES)
+async def test_a_batch_with_a_malformed_message_is_a_backend_error(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """Nobody works on a part of a batch as if it were the whole."""
+    batch = await chat.exchange("Is it open?", "Yes.")
+    change(address, f"UPDATE messages SET body = '{MESSAGES[damage]}' WHERE text = 'Yes.'")  # noqa: S608 - see above
+    with pytest.raises(BackendError, match="cannot be read"):
+        await journal.load_batch("chat", batch)
+
+
+async def test_a_malformed_turn_does_not_hold_up_the_queue(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """It has failed, its batch is there to be looked at, and all others are taken."""
+    await chat.say("One?")
+    other = await (await chat.another("second")).say("Two?")
+    change(address, "UPDATE turns SET kind = 'sneeze' WHERE thread_id = 'chat'")
+    later = await chat.say("Three?")
+    taken = [await journal.claim_turn("worker-a", now=START, lease_for=LEASE) for _ in range(3)]
+    assert {lease and lease.turn.id for lease in taken} == {other.turn.id, later.turn.id, None}
+    assert [turn.id for turn in await journal.list_turns("chat")] == [later.turn.id]
+    assert ask(address, "SELECT state FROM turns WHERE kind = 'sneeze'") == [("failed",)]
+
+
+async def test_a_malformed_effect_does_not_hold_up_the_outbox(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """It is set aside as dead, and its neighbours are carried out."""
+    await chat.queue_effect("bad")
+    await chat.queue_effect("good")
+    change(address, "UPDATE effects SET payload = '{oops' WHERE dedupe_key = 'bad'")
+    leases = await journal.claim_effects("worker-a", now=START, lease_for=LEASE)
+    assert [lease.effect.dedupe_key for lease in leases] == ["good"]
+    assert ask(address, "SELECT state FROM effects WHERE dedupe_key = 'bad'") == [("dead",)]
+    assert await journal.list_dead_effects() == []
+
+
+async def test_malformed_settings_do_not_lock_a_thread(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """The thread is listed, written to, set anew and deleted as if it had none."""
+    change(address, "UPDATE threads SET settings = '{oops'")
+    await chat.exchange()
+    [thread] = await journal.list_threads("ada")
+    assert thread.settings == {}
+    assert (await journal.update_thread("chat", settings={"a": 1})).settings == {"a": 1}
+    await journal.delete_thread("chat")
+
+
+@pytest.mark.parametrize("damage", TIMERS)
+async def test_a_thread_with_a_malformed_timer_can_be_muted(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """The timer is cancelled like any other, though it cannot be shown."""
+    timer = await chat.arm()
+    damage_timer(address, timer.id, damage)
+    await journal.cancel_timers("chat", "muted", now=START)
+    await chat.arm()
+    change(address, "UPDATE timers SET wake_at = NULL WHERE state = 'cancelled'")
+    assert len(await journal.claim_due_timers("worker-a", now=START, lease_for=LEASE)) == 1
+
+
+async def test_a_wake_time_beyond_all_calendars_is_the_last_of_all(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """Whoever asks when the next timer is due gets a time to wait for."""
+    await chat.arm()
+    never = f"{1 << 62}" if is_file(address) else "'294276-01-01'"
+    change(address, f"UPDATE timers SET wake_at = {never}")  # noqa: S608 - see above
+    due = await journal.next_due_at()
+    assert due is not None
+    assert due > START
+
+
+@pytest.mark.parametrize("damage", MESSAGES)
+async def test_a_malformed_message_does_not_spoil_a_search(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """The others are found."""
+    await chat.exchange("Is the museum open?", "The museum is open.")
+    body = f"SET body = '{MESSAGES[damage]}' WHERE text = 'The museum is open.'"
+    change(address, f"UPDATE messages {body}")
+    found = await journal.search("ada", "museum")
+    assert texts([hit.message for hit in found]) == ["Is the museum open?"]
