@@ -6,10 +6,14 @@ UV := $(BIN)/uv
 READY := $(VENV)/.ready
 UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' requirements.lock)
 
-.PHONY: test check format bench lock clean
+.PHONY: test test-local check format bench evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
+
+# With the real local model; one process, since it takes all cores but one.
+test-local: $(READY)
+	$(BIN)/pytest -m local $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -25,6 +29,12 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.core
 	$(BIN)/python -m bench.journal
+	$(BIN)/python -m bench.agent
+	$(BIN)/python -m bench.memory
+
+evals: $(READY)
+	$(BIN)/python -m evals.retrieval
+	$(BIN)/python -m evals.naturalness
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

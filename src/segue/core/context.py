@@ -210,14 +210,19 @@ def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> l
     for name, text in (("system", system), ("summary", summary)):
         if text is not None and not isinstance(text, str):
             raise UsageError(f"{name} is {type(text).__name__}; expected text.")
-    listed = "\n".join(f"- {memory}" for memory in memories if memory.strip())
     parts = [
         system,
         summary and summary.strip() and f"Summary of the conversation so far:\n{summary}",
-        listed and f"What you remember about the user:\n{listed}",
+        memory_lines(memories),
     ]
     said = [storable(part) for part in parts if part and part.strip()]
     return [SystemMessage("\n\n".join(said))] if said else []
+
+
+def memory_lines(memories: Sequence[str]) -> str:
+    """Memories as the model is told of them; nothing if there are none."""
+    listed = "\n".join(f"- {memory}" for memory in memories if memory.strip())
+    return listed and f"What you remember about the user:\n{listed}"
 
 
 def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:

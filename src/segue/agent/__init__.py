@@ -1,0 +1,1 @@
+"""The agent: the only part of Segue that runs LangGraph."""

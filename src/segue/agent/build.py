@@ -1,0 +1,111 @@
+"""Building an agent's graph: the built-in one from its config, or one that somebody brought."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
+
+from segue.agent.config import AgentConfig
+from segue.agent.middleware import Bounds, Invisibility, Window
+from segue.agent.models import load_model
+from segue.agent.retrieval import MemorySource, RetrieveMemories
+from segue.core.errors import UsageError
+
+Graph = Pregel[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltGraph:
+    """A compiled graph, and whether its state holds the window or only the batch."""
+
+    graph: Graph
+    holds_window: bool
+
+
+def build_graph(
+    config: AgentConfig,
+    *,
+    model: BaseChatModel | None = None,
+    memories: MemorySource | None = None,
+    tools: Sequence[BaseTool] = (),
+) -> BuiltGraph:
+    """The graph of an agent. `tools` are given besides those of the config; `model` replaces the
+    config's.
+    """
+    if config.graph is not None:
+        return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
+    told = config.memory.max_tokens if memories else 0
+    if told >= config.context_tokens // 2:
+        raise UsageError(
+            f"agent {config.id!r}: memory.max_tokens is {told}, more than half of context_tokens "
+            f"({config.context_tokens}); lower it."
+        )
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [Window(config.context_tokens - told)]
+    if memories is not None:
+        middleware.append(RetrieveMemories(memories, config.memory))
+    middleware += [Invisibility(), Bounds(config.limits)]
+    built: Any = create_agent(
+        model or load_model(config.model, config.model_settings),
+        [*(load_tool(given, config.id) for given in config.tools), *tools],
+        system_prompt=config.system_prompt,
+        middleware=middleware,
+        name=None,
+    )
+    return BuiltGraph(built, holds_window=False)
+
+
+def load_graph(given: Any, whose: str) -> Graph:
+    """A compiled graph of a graph, a builder, a function that makes one, or the path of such."""
+    found = load_attribute(given, f"{whose}: graph") if isinstance(given, str) else given
+    if isinstance(found, StateGraph):
+        found = found.compile()
+    elif not isinstance(found, Pregel) and callable(found):
+        return load_graph(found(), whose)
+    if not isinstance(found, Pregel):
+        raise UsageError(
+            f"{whose}: graph is {type(found).__name__}; expected a LangGraph graph, a builder of "
+            "one, or a function that returns one."
+        )
+    if "messages" not in found.channels:
+        raise UsageError(
+            f"{whose}: the graph has no `messages` in its state; it has: "
+            f"{', '.join(sorted(found.stream_channels_list)) or 'nothing'}."
+        )
+    return found
+
+
+def load_tool(given: Any, agent_id: str) -> BaseTool:
+    """A tool of a tool or of a function with a docstring, or the path of such."""
+    found = load_attribute(given, f"agent {agent_id!r}: tool") if isinstance(given, str) else given
+    if isinstance(found, BaseTool):
+        return found
+    if not callable(found):
+        raise UsageError(
+            f"agent {agent_id!r}: {found!r} is no tool; expected a LangChain tool or a function."
+        )
+    try:
+        made: BaseTool = tool(found)
+    except ValueError as error:
+        raise UsageError(f"agent {agent_id!r}: {found!r} cannot be a tool: {error}") from error
+    return made
+
+
+def load_attribute(path: str, whose: str) -> Any:
+    """What `package.module:attribute` names."""
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise UsageError(f"{whose} is {path!r}; expected 'package.module:attribute'.")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{whose} {path!r} cannot be loaded: {error}.") from error
+    return found

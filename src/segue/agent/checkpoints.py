@@ -1,0 +1,109 @@
+"""Where LangGraph keeps its running turns: the official savers, opened the way we need them.
+
+A checkpoint lives as long as its batch is being processed; the journal holds what must last. So
+on SQLite they have a file of their own, and never wait for the journal's writer. LangGraph's
+`LANGGRAPH_STRICT_MSGPACK=true`, which lets only known types come to life again, is honoured.
+"""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol, Self
+
+import aiosqlite
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from segue.core.errors import BackendError, UsageError
+
+_BUSY_SECONDS = 30.0
+_POOL_SIZE = 8
+
+Saver = BaseCheckpointSaver[str]
+
+
+class Checkpoints(Protocol):
+    """A place for checkpoints, open while the runtime runs."""
+
+    def saver(self) -> Saver:
+        """A saver for one run."""
+        ...
+
+    async def open(self) -> Self: ...
+
+    async def close(self) -> None: ...
+
+
+class MemoryCheckpoints:
+    """Checkpoints that end with the process, for tests and trials."""
+
+    def __init__(self) -> None:
+        self._saver = InMemorySaver()
+
+    def saver(self) -> Saver:
+        return self._saver
+
+    async def open(self) -> Self:
+        return self
+
+    async def close(self) -> None:
+        pass
+
+
+class SqliteCheckpoints:
+    """Checkpoints in a file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        self._stack = AsyncExitStack()
+        self._saver: AsyncSqliteSaver | None = None
+
+    def saver(self) -> Saver:
+        return _opened(self._saver)
+
+    async def open(self) -> Self:
+        try:
+            connection = await self._stack.enter_async_context(
+                aiosqlite.connect(self._path, timeout=_BUSY_SECONDS)
+            )
+            await connection.execute("PRAGMA synchronous = NORMAL")
+            saver = AsyncSqliteSaver(connection)
+            await saver.setup()
+        except aiosqlite.Error as error:
+            await self._stack.aclose()
+            raise BackendError(f"Checkpoints in {self._path!r}: {error}.") from error
+        self._saver = saver
+        return self
+
+    async def close(self) -> None:
+        self._saver = None
+        await self._stack.aclose()
+
+
+class PostgresCheckpoints:
+    """Checkpoints in a PostgreSQL database, which may be the journal's."""
+
+    def __init__(self, dsn: str, pool_size: int = _POOL_SIZE) -> None:
+        try:
+            from segue.agent.postgres_saver import PostgresSavers  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise UsageError(
+                f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
+            ) from error
+        self._savers = PostgresSavers(dsn, pool_size)
+
+    def saver(self) -> Saver:
+        return self._savers.new()
+
+    async def open(self) -> Self:
+        await self._savers.open()
+        return self
+
+    async def close(self) -> None:
+        await self._savers.close()
+
+
+def _opened(saver: AsyncSqliteSaver | None) -> AsyncSqliteSaver:
+    if saver is None:
+        raise UsageError("The checkpoints are not open; call open() first.")
+    return saver

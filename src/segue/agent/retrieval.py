@@ -1,0 +1,164 @@
+"""Memories for a model call: whose words to search with, and what is told of the finds.
+
+The query is always a person's words, never a trigger's. Nothing that goes wrong here stops a
+reply: without memories the model answers from what it has.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from segue.agent.config import MemoryConfig
+from segue.agent.middleware import AsyncHandler, Request, Response
+from segue.agent.run import Recalled, Run, current_run
+from segue.core.context import memory_lines
+from segue.core.metadata import is_synthetic
+from segue.core.query import MemoryQuery, QuerySource, memory_query
+from segue.core.tokens import estimate_text
+from segue.journal.records import FoundMemory
+
+logger = logging.getLogger(__name__)
+
+_RECALLED = "recalled"
+_QUERY_SHOWN = 50
+
+
+class MemorySource(Protocol):
+    """Where memories are searched."""
+
+    def search(self, agent_id: str, user_id: str, text: str) -> Awaitable[list[FoundMemory]]: ...
+
+
+class Namespace(Protocol):
+    """Whose memories: an agent's about a user. A `Run` is one."""
+
+    @property
+    def thread_id(self) -> str: ...
+
+    @property
+    def agent_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str: ...
+
+
+class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
+    """Tells the model what the agent remembers about the user, at the model call alone.
+
+    Searched once in a run, so that its second model call knows what its first one knew. Outside
+    of Segue, `whose` says for a request whose memories are meant.
+    """
+
+    def __init__(
+        self,
+        memories: MemorySource,
+        config: MemoryConfig | None = None,
+        whose: Callable[[ModelRequest[Any]], Namespace | None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._memories = memories
+        self._config = config or MemoryConfig()
+        self._whose = whose
+
+    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+        told = await self._told(request)
+        if not told:
+            return await handler(request)
+        system = "\n\n".join(part for part in (request.system_prompt, memory_lines(told)) if part)
+        return await handler(request.override(system_message=SystemMessage(system)))
+
+    async def _told(self, request: Request) -> list[str]:
+        run = current_run()
+        if run is None:
+            namespace = self._whose(request) if self._whose else None
+            return [] if namespace is None else await self._recall(request, namespace)
+        if _RECALLED not in run.notes:
+            run.notes[_RECALLED] = await self._recall(request, run)
+        told: list[str] = run.notes[_RECALLED]
+        return told
+
+    async def _recall(self, request: Request, namespace: Namespace) -> list[str]:
+        messages, summary = request.messages, None
+        if isinstance(namespace, Run):
+            messages, summary = _any(namespace.messages), namespace.summary
+        query = chosen_query(messages, summary, namespace)
+        if query is None:
+            return []
+        found = _within(await self._search(namespace, query), self._config.max_tokens)
+        if found:
+            keys = tuple(memory.memory.key for memory in found)
+            request.runtime.stream_writer(Recalled(keys, query.source))
+        return [memory.memory.content for memory in found]
+
+    async def _search(self, namespace: Namespace, query: MemoryQuery) -> list[FoundMemory]:
+        limit = self._config.time_limit.total_seconds()
+        try:
+            async with asyncio.timeout(limit):
+                return await self._memories.search(
+                    namespace.agent_id, namespace.user_id, query.text
+                )
+        except Exception as error:  # noqa: BLE001 - a reply without memories is better than none
+            logger.warning(
+                "Memories of thread %s of agent %s could not be searched within %g s: %s",
+                namespace.thread_id,
+                namespace.agent_id,
+                limit,
+                type(error).__name__,
+            )
+            return []
+
+
+def chosen_query(
+    messages: Sequence[BaseMessage], summary: str | None, namespace: Namespace
+) -> MemoryQuery | None:
+    """The words to search with, and the log lines that say whose they are."""
+    last = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
+    trigger = _trigger_of(last)
+    where = {
+        "thread_id": namespace.thread_id,
+        "agent_id": namespace.agent_id,
+        "trigger_type": trigger,
+    }
+    if trigger:
+        logger.debug("Synthetic message detected at memory retrieval: %s", where)
+    query = memory_query(messages, summary)
+    if query is None:
+        if last is not None and is_synthetic(last):
+            logger.error(
+                "Autonomous message triggered on an empty thread: a misconfiguration, memory "
+                "retrieval is skipped: %s with %d messages",
+                where,
+                len(messages),
+            )
+        return None
+    logger.debug("Memory query from %s, %r: %s", query.source, query.text[:_QUERY_SHOWN], where)
+    if query.source is not QuerySource.CURRENT_MESSAGE and trigger:
+        logger.info("Memory query used fallback strategy due to synthetic trigger: %s", where)
+    return query
+
+
+def _trigger_of(message: BaseMessage | None) -> str | None:
+    """What to call a synthetic message in a log; None for a person's."""
+    if message is None or not is_synthetic(message):
+        return None
+    return str(message.additional_kwargs.get("trigger_type") or "continuation")
+
+
+def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
+    """The best ones that fit; one that is too long does not keep out a shorter one behind it."""
+    fitting, left = [], max_tokens
+    for memory in found:
+        cost = estimate_text(memory.memory.content)
+        if cost <= left:
+            fitting.append(memory)
+            left -= cost
+    return fitting
+
+
+def _any(messages: list[BaseMessage]) -> Any:
+    # LangChain types a request's messages as a union of its classes, not as their base.
+    return messages

@@ -1,0 +1,129 @@
+"""One run of an agent: what it is asked, and what it says while it works.
+
+A run answers one batch. The runtime makes a `Run` from the journal and stores what comes out;
+tools and middleware find it with `current_run`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+
+from segue.core.batch import Batch, group_batches
+from segue.core.messages import user_message
+from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.query import QuerySource
+from segue.core.snowflake import SnowflakeSource
+from segue.core.stamp import stamp
+from segue.core.triggers import TriggerType
+
+# LangGraph keeps what begins with underscores out of its checkpoints.
+RUN_KEY: Final = "__segue_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The batch to answer, and what came before it."""
+
+    thread_id: str
+    agent_id: str
+    user_id: str
+    batch: Batch
+    # The batches before it, newest first, as many as may be told.
+    history: Sequence[Batch] = ()
+    summary: str | None = None
+    # What a person said to the question that the batch waits with.
+    answer: Any = None
+    # Nothing of it ran before, so there is no checkpoint to look for.
+    is_new: bool = False
+    # What this run found out once and uses again at its next model call.
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        message: str | HumanMessage,
+        ids: SnowflakeSource,
+        *,
+        agent_id: str,
+        user_id: str = "user",
+        thread_id: str = "thread",
+        history: Sequence[Batch] = (),
+    ) -> Self:
+        """A run without a journal. Text becomes a user's message; a message, such as a synthetic
+        one, is taken as it is and gets its place in a new batch.
+        """
+        asked = user_message(message) if isinstance(message, str) else message
+        [batch] = group_batches(stamp([asked], ids))
+        return cls(thread_id, agent_id, user_id, batch, history, is_new=True)
+
+    @property
+    def batches(self) -> list[Batch]:
+        """All of it, newest first."""
+        return [self.batch, *self.history]
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """All of it, oldest first."""
+        return [message for batch in reversed(self.batches) for message in batch.messages]
+
+    @property
+    def trigger(self) -> TriggerType | None:
+        """Why the agent speaks first; None if it answers a person or goes on."""
+        for message in reversed(self.batch.messages):
+            if isinstance(message, HumanMessage) and is_synthetic(message):
+                return MessageMetadata.of(message).trigger_type
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a message that is being written."""
+
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A finished message of the batch, to be stored before the next one is asked for."""
+
+    message: BaseMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The graph waits for a person: an interrupt, to be answered by a run with `answer`."""
+
+    id: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Memories that were told to the model, by key, and whose words found them."""
+
+    keys: tuple[str, ...]
+    source: QuerySource
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Whatever a node or tool of the graph reports about its work."""
+
+    value: Any
+
+
+AgentEvent = Token | NewMessage | Question | Recalled | Progress
+
+
+def current_run(config: RunnableConfig | None = None) -> Run | None:
+    """The run that a node, tool or middleware works for; None outside of Segue."""
+    try:
+        found = (config or get_config()).get("configurable", {}).get(RUN_KEY)
+    except RuntimeError:  # not inside of a graph
+        return None
+    return found if isinstance(found, Run) else None

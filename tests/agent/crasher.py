@@ -1,0 +1,64 @@
+"""A process that answers one message with three parallel tools, to be killed and started again.
+
+    python -m tests.agent.crasher <folder> <life>
+
+Tools write a line to `tools.log` when they begin. In the first life the third one never ends.
+"""
+
+import asyncio
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
+
+from segue import user_message
+from segue.agent.checkpoints import SqliteCheckpoints
+from segue.agent.scripted import ScriptedChatModel
+from segue.journal.sqlite import SqliteJournal
+from segue.testing.journal_contract.fixtures import ticking_ids
+from tests.agent.session import START, THREAD, Session
+
+TOOLS = ("one", "two", "three")
+
+
+def answer(messages: list[Any]) -> AIMessage:
+    results = sum(isinstance(message, ToolMessage) for message in messages)
+    if results:
+        return AIMessage(f"All {results} are done.")
+    calls = [{"name": name, "args": {}, "id": name, "type": "tool_call"} for name in TOOLS]
+    return AIMessage("", tool_calls=calls)
+
+
+def logging_tool(name: str, log: Path, *, hangs: bool) -> BaseTool:
+    async def work() -> str:
+        with log.open("a") as lines:
+            lines.write(f"{name}\n")
+        if hangs:
+            await asyncio.Event().wait()
+        return name
+
+    return tool(name, description=f"Do {name}.")(work)
+
+
+async def live(folder: Path, life: int) -> None:
+    journal = SqliteJournal(folder / "journal.db")
+    await journal.open()
+    checkpoints = await SqliteCheckpoints(folder / "runs.db").open()
+    log = folder / "tools.log"
+    tools = [logging_tool(name, log, hangs=name == "three" and life == 0) for name in TOOLS]
+    model = ScriptedChatModel(script=answer)
+    session = await Session.begin(journal, checkpoints, model, tools=tools)
+    session.now = START + life * timedelta(hours=1)
+    session.ids = ticking_ids(node=life + 1, start=session.now)
+    if life == 0:
+        await journal.accept_message(THREAD, user_message("Go!"), ids=session.ids, now=session.now)
+    await session.work()
+    await checkpoints.close()
+    await journal.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(live(Path(sys.argv[1]), int(sys.argv[2])))

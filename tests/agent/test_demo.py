@@ -1,0 +1,118 @@
+"""The demo's replies: polite, about what the user said, and never about a trigger."""
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from segue.agent.demo import demo_reply, find_topic
+from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
+from segue.core.triggers import TRIGGER_PROMPTS
+from segue.testing.leaks import find_leaks
+
+SAID = [
+    "Hi!",
+    "Hey, how are you?",
+    "I'm planning a pizza night with three friends on Friday.",
+    "Two like mushrooms, Sam wants pepperoni.",
+    "I need to write a project report by Friday.",
+    "I'm thinking about learning a new programming language.",
+    "Should I use React or Vue?",
+    "What should I eat for dinner?",
+    "Thanks, that helps.",
+    "Good night!",
+    "ok",
+    "",
+    "你好",
+    "{topic} {0} {",
+]
+
+
+def answer(*said: str) -> str:
+    """What is said after these words of the user, each but the last with some reply."""
+    messages: list[BaseMessage] = []
+    for text in said:
+        messages += [HumanMessage(text), AIMessage("I see.")]
+    return demo_reply(messages[:-1])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Hello!", {"Hello! What is on your mind today?", "Hi there! How is your day going?"}),
+        ("Thank you so much", {"You're welcome! Just write whenever you like."}),
+        ("ok, bye!", {"Goodbye, and take care!", "See you soon. It was nice to talk to you!"}),
+        ("How are you?", {"Very well, thanks. What are you up to?"}),
+    ],
+)
+def test_small_talk_is_answered_in_kind(said: str, expected: set[str]) -> None:
+    """A greeting is greeted, thanks are welcomed, and a goodbye is not held up."""
+    assert answer(said) in expected
+
+
+@pytest.mark.parametrize(
+    ("said", "topic"),
+    [
+        ("I'm planning a pizza night with three friends on Friday.", "the pizza night"),
+        ("I need to write a project report by Friday", "the project report"),
+        ("I'm thinking about learning a new programming language", "the new programming language"),
+        ("Tell me about Paris", "Paris"),
+        ("Two like mushrooms, Sam wants pepperoni.", "mushrooms"),
+        ("Thanks!", ""),
+        ("ok", ""),
+    ],
+)
+def test_it_finds_what_a_sentence_is_about(said: str, topic: str) -> None:
+    """A reply can name the thing, where there is one."""
+    assert find_topic(said) == topic
+
+
+def test_a_question_and_a_remark_are_answered_on_their_topic() -> None:
+    """What is said comes back to what the user brought up."""
+    assert "the pizza night" in answer("What do I need for the pizza night?")
+    assert "the pizza night" in answer("I'm planning a pizza night.")
+
+
+@pytest.mark.parametrize("prompt", TRIGGER_PROMPTS.values(), ids=list(TRIGGER_PROMPTS))
+def test_a_follow_up_comes_back_to_the_last_real_thing(prompt: str) -> None:
+    """Each trigger is answered by what the user spoke of, even behind small talk and triggers."""
+    reply = answer("I'm planning a pizza night.", "Thanks!", prompt, prompt)
+    assert "the pizza night" in reply
+    assert prompt not in reply
+
+
+def test_a_pending_decision_is_named_by_its_choices() -> None:
+    """Somebody who has to decide is reminded of what between."""
+    prompt = synthetic_message("waiting_for_decision").text
+    assert "React or Vue" in answer("Should I use React or Vue for my shop?", prompt)
+
+
+def test_the_second_follow_up_has_other_words() -> None:
+    """Nobody is asked the same thing twice in a row."""
+    prompt = synthetic_message("check_in").text
+    once = answer("I'm planning a pizza night.", prompt)
+    assert answer("I'm planning a pizza night.", prompt, prompt) != once
+
+
+def test_it_goes_on_when_it_may() -> None:
+    """The prompt of a continuation is not taken for something the user said."""
+    assert "conversation" not in answer("I'm planning a pizza night.", CONTINUATION_PROMPT)
+    assert "the pizza night" in answer("A pizza night!", CONTINUATION_PROMPT, "So what?")
+
+
+def test_the_same_conversation_gets_the_same_words() -> None:
+    """A demo can be repeated."""
+    assert answer(*SAID) == answer(*SAID)
+
+
+def test_it_always_says_something() -> None:
+    """Nothing said, nothing known, only a trigger: there is a reply to everything."""
+    assert demo_reply([])
+    assert demo_reply([synthetic_message("check_in")])
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("prompt", TRIGGER_PROMPTS.values(), ids=list(TRIGGER_PROMPTS))
+def test_no_follow_up_shows_its_trigger(said: str, prompt: str) -> None:
+    """Whatever was said before, a follow-up sounds like a person."""
+    reply = answer(said, prompt)
+    assert reply
+    assert find_leaks(reply, timer_fired=True) == []

@@ -1,0 +1,84 @@
+"""Follow-ups as a user lives them: natural, on topic, and without a word about machinery."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from segue import TRIGGER_PROMPTS, TriggerType, is_synthetic
+from segue.agent.checkpoints import SqliteCheckpoints
+from segue.agent.models import load_model
+from segue.agent.scripted import ScriptedChatModel
+from segue.journal.sqlite import SqliteJournal
+from segue.testing.leaks import find_leaks
+from segue.testing.providers import request_problems
+from tests.agent.session import Session, streamed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel(script=load_model("scripted", {}).script)  # type: ignore[attr-defined]  # the demo's
+
+
+@pytest.fixture
+async def session(tmp_path: Path, model: ScriptedChatModel) -> AsyncIterator[Session]:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await journal.open()
+    checkpoints = await SqliteCheckpoints(tmp_path / "runs.db").open()
+    yield await Session.begin(journal, checkpoints, model)
+    await checkpoints.close()
+    await journal.close()
+
+
+PIZZA = ("We want pizza on Friday.", "Two of us like mushrooms, Sam wants pepperoni.")
+
+
+@pytest.mark.parametrize("trigger", TriggerType)
+async def test_each_trigger_ends_in_a_natural_reply(session: Session, trigger: TriggerType) -> None:
+    """After a talk about pizza the agent speaks first, on topic, and shows nothing of the timer."""
+    for line in PIZZA:
+        await session.say(line)
+    reply = streamed(await session.nudge(trigger, reason="idle for 30 s"))
+    assert reply
+    assert find_leaks(reply, timer_fired=True) == []
+    shown = await session.history()
+    assert shown[-1] == reply
+    assert TRIGGER_PROMPTS[trigger] not in shown
+    batch = await session.last_batch()
+    assert batch.is_complete
+    assert [is_synthetic(m) for m in batch.messages] == [True, False]
+    assert batch.messages[0].additional_kwargs["trigger_type"] == trigger
+    assert batch.messages[0].text == TRIGGER_PROMPTS[trigger]
+
+
+async def test_several_follow_ups_in_a_row_do_not_confuse(
+    session: Session, model: ScriptedChatModel
+) -> None:
+    """Each is answered naturally, every request is one that all providers take, and a later
+    question is answered as if nothing had happened.
+    """
+    await session.say(PIZZA[0])
+    for trigger in TriggerType:
+        reply = streamed(await session.nudge(trigger))
+        assert reply
+        assert find_leaks(reply, timer_fired=True) == []
+    await session.say("What did we want to eat?")
+    assert [request_problems(request) for request in model.seen] == [[]] * 6
+    shown = await session.history()
+    assert len(shown) == 8
+    assert not set(shown) & set(TRIGGER_PROMPTS.values())
+
+
+async def test_a_user_who_types_a_triggers_words_sees_them(session: Session) -> None:
+    """Only the mark decides what is shown; the same words from a person are a person's."""
+    words = TRIGGER_PROMPTS[TriggerType.CHECK_IN]
+    await session.say(words)
+    await session.nudge()
+    assert (await session.history()).count(words) == 1
