@@ -1,0 +1,1 @@
+"""Evals: how good a thing is, measured and not believed."""
