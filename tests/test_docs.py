@@ -1,5 +1,6 @@
 """What the documents show really happens."""
 
+import pkgutil
 import re
 from contextlib import redirect_stdout
 from io import StringIO
@@ -11,7 +12,8 @@ import pytest
 import segue
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
+# Each page with the number of its programs that show what they print.
+PAGES = {"README.md": 2, "docs/library.md": 1, "docs/journal.md": 1, "docs/agent.md": 1}
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -32,21 +34,26 @@ def run(page: Path) -> list[tuple[str, str]]:
     return printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_program_of_a_page_runs(page: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_every_program_of_a_page_runs(page: str) -> None:
     """A reader who copies a page's programs gets no error, and the output the page shows."""
-    shown = run(page)
+    shown = run(ROOT / page)
     assert [output for output, _ in shown] == [text for _, text in shown]
-
-
-def test_the_readme_shows_its_output() -> None:
-    """The page that is read first has programs with output to compare."""
-    assert len(run(ROOT / "README.md")) == 2
+    assert len(shown) == PAGES[page]
 
 
 def test_the_readme_can_be_read_in_one_sitting() -> None:
     """At most 150 lines."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+REFERENCES = re.findall(r"`(segue\.\w[\w.]*)", (ROOT / "docs/reference.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_what_the_reference_names_is_there(name: str) -> None:
+    """Every module and class that the page spells out can be imported by that name."""
+    assert pkgutil.resolve_name(name)
 
 
 def test_the_reference_names_everything_public() -> None:

@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MATRIX = ROOT / "docs" / "requirements.md"
 PARTS = {"core", "journal", "agent", "runtime", "server", "lifecycle"}
-BUILT = {"core"}
+BUILT = {"core", "journal"}
+CONTRACT = ROOT / "src" / "segue" / "testing" / "journal_contract"
 
 Row = tuple[str, str, str, str]
 
@@ -28,9 +29,14 @@ ROWS = read_rows()
 
 
 @cache
-def names_in(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+def named_tests(path: Path) -> set[str]:
+    """The tests of a file that pytest runs: by its name, or because the contract brings them."""
+    if not path.name.startswith("test_") and path.parent != CONTRACT:
+        return set()
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = {node.name for node in nodes if isinstance(node, functions)}
+    return {name for name in names if name.startswith("test_")}
 
 
 def broken_references(proof: str) -> list[str]:
@@ -38,7 +44,7 @@ def broken_references(proof: str) -> list[str]:
     for reference in re.findall(r"`([^`]+)`", proof):
         file, _, name = reference.partition("::")
         path = ROOT / file
-        if not path.is_file() or (name and name not in names_in(path)):
+        if not path.is_file() or (name and name not in named_tests(path)):
             broken.append(reference)
     return broken
 
@@ -91,9 +97,30 @@ def test_every_requirement_of_a_later_part_says_so() -> None:
     assert vague == []
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_the_contract_runs_over_both_databases(database: str) -> None:
+    """A row that names a test of the contract is proven twice."""
+    file = ROOT / "tests" / "journal" / f"test_contract_{database}.py"
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    brought = [
+        node.module
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    ]
+    assert brought == [".".join(CONTRACT.relative_to(ROOT / "src").parts)]
+
+
 @pytest.mark.parametrize(
-    "proof", ["`tests/test_requirements.py::test_gone`", "`tests/core/test_gone.py::test_x`"]
+    "proof",
+    [
+        "`tests/test_requirements.py::test_gone`",
+        "`tests/core/test_gone.py::test_x`",
+        "`tests/test_requirements.py::read_rows`",
+        "`tests/journal/racers.py::racers`",
+        "`src/segue/testing/journal_contract/chat.py::begin`",
+        "`src/segue/testing/journal_contract/turns.py::test_gone`",
+    ],
 )
 def test_a_wrong_reference_is_noticed(proof: str) -> None:
-    """The check can fail: a missing function and a missing file are both found."""
+    """The check can fail: a missing file, a missing test and what is no test are all found."""
     assert broken_references(proof) == [proof.strip("`")]
