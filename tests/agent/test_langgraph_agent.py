@@ -369,11 +369,18 @@ class RateLimitError(Exception):
     status_code = 429
 
 
+class UnknownModelError(Exception):
+    """What a provider answers when the config names a model that it does not have."""
+
+    status_code = 404
+
+
 FAILURES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a model error": (ValueError("secret words"), {}, "backend"),
     "an empty answer": ("", {}, "backend"),
     "a message that is too long": ("Yes.", {"context_tokens": 20}, "usage"),
     "a rate limit": (RateLimitError(), {}, "backend"),
+    "an unknown model name": (UnknownModelError(), {}, "backend"),
     "a model that hangs": (
         "never",
         {"limits": Limits.parse({"model_time": 0.05}, "limits")},
