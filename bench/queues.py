@@ -84,8 +84,7 @@ def turn_rows(store: Store, count: int) -> Iterator[dict[str, Any]]:
             "epoch": 0,
             "queued_at": store.moment(START),
             "available_at": store.moment(START),
-            "wake_at": store.moment(START),
-            "served_at": thread["served_at"],
+            "wake_at": thread["served_at"],
         }
 
 
@@ -244,8 +243,7 @@ async def retry_later(store: Store) -> None:
 async def free_the_last_served(store: Store) -> None:
     at = store.moment(START)
     await store.execute(
-        "UPDATE turns SET available_at = %s, wake_at = %s WHERE id = "
-        "(SELECT id FROM turns ORDER BY served_at DESC, id DESC LIMIT 1)",
+        "UPDATE turns SET available_at = %s, wake_at = %s WHERE id = (SELECT max(id) FROM turns)",
         (at, at),
     )
 

@@ -183,11 +183,12 @@ class Turns(Protocol):
     async def claim_turn(
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
-        """Take the next turn: the oldest of its thread, from the thread served longest ago.
+        """Take the next turn: the oldest of its thread, from the thread that waits longest.
 
-        A turn whose lease ran out is taken again. Two callers never get the same turn. None if
-        there is none, or if the only ones are in somebody's hands this moment: `next_turn_at`
-        says when to ask again.
+        It waits since it was served last, since its lease ran out, or since it was to be tried
+        again. A turn whose lease ran out is taken again. Two callers never get the same turn.
+        None if there is none, or if the only ones are in somebody's hands this moment:
+        `next_turn_at` says when to ask again.
         """
         ...
 

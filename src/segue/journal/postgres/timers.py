@@ -29,7 +29,7 @@ from segue.journal.postgres.database import (
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import queue_turn
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
-from segue.journal.rows import from_json, readable, to_json
+from segue.journal.rows import UNREADABLE, from_json, readable, to_json
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class TimerSteps:
                 "FOR UPDATE SKIP LOCKED",
                 (now, limit),
             )
-            sound = [row["id"] for row in due if await _is_sound(db, row["id"], now)]
+            sound = await _sound(db, [row["id"] for row in due], now)
             rows = await fetch_all(
                 db,
                 "UPDATE timers SET state = 'claimed', owner = %s, token = token + 1, "
@@ -251,6 +251,17 @@ async def _fetch_each(db: Connection, timer_ids: list[int]) -> list[DictRow]:
     return rows
 
 
+async def _sound(db: Connection, timer_ids: list[int], now: datetime) -> list[int]:
+    """Those that can be read. All at once, and one by one only where something is wrong."""
+    sql: LiteralString = "SELECT * FROM timers WHERE id = ANY(%s)"
+    try:
+        for row in await fetch_all(db, sql, (timer_ids,)):
+            to_timer(row)
+    except (*UNREADABLE, psycopg.DataError):
+        return [timer_id for timer_id in timer_ids if await _is_sound(db, timer_id, now)]
+    return timer_ids
+
+
 async def _is_sound(db: Connection, timer_id: int, now: datetime) -> bool:
     """Whether a row can be read; if not, it is set aside with the reason.
 
@@ -258,7 +269,7 @@ async def _is_sound(db: Connection, timer_id: int, now: datetime) -> bool:
     """
     try:
         await _timer_of(db, timer_id)
-    except (ValueError, OverflowError, psycopg.DataError) as error:
+    except (*UNREADABLE, psycopg.DataError) as error:
         logger.error("Timer %s cannot be read and is set aside: %s", timer_id, error)  # noqa: TRY400 - the row is the fault, not the code
         reason = storable(f"The row cannot be read: {error}")
         await db.execute(

@@ -29,7 +29,7 @@ from segue.journal.rows import readable
 # does not pass over threads whose row is only held by a foreign key.
 _NEXT: LiteralString = """
     SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
-    WHERE turns.wake_at <= %s ORDER BY turns.served_at, turns.id LIMIT 1
+    WHERE turns.wake_at <= %s ORDER BY turns.wake_at, turns.id LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 """
 
@@ -50,8 +50,8 @@ class TurnSteps:
             claimed = await fetch_row(
                 db,
                 "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
-                "wake_at = %s, served_at = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
-                (owner, now + lease_for, now, row["id"]),
+                "wake_at = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
+                (owner, now + lease_for, row["id"]),
             )
             return _to_lease(claimed)
 
@@ -228,8 +228,8 @@ async def _wake_first(db: Connection, thread_id: str) -> None:
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
     await db.execute(
-        "UPDATE turns SET wake_at = available_at, "
-        "served_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "UPDATE turns SET "
+        "wake_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns "
         "WHERE thread_id = %s AND state IN ('queued', 'running'))",
         (thread_id,),

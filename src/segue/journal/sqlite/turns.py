@@ -16,11 +16,7 @@ from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import queue_effects
 from segue.journal.sqlite.threads import thread_of
 
-# By name: the planner would rather sort everything that is awake.
-_NEXT = """
-    SELECT * FROM turns INDEXED BY turns_next
-    WHERE wake_at IS NOT NULL AND wake_at <= ? ORDER BY served_at, id LIMIT 1
-"""
+_NEXT = "SELECT * FROM turns WHERE wake_at <= ? ORDER BY wake_at, id LIMIT 1"
 
 
 class TurnSteps:
@@ -36,8 +32,8 @@ class TurnSteps:
                 return None
             db.execute(
                 "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-                "wake_at = ?, served_at = ?, attempts = attempts + 1 WHERE id = ?",
-                (owner, to_micros(now + lease_for), at, row["id"]),
+                "wake_at = ?, attempts = attempts + 1 WHERE id = ?",
+                (owner, to_micros(now + lease_for), row["id"]),
             )
             db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
             return _lease_of(db, row["id"])
@@ -205,8 +201,8 @@ def _wake_first(db: sqlite3.Connection, thread_id: str) -> None:
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
     db.execute(
-        "UPDATE turns SET wake_at = available_at, "
-        "served_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "UPDATE turns SET "
+        "wake_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns INDEXED BY turns_alive "
         "WHERE thread_id = ? AND state IN ('queued', 'running'))",
         (thread_id,),

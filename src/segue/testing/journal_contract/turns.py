@@ -322,6 +322,7 @@ async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(
     taken = await journal.claim_turn("worker-a", now=now, lease_for=LEASE)
     assert taken is not None
     assert taken.turn.id == second.turn.id
+    await chat.finish(taken, AIMessage("Yes."))
     assert await journal.claim_turn("worker-a", now=now, lease_for=LEASE) is None
     late = await journal.claim_turn("worker-a", now=now + HOUR, lease_for=LEASE)
     assert late is not None

@@ -77,18 +77,16 @@ CREATE TABLE turns (
     left_open    INTEGER NOT NULL DEFAULT 0,
     owner        TEXT,
     token        INTEGER NOT NULL DEFAULT 0,
-    -- Set for the first live turn of a thread, the only one that may be taken: when it wants
-    -- attention, its available time or the end of the lease that holds it.
+    -- Set for the first live turn of a thread, the only one that may be taken: from when on, and
+    -- its place in the line. When its thread was served last, when it is to be tried again, or the
+    -- end of the lease that holds it.
     wake_at      INTEGER,
-    -- When its thread was served before: the one that has waited longest goes first.
-    served_at    INTEGER,
     finished_at  INTEGER
 ) STRICT;
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_by_batch ON turns (thread_id, batch);
 CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'running';
-CREATE INDEX turns_awake ON turns (wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX turns_next ON turns (served_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX turns_awake ON turns (wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX turns_unfinished ON turns (agent_id, batch)
     WHERE state IN ('queued', 'running') OR left_open;
 
