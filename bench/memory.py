@@ -7,6 +7,7 @@ LangGraph's store on SQLite needs a `sqlite3` that loads extensions, so it is no
 """
 
 import asyncio
+import gc
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -47,11 +48,11 @@ class Free:
     threshold = 0.0
 
     def __init__(self) -> None:
-        drawn = np.random.default_rng(7).normal(size=(16_384, self.dimension))
-        self._vectors: list[list[float]] = drawn.tolist()
+        self._vectors = np.random.default_rng(7).normal(size=(16_384, self.dimension))
 
     def vector(self, text: str) -> list[float]:
-        return self._vectors[crc32(text.encode()) % len(self._vectors)]
+        vector: list[float] = self._vectors[crc32(text.encode()) % len(self._vectors)].tolist()
+        return vector
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
         return [self.vector(text) for text in texts]
@@ -83,6 +84,8 @@ async def fill(store: Store, peer: BaseStore, free: Free, writer: Writer, size: 
         await store.journal.put_memory(new, ids=ids, now=now())
         await peer.aput((AGENT, USER), f"{n}", {"text": fact})
     await store.rest()
+    # A peer that keeps millions of numbers as objects must not make us wait for the collector.
+    gc.freeze()
 
 
 async def costs(store: Store, peer: BaseStore, free: Free, size: int) -> list[float]:

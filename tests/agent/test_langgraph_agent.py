@@ -402,6 +402,22 @@ FAILURES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "backend",
     ),
+    "words beside a call that nobody can read": (
+        AIMessage(
+            "I count.",
+            invalid_tool_calls=[
+                {
+                    "name": "double",
+                    "args": "oops",
+                    "id": "call_1",
+                    "error": "no JSON",
+                    "type": "invalid_tool_call",
+                }
+            ],
+        ),
+        {},
+        "backend",
+    ),
     "a call that was cut off": (
         AIMessage(
             "",

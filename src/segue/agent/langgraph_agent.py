@@ -36,7 +36,7 @@ from segue.agent.run import (
     Run,
     Token,
 )
-from segue.core.calls import has_content
+from segue.core.calls import calls_of, has_content
 from segue.core.context import build_context
 from segue.core.errors import BackendError
 from segue.core.metadata import MessageMetadata, is_synthetic
@@ -164,7 +164,11 @@ class _Said:
 
         A tool that ends the loop has given the answer itself.
         """
-        if self._asks or (isinstance(self._last, AIMessage) and has_content(self._last)):
+        if self._asks:
+            return
+        if isinstance(self._last, AIMessage) and calls_of(self._last):
+            raise BackendError("The model called a tool in a way that nobody can read.")
+        if isinstance(self._last, AIMessage) and has_content(self._last):
             return
         if not isinstance(self._last, ToolMessage):
             raise BackendError("The model's answer is empty.")

@@ -133,6 +133,9 @@ def _plain_block(block: Any) -> Any:
         return ""  # nobody could tell what it is
     if kind in _FOREIGN_TEXT or (kind == "text" and not isinstance(block.get("text"), str)):
         return {"type": "text", "text": storable(str(block.get(TEXT_KEYS[kind]) or ""))}
+    if "cache_control" in block:
+        # A provider counts these marks in a whole request; a tool that sets one knows only itself.
+        block = {key: value for key, value in block.items() if key != "cache_control"}
     text = block.get("text")
     if isinstance(text, str) and (plain := storable(text)) != text:
         return {**block, "text": plain}

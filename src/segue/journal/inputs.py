@@ -1,21 +1,33 @@
 """What a step refuses before it begins, for both databases."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.errors import ConflictError, UsageError
-from segue.core.metadata import is_synthetic
+from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.triggers import parse_trigger
 from segue.journal.records import NewMemory, NewTimer, TurnKind
+from segue.journal.rows import aware
 
 Vector = npt.NDArray[np.float32]
+LONGEST_LEASE: Final = timedelta(days=366)
+
+
+def lease_end(now: datetime, lease_for: timedelta) -> datetime:
+    """When a lease ends. One without an end would never be taken over from a dead worker."""
+    if not timedelta(0) < lease_for <= LONGEST_LEASE:
+        raise UsageError(f"A lease lasts more than nothing and at most a year, not {lease_for}.")
+    return aware(now) + lease_for
 
 
 def check_real(message: BaseMessage) -> None:
-    """What a user says is a human message without a trigger's mark."""
+    """What a user says is a human message without a trigger's mark and without a place."""
+    _check_new(message)
     if not isinstance(message, HumanMessage) or is_synthetic(message):
         raise UsageError(
             f"Only a user's own message can be accepted, not {_named(message)}. Make it with "
@@ -25,6 +37,7 @@ def check_real(message: BaseMessage) -> None:
 
 def check_synthetic(message: BaseMessage) -> None:
     """What a timer says is marked: without the mark the user would see it."""
+    _check_new(message)
     if not isinstance(message, HumanMessage) or not is_synthetic(message):
         raise UsageError(
             f"A timer fires a synthetic message, not {_named(message)}. Make it with "
@@ -41,6 +54,15 @@ def check_timer(timer: NewTimer) -> None:
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
             "a follow_up begins its own, a continuation goes on in one. Nothing was written."
         )
+
+
+def embedding_of(memory: NewMemory) -> Vector | None:
+    """A new memory's vector. A model's name without one would pass for an embedding."""
+    if memory.embedding is not None:
+        return vector_of(memory.embedding, memory.embedding_model)
+    if memory.embedding_model is not None:
+        raise UsageError("An embedding_model without an embedding; give both or neither.")
+    return None
 
 
 def vector_of(embedding: Sequence[float], model: str | None) -> Vector:
@@ -60,6 +82,15 @@ def check_room(memory: NewMemory, count: int, capacity: int) -> None:
         raise ConflictError(
             f"Agent {memory.agent_id!r} knows {count:,} facts about user {memory.user_id!r}, and "
             f"its memory.capacity is {capacity:,}. Forget some or raise it. Nothing was written."
+        )
+
+
+def _check_new(message: BaseMessage) -> None:
+    metadata = MessageMetadata.of(message)
+    if metadata.batch is not None or metadata.position is not None:
+        raise UsageError(
+            f"Message {message.id!r} names a batch of its own; the journal gives it a new one. "
+            "Nothing was written."
         )
 
 

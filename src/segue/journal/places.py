@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import ConflictError, MetadataError
-from segue.core.metadata import MessageMetadata
-from segue.core.snowflake import MAX_ID, SnowflakeSource, to_text
+from segue.core.errors import ConflictError, MetadataError, UsageError
+from segue.core.metadata import MessageMetadata, check_messages
+from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
+
+# Half of all there are: decades from now.
+_LATEST_IMPORT: Final = MAX_ID // 2
 
 
 class RisingIds:
@@ -44,13 +48,18 @@ def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     different messages under one id: storing one of them would lose the other.
     """
     known: dict[str, BaseMessage] = {}
-    for message in sorted(messages, key=place_of):
+    for message in sorted(check_messages(messages), key=place_of):
+        _refuse_far_future(message)
         named = message.model_copy(update={"id": message.id or to_text(place_of(message))})
         if known.setdefault(named.id or "", named) != named:
             raise ConflictError(
                 f"Two different messages have the id {named.id!r}. Nothing was written."
             )
     return list(known.values())
+
+
+def batches_of(messages: Iterable[BaseMessage]) -> set[int]:
+    return {batch for message in messages if (batch := MessageMetadata.of(message).batch)}
 
 
 def place_of(message: BaseMessage) -> int:
@@ -61,11 +70,20 @@ def place_of(message: BaseMessage) -> int:
     return position
 
 
+def _refuse_far_future(message: BaseMessage) -> None:
+    """Later ids are above all that are there: one near the end of the range would be the last."""
+    if place_of(message) > _LATEST_IMPORT:
+        raise UsageError(
+            f"Message {message.id!r} has a position in {time_of(place_of(message)).year}; that is "
+            "no real message's. Nothing was written."
+        )
+
+
 def span_of(
     seen: Sequence[int], limit: int, *, before: int | None, after: int | None
 ) -> tuple[int, int]:
     """The first and the last position that a page of history looked at, to say what it hid."""
-    first = 0 if after is None else after + 1
+    first = 0 if after is None else min(after + 1, MAX_ID)
     last = MAX_ID if before is None else before - 1
     if len(seen) < limit or not seen:
         return first, last

@@ -123,6 +123,8 @@ class Messages(Protocol):
     ) -> list[BaseMessage]:
         """Store messages at the end of the turn's batch and return them as stored.
 
+        What a follow-up says to the user is seen as soon as it is stored: `show_turn` comes first.
+
         Positions rise above everything in the thread, sequence numbers go on without a gap. A
         message whose id is in the thread already is not stored again; the stored one is
         returned, so a step that was cut off can be repeated.
@@ -340,7 +342,8 @@ class Summaries(Protocol):
         now: datetime,
     ) -> Summary:
         """Archive the batches and store their summary together. `ConflictError` if one of them
-        is archived already, `NotFoundError` if one is not there.
+        is archived already or still being processed, `NotFoundError` if one is not there. A batch
+        that goes on later comes back whole.
         """
         ...
 

@@ -29,13 +29,23 @@ TITLE_LENGTH: Final = 50
 PREVIEW_LENGTH: Final = 100
 
 # What decoding a row raises that holds something it cannot.
-UNREADABLE: Final = (ValueError, TypeError, OverflowError, LookupError, AttributeError)
+UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
 
 R = TypeVar("R")
 T = TypeVar("T")
 
+# The last moment that may be written; a damaged row may hold one that Python cannot.
+LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_KINDS: Final = frozenset({"human", "ai", "tool", "system", "function"})
 # A message says these of itself in every case; leaving them out where they say nothing halves a
 # short message's row.
 _OPTIONAL: Final = frozenset(
@@ -74,6 +84,11 @@ def encode_message(message: BaseMessage) -> MessageRow:
     metadata = MessageMetadata.of(message)
     if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
+    if message.type not in _KINDS:
+        raise UsageError(
+            f"A message of type {message.type!r} cannot be read again; known are: "
+            f"{', '.join(sorted(_KINDS))}. Nothing was written."
+        )
     # Taken by itself: dumping it with the rest would walk into whatever it holds.
     dumped = message.model_dump(exclude={"artifact"})
     if isinstance(message, ToolMessage):
@@ -128,6 +143,11 @@ def to_json(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), default=_plain)
     except TypeError:  # a key that is no text, in something a tool made
         return json.dumps(plain_json(value), ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError) as error:
+        raise UsageError(
+            "A value is nested too deeply, holds itself, or has a number of thousands of digits. "
+            "Nothing was written."
+        ) from error
     return text
 
 
@@ -167,9 +187,11 @@ def preview_of(text: str) -> str:
 
 
 def aware(moment: datetime) -> datetime:
-    """A moment with a time zone; `UsageError` for one without: nobody knows when it is."""
+    """A moment with a time zone, and one that every database can hold; else `UsageError`."""
     if moment.tzinfo is None:
         raise UsageError(f"The time {moment} has no time zone. Nothing was written.")
+    if not _UNIX <= moment <= LATEST:
+        raise UsageError(f"The time {moment} is before 1970 or after 9998. Nothing was written.")
     return moment
 
 

@@ -78,7 +78,8 @@ async def append_to_batch(
     # Type and parent are those of the first message: a continuation does not relabel its batch.
     first = await fetch_one(
         db,
-        "SELECT batch_type, parent_batch, max(sequence_num) OVER () + 1 AS count FROM messages "
+        "SELECT batch_type, parent_batch, archived, max(sequence_num) OVER () + 1 AS count "
+        "FROM messages "
         "WHERE thread_id = %s AND batch = %s ORDER BY sequence_num LIMIT 1",
         (turn.thread_id, turn.batch),
     )
@@ -86,6 +87,8 @@ async def append_to_batch(
         raise NotFoundError(
             f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
         )
+    if first["archived"]:
+        await bring_back(db, turn.thread_id, turn.batch)
     count: int = first["count"]
     rising = await rising_ids(db, turn.thread_id, ids)
     stored = []
@@ -105,6 +108,14 @@ async def append_to_batch(
         stored.append(stamped)
         count += 1
     return stored
+
+
+async def bring_back(db: Connection, thread_id: str, batch: int) -> None:
+    """Take a batch that goes on out of the archive: the tail shows all of it or nothing."""
+    await db.execute(
+        "UPDATE messages SET archived = false WHERE thread_id = %s AND batch = %s AND archived",
+        (thread_id, batch),
+    )
 
 
 async def insert_message(

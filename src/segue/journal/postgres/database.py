@@ -100,6 +100,11 @@ class Database:
             return await self._in_transaction(step, read_only=read_only)
         except (psycopg.Error, UnicodeEncodeError) as error:
             raise self._translated(error) from error
+        except (OverflowError, RecursionError) as error:
+            raise UsageError(
+                "A number or time is beyond what a database holds, or a value is nested too "
+                "deeply. Nothing was written."
+            ) from error
 
     async def _in_transaction(self, step: Step[T], *, read_only: bool) -> T:
         level = IsolationLevel.REPEATABLE_READ if read_only else IsolationLevel.READ_COMMITTED

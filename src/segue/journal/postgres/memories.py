@@ -11,7 +11,7 @@ from segue.core.plain import storable
 from segue.core.ranking import TEXT_CANDIDATES, best_matches, word_weights
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.core.words import asked_words, indexed_words
-from segue.journal.inputs import check_room, vector_of
+from segue.journal.inputs import check_room, embedding_of, vector_of
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.vectors import similarities
 from segue.journal.records import FoundMemory, KeptMemory, Memory, MemorySearch, NewMemory
@@ -211,16 +211,14 @@ def _row_of(memory: NewMemory, now: datetime) -> dict[str, Any]:
     content = storable(memory.content)
     words = indexed_words(content)
     counted = Counter(words)
-    embedding = None
-    if memory.embedding is not None:
-        embedding = vector_of(memory.embedding, memory.embedding_model).tolist()
+    vector = embedding_of(memory)
     return {
         "agent_id": memory.agent_id,
         "user_id": memory.user_id,
         "key": memory.key,
         "content": content,
         "metadata": to_json(dict(memory.metadata)),
-        "embedding": embedding,
+        "embedding": None if vector is None else vector.tolist(),
         "model": memory.embedding_model,
         "words": list(counted),
         "times": list(counted.values()),

@@ -13,11 +13,12 @@ from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.inputs import check_real
-from segue.journal.places import importable, place_of, span_of
+from segue.journal.places import batches_of, importable, place_of, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
     begin_batch,
+    bring_back,
     insert_message,
 )
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
@@ -104,6 +105,8 @@ class MessageSteps:
             new = [message for message in given if message.id not in known]
             for message in new:
                 await insert_message(db, thread_id, message, time_of(place_of(message)))
+            for batch in batches_of(new):
+                await bring_back(db, thread_id, batch)
             return len(new)
 
         return await self._db.write(step)
@@ -117,7 +120,7 @@ class MessageSteps:
         async def step(db: Connection) -> list[Batch]:
             await thread_of(db, thread_id)
             batches: list[Batch] = []
-            below = MAX_ID if current_batch is None else current_batch + 1
+            below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
             left = max_tokens
             while left > 0 and (page := await _batches_below(db, thread_id, below)):
                 for batch, tokens in page:
@@ -211,7 +214,7 @@ class MessageSteps:
                     continue
                 if not batch.is_complete:
                     found.append((row["thread_id"], batch))
-                if len(found) == limit:
+                if len(found) >= limit:
                     break
             return found
 

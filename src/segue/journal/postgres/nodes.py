@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError
 from segue.core.snowflake import MAX_NODE
+from segue.journal.inputs import lease_end
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_row
 
 
@@ -23,7 +24,7 @@ class NodeSteps:
                 "INSERT INTO nodes (node, owner, lease_until) VALUES (%s, %s, %s) "
                 "ON CONFLICT (node) DO UPDATE "
                 "SET owner = excluded.owner, lease_until = excluded.lease_until",
-                (free, owner, now + lease_for),
+                (free, owner, lease_end(now, lease_for)),
             )
             return free
 
@@ -35,7 +36,7 @@ class NodeSteps:
         async def step(db: Connection) -> None:
             changed = await db.execute(
                 "UPDATE nodes SET lease_until = %s WHERE node = %s AND owner = %s",
-                (now + lease_for, node, owner),
+                (lease_end(now, lease_for), node, owner),
             )
             if changed.rowcount == 0:
                 raise ConflictError(f"Node {node} no longer belongs to {owner!r}; lease a new one.")

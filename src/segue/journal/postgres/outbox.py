@@ -9,6 +9,7 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import lease_end
 from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import (
     Connection,
@@ -47,7 +48,7 @@ class OutboxSteps:
                 db,
                 "UPDATE effects SET state = 'claimed', owner = %s, token = token + 1, "
                 "attempts = attempts + 1, wake_at = %s WHERE id = ANY(%s) RETURNING *",
-                (owner, now + lease_for, sound),
+                (owner, lease_end(now, lease_for), sound),
             )
             leases = {row["id"]: _to_lease(row) for row in rows}
             return [leases[effect_id] for effect_id in sound]

@@ -82,9 +82,11 @@ class SummarySteps:
 async def _archive(db: Connection, thread_id: str, batch: int) -> None:
     row = await fetch_row(
         db,
-        "SELECT count(*) AS rows, count(*) FILTER (WHERE archived) AS archived FROM messages "
-        "WHERE thread_id = %s AND batch = %s",
-        (thread_id, batch),
+        "SELECT count(*) AS rows, count(*) FILTER (WHERE archived) AS archived, "
+        "EXISTS (SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND batch = %(batch)s "
+        "AND state IN ('queued', 'running')) AS is_live "
+        "FROM messages WHERE thread_id = %(thread_id)s AND batch = %(batch)s",
+        {"thread_id": thread_id, "batch": batch},
     )
     if not row["rows"]:
         raise NotFoundError(
@@ -92,6 +94,8 @@ async def _archive(db: Connection, thread_id: str, batch: int) -> None:
         )
     if row["archived"]:
         raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+    if row["is_live"]:
+        raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
     await db.execute(
         "UPDATE messages SET archived = true WHERE thread_id = %s AND batch = %s",
         (thread_id, batch),

@@ -36,11 +36,13 @@ class ThreadSteps:
     ) -> Thread:
         async def step(db: Connection) -> Thread:
             await db.execute(
-                "INSERT INTO threads (id, agent_id, user_id, settings, created_at, updated_at) "
-                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
-                (thread_id, agent_id, user_id, to_json(dict(settings or {})), now, now),
+                "INSERT INTO threads (id, agent_id, user_id, settings, served_at, created_at, "
+                "updated_at) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
+                (thread_id, agent_id, user_id, to_json(dict(settings or {})), now, now, now),
             )
-            thread = await thread_of(db, thread_id)
+            # Locked, so that somebody who deletes it comes before or after, not in between.
+            thread = await lock_thread(db, thread_id)
             if (thread.agent_id, thread.user_id) != (agent_id, user_id):
                 raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
             return thread

@@ -16,7 +16,7 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_synthetic, check_timer
+from segue.journal.inputs import check_synthetic, check_timer, lease_end
 from segue.journal.postgres.batches import append_to_batch, batch_of, begin_batch, next_id
 from segue.journal.postgres.database import (
     Connection,
@@ -27,18 +27,16 @@ from segue.journal.postgres.database import (
     wake,
 )
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.postgres.turns import queue_turn
+from segue.journal.postgres.turns import is_void, queue_turn
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
-from segue.journal.rows import UNREADABLE, from_json, readable, to_json
+from segue.journal.rows import LATEST, UNREADABLE, from_json, readable, to_json
 
 logger = logging.getLogger(__name__)
 
 _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
-# A damaged row may hold a date that Python cannot.
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class TimerSteps:
@@ -99,7 +97,7 @@ class TimerSteps:
                 db,
                 "UPDATE timers SET state = 'claimed', owner = %s, token = token + 1, "
                 "wake_at = %s, updated_at = %s WHERE id = ANY(%s) RETURNING *",
-                (owner, now + lease_for, now, sound),
+                (owner, lease_end(now, lease_for), now, sound),
             )
             leases = {row["id"]: _to_lease(row) for row in rows}
             return [leases[timer_id] for timer_id in sound]
@@ -113,7 +111,7 @@ class TimerSteps:
         )
 
         async def step(db: Connection) -> datetime | None:
-            row = await fetch_one(db, sql, (_EARLIEST, _LATEST))
+            row = await fetch_one(db, sql, (_EARLIEST, LATEST))
             return None if row is None else row["wake_at"]
 
         return await self._db.read(step)
@@ -131,6 +129,9 @@ class TimerSteps:
             await _check_timer(db, lease)
             if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
                 await _end(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+                return None
+            if timer.batch is not None and await is_void(db, thread.id, timer.batch):
+                await _end(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
                 return None
             await _end(db, timer.id, TimerState.FIRED, None, now)
             if timer.batch is None:

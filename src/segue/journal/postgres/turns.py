@@ -7,9 +7,10 @@ from typing import LiteralString
 from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
 
-from segue.core.errors import ConflictError, NotFoundError
+from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import lease_end
 from segue.journal.postgres.batches import append_to_batch, batch_of, next_id
 from segue.journal.postgres.database import (
     WAKE_CHANNEL,
@@ -23,7 +24,7 @@ from segue.journal.postgres.database import (
 from segue.journal.postgres.outbox import queue_effects
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import readable
+from segue.journal.rows import aware, readable
 
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
 # does not pass over threads whose row is only held by a foreign key.
@@ -51,7 +52,7 @@ class TurnSteps:
                 db,
                 "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
                 "wake_at = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
-                (owner, now + lease_for, row["id"]),
+                (owner, lease_end(now, lease_for), row["id"]),
             )
             return _to_lease(claimed)
 
@@ -70,7 +71,7 @@ class TurnSteps:
             row = await fetch_row(
                 db,
                 "UPDATE turns SET wake_at = %s WHERE id = %s RETURNING *",
-                (now + lease_for, lease.turn.id),
+                (lease_end(now, lease_for), lease.turn.id),
             )
             return _to_lease(row)
 
@@ -156,7 +157,7 @@ class TurnSteps:
 
         async def step(db: Connection) -> datetime | None:
             at: datetime | None = (await fetch_row(db, sql))["at"]
-            return None if at is None else max(at, now)
+            return None if at is None else max(at, aware(now))
 
         return await self._db.read(step)
 
@@ -176,7 +177,7 @@ async def queue_turn(
         "queued_at, available_at) VALUES (%s, %s, %s, %s, %s, %s, 'queued', %s, %s, %s)",
         (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, now, now),
     )
-    await _wake_first(db, thread.id)
+    await _wake_first(db, thread.id, now)
     await wake(db, thread.id)
     return await _turn_of(db, turn_id)
 
@@ -190,8 +191,16 @@ async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (now, thread_id),
     )
-    await _wake_first(db, thread_id)
+    await _wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)
+
+
+async def is_void(db: Connection, thread_id: str, batch: int) -> bool:
+    """Whether the user's words ended a batch before anything of it was seen."""
+    sql: LiteralString = (
+        "SELECT 1 AS is_void FROM turns WHERE thread_id = %s AND batch = %s AND state = 'void'"
+    )
+    return await fetch_one(db, sql, (thread_id, batch)) is not None
 
 
 async def check_turn(db: Connection, lease: TurnLease) -> None:
@@ -208,6 +217,13 @@ async def check_turn(db: Connection, lease: TurnLease) -> None:
         )
 
 
+async def _is_complete(db: Connection, turn: Turn) -> bool:
+    try:
+        return (await batch_of(db, turn.thread_id, turn.batch)).is_complete
+    except BackendError:  # a damaged row must not keep the turn from ending
+        return False
+
+
 async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
     """The next turn to take. A row that cannot be read has failed, and holds up nobody."""
     while True:
@@ -219,20 +235,20 @@ async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
             "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
             (now, row["id"]),
         )
-        await _wake_first(db, row["thread_id"])
+        await _wake_first(db, row["thread_id"], now)
 
 
-async def _wake_first(db: Connection, thread_id: str) -> None:
+async def _wake_first(db: Connection, thread_id: str, now: datetime) -> None:
     """Let the first live turn of a thread be taken, if it was not the first before.
 
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
     await db.execute(
         "UPDATE turns SET "
-        "wake_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "wake_at = (SELECT least(served_at, %s) FROM threads WHERE threads.id = turns.thread_id) "
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns "
         "WHERE thread_id = %s AND state IN ('queued', 'running'))",
-        (thread_id,),
+        (now, thread_id),
     )
 
 
@@ -275,13 +291,13 @@ async def _end(
     )
     # Noted here, so that open batches are found without reading all. What a turn left open, the
     # turn that goes on may complete.
-    batch = await batch_of(db, turn.thread_id, turn.batch)
+    is_open = not await _is_complete(db, turn)
     await db.execute(
         "UPDATE turns SET left_open = %(is_open)s "
         "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
-        {"is_open": not batch.is_complete, "thread_id": turn.thread_id, "batch": turn.batch},
+        {"is_open": is_open, "thread_id": turn.thread_id, "batch": turn.batch},
     )
-    await _wake_first(db, turn.thread_id)
+    await _wake_first(db, turn.thread_id, now)
     # Others expect this thread to be busy until the lease ends; if it has more to do, tell them.
     await db.execute(
         "SELECT pg_notify(%s, thread_id) FROM turns "

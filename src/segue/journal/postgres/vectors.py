@@ -22,11 +22,13 @@ _COMPARABLE: LiteralString = (
 )
 _VECTORS: LiteralString = f"SELECT id, array_send(embedding) AS vector {_COMPARABLE}"
 # A vector of zeros points nowhere: pgvector calls its similarity NaN, we call it 0. As two arrays,
-# since a row for each takes longer to read than to compare.
+# since a row for each takes longer to read than to compare; and what is asked for in a query of its
+# own, since in a prepared statement it would be read anew for every row.
 _SCORES: LiteralString = f"""
     SELECT array_send(array_agg(id)) AS ids, array_send(array_agg(score)) AS scores FROM (
         SELECT id, coalesce(
-            nullif(1 - (embedding::vector <=> %(embedding)s::real[]::vector), 'NaN'), 0) AS score
+            nullif(1 - (embedding::vector <=> (SELECT %(embedding)s::real[]::vector)), 'NaN'), 0
+        ) AS score
         {_COMPARABLE})
 """  # noqa: S608 - our own words
 

@@ -70,7 +70,8 @@ def append_to_batch(
         return []
     # Type and parent are those of the first message: a continuation does not relabel its batch.
     first = db.execute(
-        "SELECT batch_type, parent_batch, max(sequence_num) OVER () + 1 AS count FROM messages "
+        "SELECT batch_type, parent_batch, archived, max(sequence_num) OVER () + 1 AS count "
+        "FROM messages "
         "WHERE thread_id = ? AND batch = ? ORDER BY sequence_num LIMIT 1",
         (turn.thread_id, turn.batch),
     ).fetchone()
@@ -78,6 +79,8 @@ def append_to_batch(
         raise NotFoundError(
             f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
         )
+    if first["archived"]:
+        bring_back(db, turn.thread_id, turn.batch)
     count = first["count"]
     rising = rising_ids(db, turn.thread_id, ids)
     stored = []
@@ -97,6 +100,14 @@ def append_to_batch(
         stored.append(stamped)
         count += 1
     return stored
+
+
+def bring_back(db: sqlite3.Connection, thread_id: str, batch: int) -> None:
+    """Take a batch that goes on out of the archive: the tail shows all of it or nothing."""
+    db.execute(
+        "UPDATE messages SET archived = 0 WHERE thread_id = ? AND batch = ? AND archived = 1",
+        (thread_id, batch),
+    )
 
 
 def insert_message(

@@ -69,6 +69,11 @@ class Database:
             raise UsageError(
                 "An id or key holds half a character, which no database takes. Nothing was written."
             ) from error
+        except (OverflowError, RecursionError) as error:
+            raise UsageError(
+                "A number or time is beyond what a database holds, or a value is nested too "
+                "deeply. Nothing was written."
+            ) from error
         except sqlite3.IntegrityError as error:
             if "FOREIGN KEY" in str(error):
                 raise NotFoundError(

@@ -11,7 +11,7 @@ from segue.core.plain import storable
 from segue.core.ranking import TEXT_CANDIDATES, best_matches, word_weights
 from segue.core.snowflake import SnowflakeSource
 from segue.core.words import asked_words, indexed_words
-from segue.journal.inputs import check_room, vector_of
+from segue.journal.inputs import check_room, embedding_of, vector_of
 from segue.journal.records import FoundMemory, KeptMemory, Memory, MemorySearch, NewMemory
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
 from segue.journal.sqlite.database import Database
@@ -180,14 +180,12 @@ class _Row(NamedTuple):
 def _row_of(memory: NewMemory, now: datetime) -> _Row:
     content = storable(memory.content)
     words = indexed_words(content)
-    blob = None
-    if memory.embedding is not None:
-        blob = vector_of(memory.embedding, memory.embedding_model).tobytes()
+    vector = embedding_of(memory)
     return _Row(
         content,
         to_json(dict(memory.metadata)),
         len(words),
-        blob,
+        None if vector is None else vector.tobytes(),
         memory.embedding_model,
         to_micros(now),
         Counter(words),

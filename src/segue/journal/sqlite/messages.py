@@ -14,13 +14,14 @@ from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.inputs import check_real
-from segue.journal.places import importable, place_of, span_of
+from segue.journal.places import batches_of, importable, place_of, span_of
 from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
 from segue.journal.rows import decode_batch, decode_message, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
     begin_batch,
+    bring_back,
     find_message,
     insert_message,
 )
@@ -81,12 +82,12 @@ class MessageSteps:
 
         def step(db: sqlite3.Connection) -> int:
             thread_of(db, thread_id)
-            new = 0
-            for message in given:
-                if find_message(db, thread_id, message.id) is None:
-                    insert_message(db, thread_id, message, time_of(place_of(message)))
-                    new += 1
-            return new
+            new = [m for m in given if find_message(db, thread_id, m.id) is None]
+            for message in new:
+                insert_message(db, thread_id, message, time_of(place_of(message)))
+            for batch in batches_of(new):
+                bring_back(db, thread_id, batch)
+            return len(new)
 
         return await self._db.write(step)
 
@@ -99,7 +100,7 @@ class MessageSteps:
         def step(db: sqlite3.Connection) -> list[Batch]:
             thread_of(db, thread_id)
             batches: list[Batch] = []
-            below = MAX_ID if current_batch is None else current_batch + 1
+            below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
             left = max_tokens
             while left > 0 and (page := _batches_below(db, thread_id, below)):
                 for batch, tokens in page:
@@ -188,7 +189,7 @@ class MessageSteps:
                     continue
                 if not batch.is_complete:
                     found.append((row["thread_id"], batch))
-                if len(found) == limit:
+                if len(found) >= limit:
                     break
             return found
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError
 from segue.core.snowflake import MAX_NODE
+from segue.journal.inputs import lease_end
 from segue.journal.rows import to_micros
 from segue.journal.sqlite.database import Database
 
@@ -25,7 +26,7 @@ class NodeSteps:
             db.execute(
                 "INSERT INTO nodes VALUES (?, ?, ?) ON CONFLICT (node) DO UPDATE "
                 "SET owner = excluded.owner, lease_until = excluded.lease_until",
-                (free, owner, to_micros(now + lease_for)),
+                (free, owner, to_micros(lease_end(now, lease_for))),
             )
             return free
 
@@ -37,7 +38,7 @@ class NodeSteps:
         def step(db: sqlite3.Connection) -> None:
             changed = db.execute(
                 "UPDATE nodes SET lease_until = ? WHERE node = ? AND owner = ?",
-                (to_micros(now + lease_for), node, owner),
+                (to_micros(lease_end(now, lease_for)), node, owner),
             )
             if changed.rowcount == 0:
                 raise ConflictError(f"Node {node} no longer belongs to {owner!r}; lease a new one.")
@@ -52,7 +53,11 @@ class NodeSteps:
 
     async def last_position(self) -> int:
         def step(db: sqlite3.Connection) -> int:
-            (last,) = db.execute("SELECT coalesce(max(last_position), 0) FROM threads").fetchone()
+            # Decisions bring their ids with them, so their thread does not know them.
+            (last,) = db.execute(
+                "SELECT max(coalesce((SELECT max(last_position) FROM threads), 0), "
+                "coalesce((SELECT max(id) FROM decisions), 0))"
+            ).fetchone()
             return int(last)
 
         return await self._db.read(step)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import lease_end
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
 from segue.journal.rows import from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.batches import next_id
@@ -25,7 +26,7 @@ class OutboxSteps:
                 "SELECT * FROM effects WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
                 (to_micros(now), limit),
             ).fetchall()
-            until = now + lease_for
+            until = lease_end(now, lease_for)
             sound = [row for row in due if readable(to_effect, [row])]
             for row in due:
                 if row not in sound:

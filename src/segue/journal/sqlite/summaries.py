@@ -81,8 +81,9 @@ class SummarySteps:
 
 def _archive(db: sqlite3.Connection, thread_id: str, batch: int) -> None:
     row = db.execute(
-        "SELECT count(*) AS rows, sum(archived) AS archived FROM messages "
-        "WHERE thread_id = ? AND batch = ?",
+        "SELECT count(*) AS rows, sum(archived) AS archived, EXISTS (SELECT 1 FROM turns "
+        "WHERE thread_id = ?1 AND batch = ?2 AND state IN ('queued', 'running')) AS is_live "
+        "FROM messages WHERE thread_id = ?1 AND batch = ?2",
         (thread_id, batch),
     ).fetchone()
     if not row["rows"]:
@@ -91,6 +92,8 @@ def _archive(db: sqlite3.Connection, thread_id: str, batch: int) -> None:
         )
     if row["archived"]:
         raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+    if row["is_live"]:
+        raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
     db.execute(
         "UPDATE messages SET archived = 1 WHERE thread_id = ? AND batch = ?", (thread_id, batch)
     )

@@ -29,9 +29,10 @@ class ThreadSteps:
         def step(db: sqlite3.Connection) -> Thread:
             at = to_micros(now)
             db.execute(
-                "INSERT INTO threads (id, agent_id, user_id, settings, created_at, updated_at) "
-                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                (thread_id, agent_id, user_id, to_json(dict(settings or {})), at, at),
+                "INSERT INTO threads (id, agent_id, user_id, settings, served_at, created_at, "
+                "updated_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                (thread_id, agent_id, user_id, to_json(dict(settings or {})), at, at, at),
             )
             thread = thread_of(db, thread_id)
             if (thread.agent_id, thread.user_id) != (agent_id, user_id):

@@ -6,7 +6,7 @@ lease while somebody decides about it, null once it is over.
 
 import logging
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from langchain_core.messages import HumanMessage
 
@@ -14,9 +14,10 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_synthetic, check_timer
+from segue.journal.inputs import check_synthetic, check_timer, lease_end
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
 from segue.journal.rows import (
+    LATEST,
     UNREADABLE,
     from_json,
     from_micros,
@@ -27,7 +28,7 @@ from segue.journal.rows import (
 from segue.journal.sqlite.batches import append_to_batch, batch_of, begin_batch, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
-from segue.journal.sqlite.turns import queue_turn, turn_of
+from segue.journal.sqlite.turns import is_void, queue_turn, turn_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +36,6 @@ _ALIVE = "('pending', 'postponed', 'claimed')"
 _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
-
-
-# A damaged row may hold a date that Python cannot.
-_LATEST = to_micros(datetime(9999, 1, 1, tzinfo=UTC))
 
 
 class TimerSteps:
@@ -90,7 +87,7 @@ class TimerSteps:
                 (to_micros(now), limit),
             ).fetchall()
             readable = [row["id"] for row in due if _is_readable(db, row, now)]
-            until = to_micros(now + lease_for)
+            until = to_micros(lease_end(now, lease_for))
             for timer_id in readable:
                 db.execute(
                     "UPDATE timers SET state = 'claimed', owner = ?, token = token + 1, "
@@ -106,7 +103,7 @@ class TimerSteps:
             row = db.execute(
                 "SELECT wake_at FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
             ).fetchone()
-            return None if row is None else from_micros(min(row["wake_at"], _LATEST))
+            return None if row is None else from_micros(min(row["wake_at"], to_micros(LATEST)))
 
         return await self._db.read(step)
 
@@ -123,6 +120,9 @@ class TimerSteps:
             thread = thread_of(db, timer.thread_id)
             if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
                 _end(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+                return None
+            if timer.batch is not None and is_void(db, thread.id, timer.batch):
+                _end(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
                 return None
             _end(db, timer.id, TimerState.FIRED, None, now)
             if timer.batch is None:

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import ConflictError, NotFoundError
+from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import lease_end
 from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import from_micros, readable, to_micros
+from segue.journal.rows import aware, from_micros, readable, to_micros
 from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import queue_effects
@@ -33,7 +34,7 @@ class TurnSteps:
             db.execute(
                 "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
                 "wake_at = ?, attempts = attempts + 1 WHERE id = ?",
-                (owner, to_micros(now + lease_for), row["id"]),
+                (owner, to_micros(lease_end(now, lease_for)), row["id"]),
             )
             db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
             return _lease_of(db, row["id"])
@@ -47,7 +48,7 @@ class TurnSteps:
             check_turn(db, lease)
             db.execute(
                 "UPDATE turns SET wake_at = ? WHERE id = ?",
-                (to_micros(now + lease_for), lease.turn.id),
+                (to_micros(lease_end(now, lease_for)), lease.turn.id),
             )
             return _lease_of(db, lease.turn.id)
 
@@ -128,7 +129,7 @@ class TurnSteps:
 
         def step(db: sqlite3.Connection) -> datetime | None:
             (micros,) = db.execute(sql).fetchone()
-            return None if micros is None else max(from_micros(micros), now)
+            return None if micros is None else max(from_micros(micros), aware(now))
 
         return await self._db.read(step)
 
@@ -149,7 +150,7 @@ def queue_turn(
         "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
         (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, at, at),
     )
-    _wake_first(db, thread.id)
+    _wake_first(db, thread.id, now)
     return turn_of(db, turn_id)
 
 
@@ -163,8 +164,14 @@ def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> li
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (to_micros(now), thread_id),
     ).fetchall()
-    _wake_first(db, thread_id)
+    _wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)
+
+
+def is_void(db: sqlite3.Connection, thread_id: str, batch: int) -> bool:
+    """Whether the user's words ended a batch before anything of it was seen."""
+    sql = "SELECT 1 FROM turns WHERE thread_id = ? AND batch = ? AND state = 'void'"
+    return db.execute(sql, (thread_id, batch)).fetchone() is not None
 
 
 def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
@@ -181,6 +188,13 @@ def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
         )
 
 
+def _is_complete(db: sqlite3.Connection, turn: Turn) -> bool:
+    try:
+        return batch_of(db, turn.thread_id, turn.batch).is_complete
+    except BackendError:  # a damaged row must not keep the turn from ending
+        return False
+
+
 def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:
     """The next turn to take. A row that cannot be read has failed, and holds up nobody."""
     while True:
@@ -192,20 +206,20 @@ def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:
             "wake_at = NULL, left_open = 1, finished_at = ? WHERE id = ?",
             (to_micros(now), row["id"]),
         )
-        _wake_first(db, row["thread_id"])
+        _wake_first(db, row["thread_id"], now)
 
 
-def _wake_first(db: sqlite3.Connection, thread_id: str) -> None:
+def _wake_first(db: sqlite3.Connection, thread_id: str, now: datetime) -> None:
     """Let the first live turn of a thread be taken, if it was not the first before.
 
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
     db.execute(
         "UPDATE turns SET "
-        "wake_at = (SELECT served_at FROM threads WHERE threads.id = turns.thread_id) "
+        "wake_at = (SELECT min(served_at, ?) FROM threads WHERE threads.id = turns.thread_id) "
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns INDEXED BY turns_alive "
         "WHERE thread_id = ? AND state IN ('queued', 'running'))",
-        (thread_id,),
+        (to_micros(now), thread_id),
     )
 
 
@@ -249,9 +263,9 @@ def _end(
     )
     # Noted here, so that open batches are found without reading all. What a turn left open, the
     # turn that goes on may complete.
-    is_open = not batch_of(db, turn.thread_id, turn.batch).is_complete
+    is_open = not _is_complete(db, turn)
     db.execute(
         "UPDATE turns SET left_open = ? WHERE thread_id = ? AND batch = ?",
         (is_open, turn.thread_id, turn.batch),
     )
-    _wake_first(db, turn.thread_id)
+    _wake_first(db, turn.thread_id, now)

@@ -9,7 +9,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.batch import BatchState
 from segue.core.errors import ConflictError
+from segue.core.messages import continuation_message
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.ports import Journal
 from segue.journal.records import TimerState, TurnKind, TurnState
@@ -154,3 +156,20 @@ async def test_a_continuation_fires_although_the_user_wrote(journal: Journal, ch
     assert turn is not None
     assert turn.batch == accepted.turn.batch
     assert (await journal.list_timers("chat"))[0].state is TimerState.FIRED
+
+
+async def test_a_void_follow_up_does_not_come_back_by_its_continuation(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """The user wrote before anything of it was seen, so nothing of it is said later either."""
+    turn = await chat.follow_up()
+    await chat.take_turn()
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
+    await chat.say()
+    lease = await chat.take_timer()
+    assert await journal.fire_timer(lease, continuation_message(), ids=ids, now=now) is None
+    assert {t.kind for t in await journal.list_turns("chat")} == {
+        TurnKind.FOLLOW_UP,
+        TurnKind.REPLY,
+    }
+    assert TimerState.CANCELLED in [t.state for t in await journal.list_timers("chat")]

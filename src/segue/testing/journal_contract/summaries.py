@@ -9,9 +9,10 @@ from datetime import datetime
 import pytest
 
 from segue.core.errors import ConflictError, NotFoundError, UsageError
+from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import Summary
-from segue.testing.journal_contract.chat import HOUR, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 
@@ -148,3 +149,29 @@ async def test_a_batch_can_be_summarised_again_after_an_undo(journal: Journal, c
     better = await summarise(chat, "Better.", batch)
     assert better.previous_id is None
     assert await journal.find_summary("chat") == better
+
+
+async def test_a_batch_in_work_is_not_archived(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """Its second half would be left over in the tail."""
+    accepted = await chat.say()
+    for _ in ("queued", "running"):
+        with pytest.raises(ConflictError, match="Nothing was written"):
+            await journal.save_summary("chat", "Asked.", [accepted.turn.batch], ids=ids, now=now)
+        await chat.take_turn()
+        chat.now += 2 * LEASE
+    assert await journal.find_summary("chat") is None
+
+
+async def test_a_batch_that_goes_on_comes_back_whole(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """After a continuation the tail holds all of the batch, not the new part alone."""
+    batch = await chat.exchange()
+    await journal.save_summary("chat", "Asked.", [batch], ids=ids, now=now)
+    await chat.continue_batch(batch)
+    await chat.reply("One more thing.")
+    [whole] = await journal.tail("chat", max_tokens=1_000)
+    assert len(whole.messages) == 4
+    assert whole.is_complete

@@ -81,7 +81,8 @@ async def test_the_thread_served_longest_ago_comes_first(
     await second.say()
     served = []
     for n in range(4):
-        lease = await next_turn(journal, now + n * SECOND)
+        chat.now = now + (n + 1) * SECOND
+        lease = await next_turn(journal, chat.now)
         assert lease is not None
         served.append(lease.turn.thread_id)
         await chat.finish(lease, AIMessage("Yes."))
@@ -327,3 +328,17 @@ async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(
     late = await journal.claim_turn("worker-a", now=now + HOUR, lease_for=LEASE)
     assert late is not None
     assert late.turn.id == first.turn.id
+
+
+async def test_new_threads_do_not_starve_old_ones(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A thread that was served before waits no longer than those that came after it."""
+    await chat.exchange()
+    waiting = await chat.say()
+    for n in range(3):
+        newcomer = Chat(journal, chat.ids, now + (n + 1) * LEASE, f"new-{n}")
+        await (await newcomer.begin()).say()
+    lease = await journal.claim_turn("worker-a", now=now + 9 * LEASE, lease_for=LEASE)
+    assert lease is not None
+    assert lease.turn.id == waiting.turn.id
