@@ -51,14 +51,20 @@ def best_matches(
     text_mean, text_scale = _scale(by_text, 0.0, total)
     mean, scale = _scale(by_vector, farthest, total)
 
+    unsaid = weight * ((0.0 - text_mean) * text_scale)
+
     def fused(item: int) -> float:
         by_words = (by_text.get(item, 0.0) - text_mean) * text_scale
         by_meaning = (by_vector.get(item, farthest) - mean) * scale
         return weight * by_words + (1 - weight) * by_meaning
 
-    # Among those without any of the words the nearest are the best.
+    # Most have none of the words, and few of those are near. Scored as above, rounding and all.
     least = -inf if threshold is None else threshold
-    wordless = ((near, -i) for i, near in by_vector.items() if near >= least and i not in by_text)
+    wordless = (
+        (unsaid + (1 - weight) * ((near - mean) * scale), -i)
+        for i, near in by_vector.items()
+        if near >= least and i not in by_text
+    )
     nearest = [-i for _, i in nlargest(limit, wordless)]
     best = nsmallest(limit, ((-fused(item), item) for item in (*by_text, *nearest)))
     return {item: -score for score, item in best}
