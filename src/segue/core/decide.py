@@ -1,0 +1,225 @@
+"""The default decider: whether a follow-up is worth planning after a reply, by rule, no tokens.
+
+Looks at what a person can see, the reply and the user's last words, and at whether the work came
+to its end; never at a trigger's words. When the follow-up may really be sent is up to the gates.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from segue.core.acts import Act, acts_of, looks_for_something
+from segue.core.batch import Batch, BatchState
+from segue.core.closing import ends_the_talk
+from segue.core.errors import UsageError
+from segue.core.messages import visible_messages
+from segue.core.metadata import BatchType, is_settled
+from segue.core.query import text_of
+from segue.core.triggers import TriggerType
+
+# Where a reply says what it wants of its reader: at the end, or before it goes into details.
+_OPENING: Final = 2
+_ENDING: Final = 3
+
+
+class Sign(StrEnum):
+    """What speaks for a follow-up, or against one."""
+
+    INTERRUPTED = "interrupted"
+    NESTED = "nested"
+    GOES_ON = "goes_on"
+    BROKEN_OFF = "broken_off"
+    SILENT = "silent"
+    ASKED = "asked"
+    PROPOSED = "proposed"
+    FAILED = "failed"
+    TOOL_FAILED = "tool_failed"
+    PROMISED = "promised"
+    CLOSED = "closed"
+    DONE = "done"
+    INFORMED = "informed"
+
+
+_MEANING: Final[Mapping[Sign, tuple[TriggerType | None, str]]] = MappingProxyType(
+    {
+        Sign.INTERRUPTED: (
+            TriggerType.WAITING_FOR_DECISION,
+            "The agent stopped to wait for the user's answer.",
+        ),
+        Sign.NESTED: (None, "Another agent asked, so that no user waits for more."),
+        Sign.GOES_ON: (None, "The agent goes on with this by itself."),
+        Sign.BROKEN_OFF: (TriggerType.TASK_INCOMPLETE, "The work broke off before it was done."),
+        Sign.SILENT: (None, "The agent said nothing that could be followed up."),
+        Sign.ASKED: (TriggerType.QUESTION_UNANSWERED, "The reply asks the user something."),
+        Sign.PROPOSED: (
+            TriggerType.WAITING_FOR_DECISION,
+            "The reply leaves the user something to decide.",
+        ),
+        Sign.FAILED: (TriggerType.TASK_INCOMPLETE, "The reply says that something failed."),
+        Sign.TOOL_FAILED: (TriggerType.TASK_INCOMPLETE, "The last tool that was called failed."),
+        Sign.PROMISED: (TriggerType.TASK_INCOMPLETE, "The reply promises more."),
+        Sign.CLOSED: (None, "The talk is closed: goodbye, thanks, or all that was needed."),
+        Sign.DONE: (TriggerType.CHECK_IN, "The reply reports success or offers more help."),
+        Sign.INFORMED: (TriggerType.CHECK_IN, "The reply tells something and asks nothing."),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was seen, which trigger fits, if any, and why in a sentence for people."""
+
+    sign: Sign
+
+    @property
+    def trigger(self) -> TriggerType | None:
+        return _MEANING[self.sign][0]
+
+    @property
+    def reason(self) -> str:
+        return _MEANING[self.sign][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long the user's silence lasts before the first follow-up, by trigger."""
+
+    question_unanswered: timedelta = timedelta(hours=1)
+    waiting_for_decision: timedelta = timedelta(hours=4)
+    task_incomplete: timedelta = timedelta(minutes=30)
+    check_in: timedelta = timedelta(days=1)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) < timedelta():
+                raise UsageError(f"The delay {each.name} is negative; expected zero or more.")
+
+    def of(self, trigger: TriggerType) -> timedelta:
+        delay: timedelta = getattr(self, trigger.value)
+        return delay
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A follow-up to arm: the delay counts from the reply."""
+
+    trigger: TriggerType
+    delay: timedelta
+    reason: str
+
+
+_DELAYS: Final = Delays()
+
+
+def decide(
+    batch: Batch,
+    earlier: Iterable[Batch] = (),
+    *,
+    interrupted: bool = False,
+    delays: Delays = _DELAYS,
+) -> Plan | None:
+    """The follow-up that fits the batch just finished, or None; `judge` says why none."""
+    judgement = judge(batch, earlier, interrupted=interrupted)
+    if judgement.trigger is None:
+        return None
+    return Plan(judgement.trigger, delays.of(judgement.trigger), judgement.reason)
+
+
+def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Judgement:
+    """What the batch just finished leaves open.
+
+    `interrupted` means that the graph waits for a person. Of `earlier` batches, in any order,
+    only the one before counts: a "no" means more after "Anything else?". What is open beats a
+    goodbye: who parts while something failed still wants to know. "How can I help you?" is no
+    question, since nothing is lost if nobody answers it, but a reason to check in.
+    """
+    sign = _sign_of_work(batch, interrupted=interrupted)
+    return Judgement(sign or _sign_of_words(batch, earlier))
+
+
+def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
+    if interrupted:
+        return Sign.INTERRUPTED
+    if batch.type is BatchType.AGENT_TO_AGENT:
+        return Sign.NESTED
+    if batch.state is BatchState.AWAITING_CONTINUATION:
+        return Sign.GOES_ON
+    # A follow-up that never spoke leaves open only what was open before.
+    says_nothing = _last_visible(batch, AIMessage) is None
+    if says_nothing and batch.type is BatchType.SYSTEM_TRIGGER:
+        return Sign.SILENT
+    if not batch.is_complete or any(map(is_settled, batch.messages)):
+        return Sign.BROKEN_OFF
+    return Sign.SILENT if says_nothing else None
+
+
+def _sign_of_words(batch: Batch, earlier: Iterable[Batch]) -> Sign:
+    acts, user = acts_of(_reply(batch)), _user_words(batch)
+    edges = {act for sentence in (*acts[:_OPENING], *acts[-_ENDING:]) for act in sentence}
+    if open_matter := _open_matter(acts[-_ENDING:], edges):
+        return open_matter
+    if _last_tool_failed(batch):
+        return Sign.TOOL_FAILED
+    if _is_closed(acts) or ends_the_talk(user, help_was_offered=_help_was_offered(batch, earlier)):
+        return Sign.CLOSED
+    if edges & {Act.REPORTS, Act.OFFERS_HELP}:
+        return Sign.DONE
+    return Sign.PROPOSED if Act.SHOWS in edges and looks_for_something(user) else Sign.INFORMED
+
+
+def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
+    """The last question of the ending, or else what is said at either end of the reply."""
+    for sentence in reversed(ending):
+        if sentence & {Act.ASKS, Act.PROPOSES}:
+            return Sign.PROPOSED if Act.PROPOSES in sentence else Sign.ASKED
+    for act in (Act.PROPOSES, Act.FAILS, Act.PROMISES):
+        if act in edges:
+            return _OPEN[act]
+    return None
+
+
+_OPEN: Final[Mapping[Act, Sign]] = MappingProxyType(
+    {Act.PROPOSES: Sign.PROPOSED, Act.FAILS: Sign.FAILED, Act.PROMISES: Sign.PROMISED}
+)
+
+
+def _is_closed(acts: list[frozenset[Act]]) -> bool:
+    """A reply that says goodbye at its end, or consists of courtesies."""
+    if not acts or any(Act.OFFERS_HELP in sentence for sentence in acts):
+        return False
+    return Act.PARTS in acts[-1] or all(s & {Act.PARTS, Act.IS_POLITE} for s in acts)
+
+
+def _help_was_offered(batch: Batch, earlier: Iterable[Batch]) -> bool:
+    before = max((b for b in earlier if b.id < batch.id), key=lambda b: b.id, default=None)
+    return before is not None and any(Act.OFFERS_HELP in s for s in acts_of(_reply(before)))
+
+
+def _last_tool_failed(batch: Batch) -> bool:
+    """Of the last message that called tools, any result is an error; a retry that worked is not."""
+    exchanges = batch.pairing.exchanges
+    results = [e.result for e in exchanges if e.message is exchanges[-1].message]
+    return any(result is not None and result.status == "error" for result in results)
+
+
+def _reply(batch: Batch) -> str:
+    return _words(_last_visible(batch, AIMessage))
+
+
+def _user_words(batch: Batch) -> str:
+    return _words(_last_visible(batch, HumanMessage))
+
+
+def _last_visible(batch: Batch, kind: type[BaseMessage]) -> BaseMessage | None:
+    visible = visible_messages(batch.messages)
+    return next((m for m in reversed(visible) if isinstance(m, kind)), None)
+
+
+def _words(message: BaseMessage | None) -> str:
+    """What is written in it; a picture has no words."""
+    return text_of(message) if message else ""

@@ -1,0 +1,129 @@
+"""The user's clock: time zones, local days and quiet hours, over midnight and over clock changes.
+
+Whether a follow-up may be sent is `segue.core.gates`'s. Everything here answers in UTC, because
+moments of one zone are compared and added up by their wall times, which is wrong where a clock
+changes.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from segue.core.errors import UsageError
+
+# Local times of the very first and last days of the calendar cannot be written.
+FIRST_MOMENT: Final = datetime(2, 1, 1, tzinfo=UTC)
+LAST_MOMENT: Final = datetime(9998, 12, 31, tzinfo=UTC)
+
+_MIDNIGHT: Final = time()
+_DAY: Final = timedelta(days=1)
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From `start` until just before `end` on the user's wall clock, over midnight if need be.
+
+    The same time twice is an empty span: it is never quiet. Who wants no follow-up at any hour
+    mutes the thread. Raises `UsageError` for times with seconds or with a time zone.
+    """
+
+    start: time
+    end: time
+
+    def __post_init__(self) -> None:
+        for name, value in (("start", self.start), ("end", self.end)):
+            if value.tzinfo is not None or value.second or value.microsecond:
+                raise UsageError(
+                    f"Quiet hours cannot {name} at {value.isoformat()}: expected hours and "
+                    "minutes without a time zone, since the zone is the user's."
+                )
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M} to {self.end:%H:%M}"
+
+    def is_quiet(self, moment: datetime, zone: tzinfo) -> bool:
+        """Whether the wall clock shows a quiet time. An hour that comes twice counts twice."""
+        return self._covers(as_utc(moment).astimezone(zone).time())
+
+    def next_open(self, moment: datetime, zone: tzinfo) -> datetime:
+        """The first moment from `moment` on that is not quiet, in UTC.
+
+        If clocks skip the end of the quiet hours, that is the moment at which they skip it.
+        """
+        moment = as_utc(moment)
+        while self._covers(moment.astimezone(zone).time()):
+            moment = _onward(moment, zone, self.end)
+        return moment
+
+    def _covers(self, shown: time) -> bool:
+        if self.start <= self.end:
+            return self.start <= shown < self.end
+        return shown >= self.start or shown < self.end
+
+
+def find_zone(name: str | None) -> tzinfo | None:
+    """The IANA time zone of that name, or None if there is none, whatever the name is."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (KeyError, ValueError, TypeError, OSError):  # the last for a folder, as in "America"
+        return None
+
+
+def as_utc(moment: datetime) -> datetime:
+    """The moment in UTC, kept within what any zone can show; `UsageError` without a time zone."""
+    if moment.utcoffset() is None:
+        raise UsageError(f"{moment!r} has no time zone; pass an aware datetime.")
+    try:
+        return min(max(moment.astimezone(UTC), FIRST_MOMENT), LAST_MOMENT)
+    except OverflowError:
+        return FIRST_MOMENT if moment.year == 1 else LAST_MOMENT
+
+
+def after(moment: datetime, delay: timedelta) -> datetime:
+    """So much time later, whatever clocks show by then; at most the last moment there is."""
+    try:
+        return as_utc(as_utc(moment) + delay)
+    except OverflowError:
+        return LAST_MOMENT
+
+
+def local_day(moment: datetime, zone: tzinfo) -> date:
+    return as_utc(moment).astimezone(zone).date()
+
+
+def next_day(moment: datetime, zone: tzinfo) -> datetime:
+    """When the user's calendar first shows a later day; not always at midnight."""
+    moment = as_utc(moment)
+    day = local_day(moment, zone)
+    while moment.astimezone(zone).date() <= day:
+        moment = _onward(moment, zone, _MIDNIGHT)
+    return moment
+
+
+def _onward(moment: datetime, zone: tzinfo, wall: time) -> datetime:
+    """When the clock next shows `wall`, or when it is next changed if that comes first."""
+    local = moment.astimezone(zone)
+    left = (datetime.combine(local, wall) - local.replace(tzinfo=None)) % _DAY
+    shown = moment + (left or _DAY)
+    return _clock_change(moment, shown, zone) or shown
+
+
+def _clock_change(start: datetime, stop: datetime, zone: tzinfo) -> datetime | None:
+    """The first second after `start` with another offset; None if `stop` has the same one."""
+    offset = _offset(start, zone)
+    if _offset(stop, zone) == offset:
+        return None
+    before, changed = start.replace(microsecond=0), stop
+    while changed - before > _SECOND:
+        middle = before + (changed - before) // _SECOND // 2 * _SECOND
+        if _offset(middle, zone) == offset:
+            before = middle
+        else:
+            changed = middle
+    return changed
+
+
+def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
