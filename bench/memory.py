@@ -4,6 +4,8 @@ All memories are in one namespace. Embedding is timed apart, with the local embe
 get their vectors for nothing, ours by words and meaning, the peers' by meaning alone. The peers are
 LangGraph's stores with exact search: in memory next to our SQLite, and PostgreSQL next to ours.
 LangGraph's store on SQLite needs a `sqlite3` that loads extensions, so it is not a peer here.
+With OPENBLAS_NUM_THREADS=1 the threads of the peer in memory do not keep the cores busy between two
+searches, which on a small machine doubles the time of both.
 """
 
 import asyncio

@@ -31,6 +31,8 @@ _PIECES_FILE: Final = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json
 _SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 # What the model was trained to read; a longer text is judged by its first 200 words or so.
 _MOST_PIECES: Final = 256
+# Far more than 256 pieces of writing have. The cutter would read a book to its end before it cuts.
+_MOST_LETTERS: Final = 30_000
 # What stands at the beginning and the end of every text.
 _MARKS: Final = ("[CLS]", "[SEP]")
 _PACKAGES: Final = (_RUNTIME, _CUTTER, _WEIGHTS, _PIECES)
@@ -61,7 +63,7 @@ class MiniLM:
 
     def _embed(self, text: str) -> list[float]:
         session, cutter = self._loaded()
-        ids = cutter.encode(storable(text)).ids
+        ids = cutter.encode(storable(text[:_MOST_LETTERS])).ids
         if len(ids) <= len(_MARKS):
             return [0.0] * self.dimension
         read = np.asarray([ids], dtype=np.int64)
