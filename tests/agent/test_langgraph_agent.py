@@ -594,3 +594,12 @@ async def test_a_tool_that_ends_the_loop_gives_the_answer_itself(begin: Begin) -
     await session.say("How much is it?")
     assert await session.history() == ["How much is it?", "Nine euros."]
     assert (await session.last_batch()).is_complete
+
+
+async def test_an_id_that_a_provider_uses_again_loses_no_answer(begin: Begin) -> None:
+    """Two answers with one id are two answers."""
+    script = [AIMessage("First.", id="a"), AIMessage("Second.", id="a")]
+    session = await begin(ScriptedChatModel(script=script))
+    await session.say("One?")
+    await session.say("Two?")
+    assert await session.history() == ["One?", "First.", "Two?", "Second."]

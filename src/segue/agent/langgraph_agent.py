@@ -64,7 +64,7 @@ class LangGraphAgent:
         iterator to stop the model and the tools.
         """
         graph, config = self._graph_for(run)
-        said = _Said(run)
+        said = _Said(run, run.messages if self._built.holds_window else run.batch.messages)
         given = self._first_input(run)
         if not run.is_new:
             state = await graph.aget_state(config)
@@ -128,9 +128,9 @@ def _next_input(run: Run, state: StateSnapshot) -> Any:
 class _Said:
     """What of the batch is known already, so that nothing comes out twice."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, given: Sequence[BaseMessage]) -> None:
         self._batch = {message.id for message in run.batch.messages}
-        self._ids = {message.id for message in run.messages}
+        self._ids = {message.id for message in given}
         self._last: BaseMessage = run.batch.messages[-1]
         self._asks = False
 

@@ -58,6 +58,10 @@ def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return list(known.values())
 
 
+def is_of_batch(message: BaseMessage, batch: int) -> bool:
+    return MessageMetadata.of(message).batch == batch
+
+
 def batches_of(messages: Iterable[BaseMessage]) -> set[int]:
     return {batch for message in messages if (batch := MessageMetadata.of(message).batch)}
 

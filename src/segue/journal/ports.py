@@ -126,7 +126,7 @@ class Messages(Protocol):
         What a follow-up says to the user is seen as soon as it is stored: `show_turn` comes first.
 
         Positions rise above everything in the thread, sequence numbers go on without a gap. A
-        message whose id is in the thread already is not stored again; the stored one is
+        message whose id is in the batch already is not stored again; the stored one is
         returned, so a step that was cut off can be repeated.
         """
         ...

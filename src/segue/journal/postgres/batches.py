@@ -14,7 +14,7 @@ from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
-from segue.journal.places import RisingIds, without_place
+from segue.journal.places import RisingIds, is_of_batch, without_place
 from segue.journal.postgres.database import Connection, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.words import to_vector, words_of
 from segue.journal.records import Turn
@@ -92,8 +92,9 @@ async def append_to_batch(
     count: int = first["count"]
     rising = await rising_ids(db, turn.thread_id, ids)
     stored = []
-    for message in messages:
-        if known := await _find_message(db, turn.thread_id, message.id):
+    for given in messages:
+        message, known = await _unless_known(db, turn, given)
+        if known is not None:
             stored.append(known)
             continue
         [stamped] = stamp(
@@ -174,6 +175,21 @@ async def _follow_in_thread(db: Connection, thread_id: str, row: MessageRow, now
             "id": thread_id,
         },
     )
+
+
+async def _unless_known(
+    db: Connection, turn: Turn, message: BaseMessage
+) -> tuple[BaseMessage, BaseMessage | None]:
+    """The message, and the stored one if it is there already.
+
+    Some providers use an id again. In another batch that is another message, and gets an id that
+    is the same whenever the step is repeated.
+    """
+    known = await _find_message(db, turn.thread_id, message.id)
+    if known is not None and not is_of_batch(known, turn.batch):
+        message = message.model_copy(update={"id": f"{message.id}-{turn.batch}"})
+        known = await _find_message(db, turn.thread_id, message.id)
+    return message, known
 
 
 async def _find_message(

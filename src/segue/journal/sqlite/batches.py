@@ -11,7 +11,7 @@ from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
-from segue.journal.places import RisingIds, without_place
+from segue.journal.places import RisingIds, is_of_batch, without_place
 from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
@@ -84,8 +84,9 @@ def append_to_batch(
     count = first["count"]
     rising = rising_ids(db, turn.thread_id, ids)
     stored = []
-    for message in messages:
-        if known := find_message(db, turn.thread_id, message.id):
+    for given in messages:
+        message, known = _unless_known(db, turn, given)
+        if known is not None:
             stored.append(known)
             continue
         [stamped] = stamp(
@@ -173,6 +174,21 @@ def _follow_in_thread(
             "id": thread_id,
         },
     )
+
+
+def _unless_known(
+    db: sqlite3.Connection, turn: Turn, message: BaseMessage
+) -> tuple[BaseMessage, BaseMessage | None]:
+    """The message, and the stored one if it is there already.
+
+    Some providers use an id again. In another batch that is another message, and gets an id that
+    is the same whenever the step is repeated.
+    """
+    known = find_message(db, turn.thread_id, message.id)
+    if known is not None and not is_of_batch(known, turn.batch):
+        message = message.model_copy(update={"id": f"{message.id}-{turn.batch}"})
+        known = find_message(db, turn.thread_id, message.id)
+    return message, known
 
 
 def find_message(

@@ -217,3 +217,18 @@ async def test_a_late_writer_writes_nothing(
     assert await journal.get_thread("chat") == before
     await journal.finish_turn(current, [AIMessage("Yes.")], ids=ids, now=after)
     assert texts(await chat.messages()) == ["Is it open?", "Yes."]
+
+
+async def test_an_id_that_a_provider_uses_again_is_another_message(
+    journal: Journal, chat: Chat
+) -> None:
+    """The answer of the next batch is stored, and repeating the step does not store it twice."""
+    await chat.say("One?")
+    await chat.finish(await chat.take_turn(), AIMessage("First.", id="answer-1"))
+    await chat.say("Two?")
+    lease = await chat.take_turn()
+    for _ in range(2):
+        [stored] = await chat.write(lease, AIMessage("Second.", id="answer-1"))
+    assert stored.id != "answer-1"
+    history = (await journal.history("chat")).messages
+    assert texts(history) == ["One?", "First.", "Two?", "Second."]
