@@ -21,6 +21,7 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.core.errors import NotFoundError
 from segue.core.metadata import KEYS
 from segue.journal.ports import Journal
+from segue.journal.records import TurnState
 from segue.runtime.processor import SessionProcessor
 from segue.testing.providers import request_problems
 from tests.agent.session import LEASE, Session, failure, kinds, streamed
@@ -603,3 +604,24 @@ async def test_an_id_that_a_provider_uses_again_loses_no_answer(begin: Begin) ->
     await session.say("One?")
     await session.say("Two?")
     assert await session.history() == ["One?", "First.", "Two?", "Second."]
+
+
+async def test_a_question_outlives_its_turn(begin: Begin, journal: Journal) -> None:
+    """The turn is over and the batch open; whoever has the answer can go on later."""
+
+    @tool
+    async def order() -> str:
+        """Order it."""
+        return f"ordered: {interrupt('Really?')}"
+
+    model = ScriptedChatModel(script=[AIMessage("", tool_calls=[call("order")]), "Done."])
+    session = await begin(model, tools=[order])
+    events = await session.say("Order it.")
+    assert isinstance(events[-1], Question)
+    batch = await session.last_batch()
+    assert not batch.is_complete
+    [turn] = await journal.list_turns("chat")
+    assert turn.state is TurnState.DONE
+    answered = Run("chat", "guide", "ada", batch, answer="yes")
+    said = [e.message.text async for e in session.agent.run(answered) if isinstance(e, NewMessage)]
+    assert said == ["ordered: yes", "Done."]

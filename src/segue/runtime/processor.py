@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.agent.config import AgentConfig
 from segue.agent.models import explain_model_error
-from segue.agent.run import AgentEvent, NewMessage, Run
+from segue.agent.run import AgentEvent, NewMessage, Question, Run
 from segue.core.calls import calls_of
 from segue.core.errors import ConflictError, SegueError
 from segue.core.settle import settle
@@ -35,6 +35,14 @@ class Failed:
 
 
 TurnEvent = AgentEvent | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What is left to store, and whether the batch waits for a person."""
+
+    last: list[BaseMessage]
+    waits: bool
 
 
 class Agent(Protocol):
@@ -70,8 +78,10 @@ class SessionProcessor:
         try:
             try:
                 agent = self._agent_of(turn.agent_id)
-                last = await self._converse(lease, agent)
-                await self._journal.finish_turn(lease, last, ids=self._ids, now=self._clock())
+                said = await self._converse(lease, agent)
+                await self._journal.finish_turn(lease, said.last, ids=self._ids, now=self._clock())
+                if said.waits:
+                    return
             except ConflictError:
                 raise
             except Exception as error:  # noqa: BLE001 - the edge of a turn: it ends, others go on
@@ -81,9 +91,10 @@ class SessionProcessor:
             # The user wrote, or somebody else has the turn: nothing of it is ours any more.
             logger.info("Turn %s of thread %s was given up: %s", turn.id, turn.thread_id, error)
 
-    async def _converse(self, lease: TurnLease, agent: Agent) -> list[BaseMessage]:
+    async def _converse(self, lease: TurnLease, agent: Agent) -> "_Said":
         """Run the agent and store each message; the reply is left for the turn's end."""
         held: list[BaseMessage] = []
+        waits = False
         async with aclosing(agent.run(await self._prepare(lease.turn, agent))) as events:  # type: ignore[type-var]  # an async generator, typed as its protocol
             async for event in events:
                 if isinstance(event, NewMessage):
@@ -92,8 +103,9 @@ class SessionProcessor:
                     if not _may_be_last(event.message):
                         await self._store(lease, held)
                         held = []
+                waits = waits or isinstance(event, Question)
                 self._tell(lease.turn, event)
-        return held
+        return _Said(held, waits)
 
     async def _prepare(self, turn: Turn, agent: Agent) -> Run:
         tail = await self._journal.tail(
