@@ -14,11 +14,11 @@ from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
 
 from segue import is_synthetic, synthetic_message
-from segue.agent.checkpoints import Checkpoints
+from segue.agent.checkpoints import Checkpoints, MemoryCheckpoints
 from segue.agent.config import Limits
 from segue.agent.run import NewMessage, Progress, Question, Run, Token, current_run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import NotFoundError
+from segue.core.errors import ConflictError, NotFoundError
 from segue.core.metadata import KEYS
 from segue.journal.ports import Journal
 from segue.journal.records import TurnState
@@ -625,3 +625,119 @@ async def test_a_question_outlives_its_turn(begin: Begin, journal: Journal) -> N
     answered = Run("chat", "guide", "ada", batch, answer="yes")
     said = [e.message.text async for e in session.agent.run(answered) if isinstance(e, NewMessage)]
     assert said == ["ordered: yes", "Done."]
+
+
+async def test_a_turn_that_is_stopped_anywhere_is_answered_by_the_next_attempt(
+    journal: Journal,
+) -> None:
+    """Wherever it stopped, there is one reply in the end, and the batch is whole."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage(f"It is {messages[-1].text}.")
+        return AIMessage("", tool_calls=[call("double", number=2)])
+
+    session = await Session.begin(
+        journal, MemoryCheckpoints(), ScriptedChatModel(script=answer), tools=[double]
+    )
+    for awaits in range(1, 160, 3):
+        await journal.accept_message(
+            "chat", HumanMessage("Twice two?"), ids=session.ids, now=session.tick()
+        )
+        working = asyncio.create_task(session.processor.process(await session.claim()))
+        for _ in range(awaits):
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        session.now += 2 * LEASE
+        if (lease := await journal.claim_turn("b", now=session.now, lease_for=LEASE)) is not None:
+            await session.processor.process(lease)
+        batch = await session.last_batch()
+        assert batch.is_complete, (awaits, batch.reasons)
+        assert (await session.history())[-2:] == ["Twice two?", "It is 4."]
+
+
+async def test_a_lost_checkpoint_leaves_no_call_open(begin: Begin, journal: Journal) -> None:
+    """With half a batch in the journal and nothing else, the next attempt still ends it whole."""
+    model = ScriptedChatModel(script=["It is 4."])
+    session = await begin(model, tools=[double])
+    await journal.accept_message("chat", HumanMessage("Sums?"), ids=session.ids, now=session.now)
+    half = await session.claim()
+    calls = AIMessage("", tool_calls=[call("double", "a", number=1), call("double", "b", number=2)])
+    result = ToolMessage("2", tool_call_id="a")
+    await journal.append(half, [calls, result], ids=session.ids, now=session.now)
+    session.now += 2 * LEASE
+    await session.work()
+    assert (await session.last_batch()).is_complete
+    assert (await session.history())[-1] == "It is 4."
+
+
+async def test_an_error_of_a_tool_is_never_the_answer(begin: Begin) -> None:
+    """When the model says nothing after it, the user reads that, and not what a tool ran into."""
+
+    @tool
+    async def database() -> str:
+        """Look it up."""
+        raise OSError("postgres://admin:hunter2@10.0.0.1")
+
+    model = ScriptedChatModel(script=[AIMessage("", tool_calls=[call("database")]), ""])
+    session = await begin(model, tools=[database])
+    assert "without an answer" in failure(await session.say("Look!")).reason
+    assert "hunter2" not in repr(await session.history())
+
+
+async def test_a_conflict_in_a_graph_is_an_error_of_the_turn(begin: Begin) -> None:
+    """What a node runs into says nothing about who has the turn."""
+
+    def full(state: Any) -> dict[str, Any]:  # noqa: ARG001 - a node gets the state
+        raise ConflictError("There is no room.")
+
+    class State(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+
+    builder: StateGraph[Any] = StateGraph(State)
+    builder.add_node("full", full)
+    builder.add_edge(START, "full")
+    session = await begin(graph=builder)
+    assert failure(await session.say("Remember!")).reason == "There is no room."
+    assert (await session.last_batch()).is_complete
+
+
+async def test_a_void_follow_up_leaves_no_checkpoint(
+    begin: Begin, journal: Journal, checkpoints: Checkpoints
+) -> None:
+    """What the user made void is nowhere kept."""
+    session = await begin(ScriptedChatModel(script=[]))
+
+    async def reply_first(messages: list[BaseMessage]) -> AIMessage:  # noqa: ARG001 - a script
+        await journal.accept_message("chat", HumanMessage("Hi"), ids=session.ids, now=session.now)
+        return AIMessage("Too late.")
+
+    session.agent = (
+        await Session.begin(journal, checkpoints, ScriptedChatModel(script=[reply_first]))
+    ).agent
+    await session.nudge()
+    assert await session.history() == ["Hi"]
+    assert [kept async for kept in checkpoints.saver().alist(None)] == []
+
+
+async def test_odd_keys_of_a_message_do_not_fail_a_turn(begin: Begin) -> None:
+    """A graph's own keys that look like ours are dropped, not believed."""
+    odd = AIMessage("Yes.", additional_kwargs={"batch": "b", "priority": "urgent"})
+    session = await begin(ScriptedChatModel(script=[odd]))
+    await session.say("Is it open?")
+    assert await session.history() == ["Is it open?", "Yes."]
+
+
+async def test_what_a_tools_own_model_thinks_is_not_streamed(begin: Begin) -> None:
+    """Only the agent's own words are pieces of a reply."""
+    helper = ScriptedChatModel(script=["inner thoughts"])
+
+    @tool
+    async def think() -> str:
+        """Think."""
+        return (await helper.ainvoke("Think!")).text
+
+    model = ScriptedChatModel(script=[AIMessage("", tool_calls=[call("think")]), "Done."])
+    session = await begin(model, tools=[think])
+    assert streamed(await session.say("Think!")) == "Done."

@@ -13,9 +13,11 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
 from segue.agent.config import AgentConfig
+from segue.agent.memory import MemoryBook
 from segue.agent.middleware import Bounds, Invisibility, Window
 from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
+from segue.agent.tools import memory_tools
 from segue.core.errors import UsageError
 
 Graph = Pregel[Any, Any, Any, Any]
@@ -37,9 +39,14 @@ def build_graph(
     tools: Sequence[BaseTool] = (),
 ) -> BuiltGraph:
     """The graph of an agent. `tools` are given besides those of the config; `model` replaces the
-    config's.
+    config's. With a `MemoryBook` the model can also remember and forget.
     """
     if config.graph is not None:
+        if model is not None or memories is not None or tools or config.tools:
+            raise UsageError(
+                f"agent {config.id!r} has a graph of its own; its model, tools and memories are "
+                "that graph's. Put RetrieveMemories into its middleware."
+            )
         return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
     told = config.memory.max_tokens if memories else 0
     if told >= config.context_tokens // 2:
@@ -51,9 +58,13 @@ def build_graph(
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
     middleware += [Invisibility(), Bounds(config.limits)]
+    all_tools = [*(load_tool(given, config.id) for given in config.tools), *tools]
+    if isinstance(memories, MemoryBook):
+        taken = {given.name for given in all_tools}
+        all_tools += [given for given in memory_tools(memories) if given.name not in taken]
     built: Any = create_agent(
         model or load_model(config.model, config.model_settings),
-        [*(load_tool(given, config.id) for given in config.tools), *tools],
+        all_tools,
         system_prompt=config.system_prompt,
         middleware=middleware,
         name=None,
@@ -106,6 +117,8 @@ def load_attribute(path: str, whose: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{whose} {path!r} cannot be loaded: {error}.") from error
+    except Exception as error:  # a module may raise anything when it is loaded
+        raise UsageError(
+            f"{whose} {path!r} cannot be loaded: {type(error).__name__}: {error}."
+        ) from error
     return found

@@ -38,8 +38,8 @@ from segue.agent.run import (
 )
 from segue.core.calls import calls_of, has_content
 from segue.core.context import build_context
-from segue.core.errors import BackendError
-from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.errors import BackendError, MetadataError, UsageError
+from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.stamp import plain_type
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,24 @@ logger = logging.getLogger(__name__)
 _MODES: Final[list[StreamMode]] = ["messages", "updates", "values", "custom"]
 _INTERRUPT = "__interrupt__"
 _NOTHING: Final = object()
+# Of `create_agent`. Models that tools ask for help have nodes of their own.
+_MODEL_NODE: Final = "model"
 
 
 class LangGraphAgent:
     """An agent that is a LangGraph graph: the built-in one, or anybody's."""
 
     def __init__(self, config: AgentConfig, built: BuiltGraph, checkpoints: Checkpoints) -> None:
+        if not isinstance(built, BuiltGraph):
+            raise UsageError(
+                f"LangGraphAgent takes what build_graph() gives, not {type(built).__name__}; "
+                "a graph of your own goes into AgentConfig(graph=...)."
+            )
+        if not hasattr(checkpoints, "saver"):
+            raise UsageError(
+                f"LangGraphAgent takes Checkpoints such as SqliteCheckpoints, not "
+                f"{type(checkpoints).__name__}."
+            )
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
@@ -64,9 +76,12 @@ class LangGraphAgent:
         iterator to stop the model and the tools.
         """
         graph, config = self._graph_for(run)
-        said = _Said(run, run.messages if self._built.holds_window else run.batch.messages)
+        if self._built.holds_window:
+            said = _Said(run, run.messages, speaker=None)
+        else:
+            said = _Said(run, run.batch.messages, speaker=_MODEL_NODE)
         given = self._first_input(run)
-        if not run.is_new:
+        if not run.is_new or run.answer is not None:
             state = await graph.aget_state(config)
             for event in said.left_by(state, run):
                 yield event
@@ -117,7 +132,8 @@ def _next_input(run: Run, state: StateSnapshot) -> Any:
         if run.answer is None:
             return _NOTHING
         return Command(resume=_answers(state.interrupts, run.answer))
-    if state.next:
+    # `next` leaves out what has written but is in no checkpoint yet.
+    if state.next or state.tasks:
         return None
     # A continuation: the batch went on after the graph had ended.
     known = {message.id for message in state.values.get("messages", ())}
@@ -128,9 +144,11 @@ def _next_input(run: Run, state: StateSnapshot) -> Any:
 class _Said:
     """What of the batch is known already, so that nothing comes out twice."""
 
-    def __init__(self, run: Run, given: Sequence[BaseMessage]) -> None:
+    def __init__(self, run: Run, given: Sequence[BaseMessage], speaker: str | None) -> None:
         self._batch = {message.id for message in run.batch.messages}
         self._ids = {message.id for message in given}
+        # The node whose model talks to the user; none if any of them may.
+        self.speaker = speaker
         self._last: BaseMessage = run.batch.messages[-1]
         self._asks = False
 
@@ -153,6 +171,8 @@ class _Said:
             if (storable := _storable(message)) is not None:
                 self._last = storable
                 yield NewMessage(storable)
+            elif isinstance(message, AIMessage):
+                self._last = message
 
     def questions(self, interrupts: Sequence[Interrupt]) -> Iterator[Question]:
         for interrupt in interrupts:
@@ -162,7 +182,7 @@ class _Said:
     def ending(self) -> Iterator[NewMessage]:
         """What closes a run whose graph ended without words of its own.
 
-        A tool that ends the loop has given the answer itself.
+        A tool that ends the loop has given the answer itself, if it did not fail.
         """
         if self._asks:
             return
@@ -170,15 +190,16 @@ class _Said:
             raise BackendError("The model called a tool in a way that nobody can read.")
         if isinstance(self._last, AIMessage) and has_content(self._last):
             return
-        if not isinstance(self._last, ToolMessage):
-            raise BackendError("The model's answer is empty.")
+        if not isinstance(self._last, ToolMessage) or self._last.status == "error":
+            raise BackendError("The agent ended without an answer.")
         yield NewMessage(AIMessage(self._last.text or "Done."))
 
 
 def _events_of(part: Mapping[str, Any], said: _Said) -> Iterator[AgentEvent]:
     kind, data = part["type"], part["data"]
     if kind == "messages":
-        yield from _tokens(data[0])
+        if said.speaker in (None, data[1].get("langgraph_node")):
+            yield from _tokens(data[0])
     elif kind == "updates":
         yield from said.questions(data.get(_INTERRUPT, ()))
         for update in _updates(data):
@@ -219,20 +240,33 @@ def _answers(interrupts: Sequence[Interrupt], answer: Any) -> Any:
     ids = {interrupt.id for interrupt in interrupts}
     if isinstance(answer, Mapping) and answer and answer.keys() <= ids:
         return dict(answer)
-    return {interrupt.id: answer for interrupt in interrupts}
+    if len(ids) > 1:
+        raise UsageError(
+            f"There are {len(ids)} questions; give the answers by their ids: {sorted(ids)}."
+        )
+    return dict.fromkeys(ids, answer)
 
 
 def _storable(message: BaseMessage) -> BaseMessage | None:
     """A message as the journal keeps it; None for what is no part of a conversation."""
     if isinstance(message, RemoveMessage | SystemMessage):
         return None
-    plain = plain_type(message)
+    plain = _sound(plain_type(message))
     if isinstance(plain, AIMessage) and not _says_something(plain):
         return None
     if isinstance(plain, HumanMessage) and not is_synthetic(plain):
         # No person wrote it, so no person may see it as theirs.
         return MessageMetadata(synthetic=True, tool_triggered=True).onto(plain)
     return plain
+
+
+def _sound(message: BaseMessage) -> BaseMessage:
+    """A message without what only looks like metadata of ours."""
+    try:
+        MessageMetadata.of(message)
+    except MetadataError:
+        [message] = strip_metadata([message])
+    return message
 
 
 def _says_something(message: AIMessage) -> bool:

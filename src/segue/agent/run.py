@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from segue.core.batch import Batch, group_batches
+from segue.core.errors import UsageError
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.query import QuerySource
@@ -26,21 +27,31 @@ RUN_KEY: Final = "__segue_run"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The batch to answer, and what came before it."""
+    """The batch to answer, and what came before it.
+
+    `history` may come in any order and with the batch itself in it, as a journal's tail does; it
+    is kept newest first. `answer` is what a person said to the question that the batch waits with.
+    """
 
     thread_id: str
     agent_id: str
     user_id: str
     batch: Batch
-    # The batches before it, newest first, as many as may be told.
+    # As many as may be told.
     history: Sequence[Batch] = ()
     summary: str | None = None
-    # What a person said to the question that the batch waits with.
     answer: Any = None
     # Nothing of it ran before, so there is no checkpoint to look for.
     is_new: bool = False
     # What this run found out once and uses again at its next model call.
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for batch in (self.batch, *self.history):
+            if not isinstance(batch, Batch):
+                raise UsageError(f"A run is made of batches, not of {type(batch).__name__}.")
+        earlier = [batch for batch in self.history if batch.id != self.batch.id]
+        object.__setattr__(self, "history", sorted(earlier, key=lambda b: b.id, reverse=True))
 
     @classmethod
     def of(

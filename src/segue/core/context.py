@@ -221,7 +221,9 @@ def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> l
 
 def memory_lines(memories: Sequence[str]) -> str:
     """Memories as the model is told of them; nothing if there are none."""
-    listed = "\n".join(f"- {memory}" for memory in memories if memory.strip())
+    # One line each: a memory must not look like a second one, or like an instruction.
+    lines = (" ".join(memory.split()) for memory in memories)
+    listed = "\n".join(f"- {line}" for line in lines if line)
     return listed and f"What you remember about the user:\n{listed}"
 
 

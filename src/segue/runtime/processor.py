@@ -5,23 +5,24 @@ listeners see goes through `tell`.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.agent.config import AgentConfig
 from segue.agent.models import explain_model_error
 from segue.agent.run import AgentEvent, NewMessage, Question, Run
+from segue.core.batch import Batch, BatchState
 from segue.core.calls import calls_of
-from segue.core.errors import ConflictError, SegueError
-from segue.core.settle import settle
+from segue.core.errors import BackendError, ConflictError, SegueError
+from segue.core.settle import interrupted_results, settle
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import Turn, TurnLease
+from segue.journal.records import Turn, TurnLease, TurnState
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,8 @@ class SessionProcessor:
             try:
                 agent = self._agent_of(turn.agent_id)
                 said = await self._converse(lease, agent)
-                await self._journal.finish_turn(lease, said.last, ids=self._ids, now=self._clock())
+                last = said.last if said.waits else await self._ending(turn, said.last)
+                await self._journal.finish_turn(lease, last, ids=self._ids, now=self._clock())
                 if said.waits:
                     return
             except ConflictError:
@@ -90,12 +92,15 @@ class SessionProcessor:
         except ConflictError as error:
             # The user wrote, or somebody else has the turn: nothing of it is ours any more.
             logger.info("Turn %s of thread %s was given up: %s", turn.id, turn.thread_id, error)
+            if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
+                await self._forget(turn)
 
     async def _converse(self, lease: TurnLease, agent: Agent) -> "_Said":
         """Run the agent and store each message; the reply is left for the turn's end."""
         held: list[BaseMessage] = []
         waits = False
-        async with aclosing(agent.run(await self._prepare(lease.turn, agent))) as events:  # type: ignore[type-var]  # an async generator, typed as its protocol
+        run = await self._prepare(lease.turn, agent)
+        async with aclosing(_events_of(agent, run)) as events:
             async for event in events:
                 if isinstance(event, NewMessage):
                     await self._store(lease, held)
@@ -106,6 +111,20 @@ class SessionProcessor:
                 waits = waits or isinstance(event, Question)
                 self._tell(lease.turn, event)
         return _Said(held, waits)
+
+    async def _ending(self, turn: Turn, last: list[BaseMessage]) -> list[BaseMessage]:
+        """What ends the batch so that the next turn is told of it.
+
+        A call that a lost checkpoint or a careless tool left without a result gets one.
+        """
+        stored = await self._journal.load_batch(turn.thread_id, turn.batch)
+        batch = Batch(turn.batch, [*stored.messages, *last])
+        if batch.state is BatchState.AWAITING_TOOLS:
+            last = [*interrupted_results(batch), *last]
+            batch = Batch(turn.batch, [*stored.messages, *last])
+        if batch.state is BatchState.OPEN:
+            raise BackendError("The agent ended without an answer.")
+        return last
 
     async def _prepare(self, turn: Turn, agent: Agent) -> Run:
         tail = await self._journal.tail(
@@ -149,6 +168,18 @@ class SessionProcessor:
             logger.warning(
                 "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
             )
+
+
+async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:
+    """The agent's events. A conflict that its own code runs into says nothing about our lease."""
+    # Closed with this one: that is what stops the model.
+    events = cast("AsyncGenerator[AgentEvent]", agent.run(run))
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+    except ConflictError as error:
+        raise BackendError(str(error)) from error
 
 
 def _may_be_last(message: BaseMessage) -> bool:

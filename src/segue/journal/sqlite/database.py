@@ -35,15 +35,16 @@ class Database:
         self._path = str(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._closed = False
+        self._is_open = False
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
 
     async def open(self) -> None:
+        self._is_open = True
         await self._run(self._writer, self._migrate)
 
     async def close(self) -> None:
-        self._closed = True
+        self._is_open = False
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
         for pool in (self._readers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -59,8 +60,10 @@ class Database:
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        if self._closed:
-            raise BackendError(f"SQLite file {self._path!r} is closed. Nothing was written.")
+        if not self._is_open:
+            raise BackendError(
+                f"SQLite file {self._path!r} is not open; call open() first. Nothing was written."
+            )
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except SegueError:
