@@ -627,20 +627,20 @@ async def test_a_question_outlives_its_turn(begin: Begin, journal: Journal) -> N
     assert said == ["ordered: yes", "Done."]
 
 
+def sum_up(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage(f"It is {messages[-1].text}.")
+    return AIMessage("", tool_calls=[call("double", number=2)])
+
+
 async def test_a_turn_that_is_stopped_anywhere_is_answered_by_the_next_attempt(
     journal: Journal,
 ) -> None:
     """Wherever it stopped, there is one reply in the end, and the batch is whole."""
-
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        if isinstance(messages[-1], ToolMessage):
-            return AIMessage(f"It is {messages[-1].text}.")
-        return AIMessage("", tool_calls=[call("double", number=2)])
-
     session = await Session.begin(
-        journal, MemoryCheckpoints(), ScriptedChatModel(script=answer), tools=[double]
+        journal, MemoryCheckpoints(), ScriptedChatModel(script=sum_up), tools=[double]
     )
-    for awaits in range(1, 160, 3):
+    for awaits in range(1, 160, 5):
         await journal.accept_message(
             "chat", HumanMessage("Twice two?"), ids=session.ids, now=session.tick()
         )
