@@ -222,4 +222,6 @@ def test_closing_stops_what_runs_and_refuses_what_waits(
 
 def test_closing_what_was_never_used_does_nothing() -> None:
     """An engine that nobody asked has no thread to wait for."""
+    before = threading.active_count()
     LocalEngine().close()
+    assert threading.active_count() == before

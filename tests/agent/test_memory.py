@@ -69,6 +69,7 @@ async def test_any_text_may_be_searched_for(journal: Journal) -> None:
         "x" * 50_000,
     ):
         await book.search("guide", "ada", text)
+    assert await stored(journal) == ["The shop is open."]
 
 
 async def test_a_new_fact_gets_a_key_and_a_vector(journal: Journal) -> None:
