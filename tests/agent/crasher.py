@@ -1,11 +1,13 @@
 """A process that answers one message with three parallel tools, to be killed and started again.
 
-    python -m tests.agent.crasher <folder> <life>
+    python -m tests.agent.crasher <folder> <life> [<checkpoints>]
 
-Tools write a line to `tools.log` when they begin. In the first life the third one never ends.
+Tools write a line to `tools.log` when they begin. In the first life the third one never ends; with
+a number of checkpoints all of them end, and the process ends where the next one would be stored.
 """
 
 import asyncio
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue import user_message
 from segue.agent.checkpoints import SqliteCheckpoints
@@ -43,12 +46,27 @@ def logging_tool(name: str, log: Path, *, hangs: bool) -> BaseTool:
     return tool(name, description=f"Do {name}.")(work)
 
 
-async def live(folder: Path, life: int) -> None:
+def die_after(checkpoints: int) -> None:
+    """End the process, without a word to anybody, where one checkpoint more would be stored."""
+    left = iter(range(checkpoints))
+    put = AsyncSqliteSaver.aput
+
+    async def last_put(self: AsyncSqliteSaver, *args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            os._exit(1)
+        return await put(self, *args, **kwargs)
+
+    AsyncSqliteSaver.aput = last_put  # type: ignore[method-assign]  # this process is made to die
+
+
+async def live(folder: Path, life: int, cut: int | None) -> None:
     journal = SqliteJournal(folder / "journal.db")
     await journal.open()
     checkpoints = await SqliteCheckpoints(folder / "runs.db").open()
     log = folder / "tools.log"
-    tools = [logging_tool(name, log, hangs=name == "three" and life == 0) for name in TOOLS]
+    tools = [
+        logging_tool(name, log, hangs=name == "three" and not life and not cut) for name in TOOLS
+    ]
     model = ScriptedChatModel(script=answer)
     session = await Session.begin(journal, checkpoints, model, tools=tools)
     session.now = START + life * timedelta(hours=1)
@@ -61,4 +79,7 @@ async def live(folder: Path, life: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(live(Path(sys.argv[1]), int(sys.argv[2])))
+    cut_after = int(sys.argv[3]) if sys.argv[3:] else None
+    if cut_after:
+        die_after(cut_after)
+    asyncio.run(live(Path(sys.argv[1]), int(sys.argv[2]), cut_after))

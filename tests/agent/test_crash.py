@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from segue import group_batches
@@ -17,8 +18,8 @@ from segue.journal.rows import decode_message
 from tests.agent import crasher
 
 
-def start(folder: Path, life: int) -> subprocess.Popen[bytes]:
-    command = (sys.executable, "-m", crasher.__name__, str(folder), str(life))
+def start(folder: Path, life: int, *cut: int) -> subprocess.Popen[bytes]:
+    command = (sys.executable, "-m", crasher.__name__, str(folder), str(life), *map(str, cut))
     return subprocess.Popen(command, cwd=Path(crasher.__file__).parents[2])  # noqa: S603 - our own module
 
 
@@ -54,3 +55,17 @@ def test_finished_tools_do_not_run_again_after_a_crash(tmp_path: Path) -> None:
     assert batch.is_complete
     assert [message.type for message in batch.messages].count("ai") == 2
     assert batch.messages[-1].text == "All 3 are done."
+
+
+@pytest.mark.parametrize("checkpoints", [1, 2, 3])
+def test_a_run_goes_on_from_what_was_written_after_its_last_checkpoint(
+    tmp_path: Path, checkpoints: int
+) -> None:
+    """Dead between a step's writes and the checkpoint that follows: the reply still comes, once."""
+    assert start(tmp_path, 0, checkpoints).wait(timeout=60) == 1
+    assert start(tmp_path, 1).wait(timeout=60) == 0
+    [batch] = group_batches(stored(tmp_path))
+    assert batch.is_complete, batch.reasons
+    assert batch.messages[-1].text == "All 3 are done."
+    replies = [m for m in batch.messages if m.text == "All 3 are done."]
+    assert len(replies) == 1
