@@ -53,6 +53,7 @@ def die_after(checkpoints: int) -> None:
 
     async def last_put(self: AsyncSqliteSaver, *args: Any, **kwargs: Any) -> Any:
         if next(left, None) is None:
+            await asyncio.sleep(0.3)  # what the step wrote is stored meanwhile
             os._exit(1)
         return await put(self, *args, **kwargs)
 
