@@ -1,7 +1,10 @@
 """A run of the agent: what it is told, what comes out, and how it goes on after a break."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -741,3 +744,20 @@ async def test_what_a_tools_own_model_thinks_is_not_streamed(begin: Begin) -> No
     model = ScriptedChatModel(script=[AIMessage("", tool_calls=[call("think")]), "Done."])
     session = await begin(model, tools=[think])
     assert streamed(await session.say("Think!")) == "Done."
+
+
+async def test_a_batch_that_cannot_be_read_is_not_answered_as_another(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """The user is told, and the model is not asked about an older message instead."""
+    model = ScriptedChatModel(script=["Yes.", "Now it works."])
+    session = await begin(model)
+    await session.say("Is it open?")
+    await session.journal.accept_message(
+        "chat", HumanMessage("Damaged?"), ids=session.ids, now=session.tick()
+    )
+    with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as db:
+        db.execute("UPDATE messages SET body = '{oops' WHERE text = 'Damaged?'")
+    assert "cannot be read" in failure(await session.work()).reason
+    await session.say("Again?")
+    assert await session.history() == ["Is it open?", "Yes.", "Again?", "Now it works."]

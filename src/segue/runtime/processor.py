@@ -131,13 +131,15 @@ class SessionProcessor:
             turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
         )
         summary = await self._journal.find_summary(turn.thread_id)
-        current, *history = tail
+        # The tail leaves out a batch that cannot be read; loading it says why.
+        found = (batch for batch in tail if batch.id == turn.batch)
+        current = next(found, None) or await self._journal.load_batch(turn.thread_id, turn.batch)
         return Run(
             turn.thread_id,
             turn.agent_id,
             turn.user_id,
             current,
-            history,
+            tail,
             summary.text if summary else None,
             is_new=turn.attempts == 1 and len(current.messages) == 1,
         )
@@ -153,12 +155,18 @@ class SessionProcessor:
         logger.error(
             "Turn %s of thread %s failed: %s", turn.id, turn.thread_id, type(error).__name__
         )
-        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        closing = settle(batch, self._ids).messages[len(batch.messages) :]
+        closing = await self._closing(turn)
         await self._journal.fail_turn(
             lease, str(known), ids=self._ids, now=self._clock(), messages=closing
         )
         self._tell(turn, Failed(known.code, str(known)))
+
+    async def _closing(self, turn: Turn) -> list[BaseMessage]:
+        try:
+            batch = await self._journal.load_batch(turn.thread_id, turn.batch)
+        except BackendError:  # it cannot be read, so nothing can be added that fits
+            return []
+        return settle(batch, self._ids).messages[len(batch.messages) :]
 
     async def _forget(self, turn: Turn) -> None:
         """Drop what the run left; it is stored, so a leftover costs room and nothing else."""
