@@ -15,7 +15,7 @@ from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
-from segue.agent.run import Token
+from segue.agent.run import Run, Token
 from segue.journal.ports import Journal
 from segue.journal.records import NewTimer, Turn, TurnLease
 from segue.runtime.processor import Failed, SessionProcessor, TurnEvent
@@ -78,6 +78,10 @@ class Session:
     @property
     def processor(self) -> SessionProcessor:
         return SessionProcessor(self.journal, lambda _: self.agent, self.ids, self.tick, self.hear)
+
+    def run_of(self, batch: Batch, answer: Any = None) -> Run:
+        """A run of a batch as it is stored, without the journal at its side."""
+        return Run(THREAD, "guide", "ada", batch, answer=answer)
 
     def hear(self, _turn: Turn, event: TurnEvent) -> None:
         self.events.append(event)

@@ -61,11 +61,17 @@ def test_finished_tools_do_not_run_again_after_a_crash(tmp_path: Path) -> None:
 def test_a_run_goes_on_from_what_was_written_after_its_last_checkpoint(
     tmp_path: Path, checkpoints: int
 ) -> None:
-    """Dead between a step's writes and the checkpoint that follows: the reply still comes, once."""
+    """Dead between a step's writes and the checkpoint that follows: the reply still comes, once.
+
+    No tool runs again whose result the journal had by then.
+    """
     assert start(tmp_path, 0, checkpoints).wait(timeout=60) == 1
+    done = {message.name for message in results(tmp_path)}
     assert start(tmp_path, 1).wait(timeout=60) == 0
     [batch] = group_batches(stored(tmp_path))
     assert batch.is_complete, batch.reasons
     assert batch.messages[-1].text == "All 3 are done."
     replies = [m for m in batch.messages if m.text == "All 3 are done."]
     assert len(replies) == 1
+    ran = Counter((tmp_path / "tools.log").read_text().split())
+    assert {name: ran[name or ""] for name in done} == dict.fromkeys(done, 1)

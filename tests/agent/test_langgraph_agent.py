@@ -761,3 +761,56 @@ async def test_a_batch_that_cannot_be_read_is_not_answered_as_another(
     assert "cannot be read" in failure(await session.work()).reason
     await session.say("Again?")
     assert await session.history() == ["Is it open?", "Yes.", "Again?", "Now it works."]
+
+
+@tool
+async def endless() -> str:
+    """Give more than anybody reads."""
+    return "word " * 2_000
+
+
+TOO_LONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "the message": ("word " * 2_000, {}, "is the message. Shorten it"),
+    "a result": ("Read!", {"tools": [endless]}, "is the result of tool 'endless'. Let the tool"),
+    "the prompt": ("Hi.", {"system_prompt": "word " * 2_000}, "is the system prompt"),
+    "the tools": (
+        "Hi.",
+        {"tools": [tool("wordy", description="word " * 2_000)(broken_tool)]},
+        "is the description of its tools",
+    ),
+    "its own words": ("Write!", {"tools": [double]}, "is what the agent wrote itself"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LONG)
+async def test_what_is_too_long_is_named(begin: Begin, case: str) -> None:
+    """Nobody is told to shorten a message of two words because a tool said too much."""
+    asked, settings, said = TOO_LONG[case]
+    first = AIMessage("", tool_calls=[call("endless")])
+    if case == "its own words":
+        first = AIMessage("word " * 2_000, tool_calls=[call("double", number=1)])
+    session = await begin(ScriptedChatModel(script=[first]), context_tokens=2_000, **settings)
+    failed = failure(await session.say(asked))
+    assert failed.code == "usage"
+    assert said in failed.reason
+
+
+@pytest.mark.parametrize(("steps", "answers"), [(1, False), (2, False), (3, True)])
+async def test_steps_are_counted_as_the_config_says(
+    begin: Begin, steps: int, answers: bool
+) -> None:
+    """A call, a tool and the reply are three steps; a plain reply is one."""
+    model = ScriptedChatModel(script=sum_up)
+    session = await begin(model, tools=[double], limits=Limits(steps=steps))
+    events = await session.say("Twice two?")
+    assert streamed(events) == ("It is 4." if answers else "")
+    assert (await session.history())[-1] == ("It is 4." if answers else "Twice two?")
+    if not answers:
+        assert f"more than {steps} steps" in failure(events).reason
+
+
+async def test_one_step_is_enough_for_a_plain_reply(begin: Begin) -> None:
+    """The lowest limit that a config takes still lets an agent answer."""
+    session = await begin(ScriptedChatModel(script=["Yes."]), limits=Limits(steps=1))
+    await session.say("Is it open?")
+    assert await session.history() == ["Is it open?", "Yes."]

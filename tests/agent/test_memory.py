@@ -105,6 +105,21 @@ async def test_a_fact_with_a_key_replaces_what_was_there(journal: Journal) -> No
     assert await stored(journal) == ["Lives in Bern."]
 
 
+@pytest.mark.parametrize("again", ["Likes tea.", "Is fond of tea."])
+async def test_a_key_that_is_given_wins_over_a_fact_that_says_the_same(
+    journal: Journal, again: str
+) -> None:
+    """The fact is found under the key that was asked for, and only there, in a full book too."""
+    book = book_of(journal, Meanings(tea="tea"), capacity=1)
+    first = await book.remember("guide", "ada", "Likes tea.")
+    named = await book.remember("guide", "ada", again, key="drink")
+    assert (named.memory.key, named.memory.content) == ("drink", again)
+    assert (named.outcome, named.count) == (RememberOutcome.UPDATED, 1)
+    assert await stored(journal) == [again]
+    assert not await book.forget("guide", "ada", first.memory.key)
+    assert contents(await book.search("guide", "ada", "tea")) == [again]
+
+
 async def test_the_same_fact_from_two_processes_is_one_memory(tmp_path: Path) -> None:
     """However close they come, one adds it and the others update it."""
     journals = [SqliteJournal(tmp_path / "shared.db") for _ in range(2)]

@@ -37,7 +37,7 @@ from segue.agent.checkpoints import (
     PostgresCheckpoints,
     SqliteCheckpoints,
 )
-from segue.agent.config import AgentConfig, Config, Limits, MemoryConfig
+from segue.agent.config import AgentConfig, Autonomy, Config, Limits, MemoryConfig
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.retrieval import MemorySource, RetrieveMemories
@@ -760,8 +760,11 @@ BOUNDS: dict[str, tuple[type[Config], tuple[Any, ...], tuple[Any, ...]]] = {
     "limits.steps": (Limits, *COUNT),
     "limits.model_time": (Limits, *SPAN),
     "limits.tool_time": (Limits, *SPAN),
-    "agent.id": (AgentConfig, ("a", "a" * 200), ("", "a" * 201)),
+    "autonomy.holdout": (Autonomy, *SHARE),
+    "autonomy.expires_after": (Autonomy, *SPAN),
+    "agent.id": (AgentConfig, ("a", "a" * 200, "ünï 1"), ("", "a" * 201, " ", "a ", "a\0b", "a\n")),
     "agent.context_tokens": (AgentConfig, *COUNT),
+    "agent.continuations": (AgentConfig, (0, 1), (-1,)),
 }
 
 
@@ -779,7 +782,13 @@ def test_a_setting_is_taken_within_its_bounds_and_refused_outside(setting: str) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "whole"), [(MemoryConfig, "memory"), (Limits, "limits"), (AgentConfig, "agent")]
+    ("kind", "whole"),
+    [
+        (MemoryConfig, "memory"),
+        (Limits, "limits"),
+        (Autonomy, "autonomy"),
+        (AgentConfig, "agent"),
+    ],
 )
 def test_no_bounded_setting_is_untested(kind: type[Config], whole: str) -> None:
     """Every number and every span of a config is in the list above."""

@@ -12,6 +12,12 @@ from segue.testing.journal_contract import *  # noqa: F403 - brings every behavi
 from segue.testing.journal_contract import OpenJournal
 
 
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is watched by looking at it, and a test need not wait half a second each time."""
+    monkeypatch.setattr("segue.journal.sqlite.watching.POLL_SECONDS", 0.02)
+
+
 @pytest.fixture
 async def open_journal(tmp_path: Path) -> AsyncIterator[OpenJournal]:
     async with AsyncExitStack() as opened:

@@ -131,6 +131,58 @@ async def test_a_malformed_effect_does_not_hold_up_the_outbox(
     assert await journal.list_dead_effects() == []
 
 
+@pytest.mark.parametrize("damage", MESSAGES)
+async def test_a_malformed_batch_that_waits_does_not_keep_the_user_from_writing(
+    address: str, journal: Journal, chat: Chat, damage: str
+) -> None:
+    """It cannot be settled and stays open, but waits no longer."""
+    asked = await chat.ask_back("Shall I?")
+    change(address, f"UPDATE messages SET body = '{MESSAGES[damage]}' WHERE text = 'Shall I?'")  # noqa: S608 - see above
+    await chat.exchange("Never mind.", "Fine.")
+    assert not (await journal.get_turn(asked.id)).is_waiting
+    assert ask(address, f"SELECT count(*) FROM messages WHERE batch = {asked.batch}") == [(2,)]  # noqa: S608 - see above
+
+
+async def test_a_malformed_turn_that_waits_does_not_keep_the_user_from_writing(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """It is passed over, and the message has its turn."""
+    await chat.ask_back()
+    change(address, "UPDATE turns SET kind = 'sneeze'")
+    await chat.exchange("Never mind.", "Fine.")
+    assert len(await journal.list_turns("chat")) == 1
+
+
+@pytest.mark.parametrize("damage", MESSAGES)
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_a_malformed_message_does_not_stop_a_listener(
+    address: str, journal: Journal, chat: Chat, damage: str, limit: int
+) -> None:
+    """Page after page, all that can be read is seen, also behind a page that cannot."""
+    await chat.exchange("One?", "One.")
+    lost = [await chat.exchange("Lost?", "Lost.") for _ in range(2)]
+    await chat.exchange("Two?", "Two.")
+    change(
+        address,
+        f"UPDATE messages SET body = '{MESSAGES[damage]}' WHERE batch IN ({lost[0]}, {lost[1]})",  # noqa: S608 - see above
+    )
+    seen, after = [], 0
+    while page := (await journal.events("chat", after=after, limit=limit)).events:
+        seen += [event.message for event in page if event.message is not None]
+        after = page[-1].position
+    assert texts(seen) == ["One?", "One.", "Two?", "Two."]
+
+
+async def test_malformed_settings_of_a_user_are_none(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """They can be read and set anew."""
+    await journal.update_user_settings("ada", {"mute": True}, now=chat.now)
+    change(address, "UPDATE users SET settings = '{oops'")
+    assert await journal.get_user_settings("ada") == {}
+    assert await journal.update_user_settings("ada", {"a": 1}, now=chat.now) == {"a": 1}
+
+
 async def test_malformed_settings_do_not_lock_a_thread(
     address: str, journal: Journal, chat: Chat
 ) -> None:

@@ -299,6 +299,22 @@ async def test_batches_are_made_of_messages_alone(address: str, chat: Chat) -> N
     assert [name for name in names if "batch" in name or "metadata" in name] == []
 
 
+async def test_words_that_were_never_finished_are_not_kept(address: str, chat: Chat) -> None:
+    """The text so far is gone from the rows when its turn ends, however it ends."""
+    for end in ("finish", "fail", "withdraw"):
+        await chat.follow_up()
+        lease = await chat.take_turn()
+        await chat.journal.save_partial(lease, "m-1", "unfinished")
+        assert tables_holding(address, "unfinished") == ["turns"]
+        if end == "finish":
+            await chat.finish(lease)
+        elif end == "fail":
+            await chat.journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
+        else:
+            await chat.journal.withdraw_turn(lease, "muted", ids=chat.ids, now=chat.now)
+        assert tables_holding(address, "unfinished") == []
+
+
 class Spy:
     """Every statement that a journal sends, with its values in it."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -109,6 +109,40 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(
         await journal.open()
     await journal.close()
     assert content_of(path) == diary
+
+
+LOOKS: dict[str, tuple[Callable[[SqliteJournal], Awaitable[object]], set[str]]] = {
+    "events": (
+        lambda journal: journal.events("chat"),
+        {"messages_visible", "turns_by_end", "turns_one_running"},
+    ),
+    "count_follow_ups": (
+        lambda journal: journal.count_follow_ups("chat", day_began=START),
+        {"turns_counted_by_thread", "turns_counted_by_user"},
+    ),
+    "list_effects": (lambda journal: journal.list_effects("chat"), {"effects_by_thread"}),
+    "next_effect_at": (lambda journal: journal.next_effect_at(), {"effects_awake"}),
+}
+
+
+@pytest.mark.parametrize("step", LOOKS)
+async def test_a_look_costs_what_it_finds(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """What listeners and workers ask all the time is found by an index, and not sorted."""
+    said: list[str] = []
+    monkeypatch.setattr(database, "_READERS", 1)
+    journal = SqliteJournal(path)
+    await journal.open()
+    await Chat(journal, ticking_ids(), START).begin()
+    look, indices = LOOKS[step]
+    await journal._db.read(lambda db: db.set_trace_callback(said.append))
+    await look(journal)
+    await journal.close()
+    looks = [sql for sql in said if sql.startswith("SELECT")]
+    plan = [str(row[-1]) for sql in looks for row in ask(path, f"EXPLAIN QUERY PLAN {sql}")]
+    assert not [line for line in plan if "SCAN" in line or "TEMP" in line]
+    assert {index for index in indices if any(index in line for line in plan)} == indices
 
 
 async def test_a_locked_file_is_a_backend_error(

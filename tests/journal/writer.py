@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.core.errors import BackendError, ConflictError
 from segue.journal.ports import Journal
-from segue.journal.records import NewEffect, NewMemory, NewTimer
+from segue.journal.records import Ending, NewEffect, NewMemory, NewTimer
 from tests.journal.processes import PROCESSES
 from tests.journal.stores import journal_at
 
@@ -49,7 +49,7 @@ class Hands:
         await self.journal.append(lease, [call], ids=self.ids, now=now)
         await self.journal.append(lease, [result], ids=self.ids, now=now)
         await self.journal.finish_turn(
-            lease, [AIMessage("Yes.")], ids=self.ids, now=now, effects=[effect]
+            lease, [AIMessage("Yes.")], ids=self.ids, now=now, ending=Ending(effects=[effect])
         )
 
     async def follow_up(self, thread_id: str, now: datetime) -> None:

@@ -1,7 +1,8 @@
 """Building an agent's graph: the built-in one from its config, or one that somebody brought."""
 
 import importlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from langgraph.pregel import Pregel
 
 from segue.agent.config import AgentConfig
 from segue.agent.memory import MemoryBook
-from segue.agent.middleware import Bounds, Invisibility, Window
+from segue.agent.middleware import Bounds, Invisibility, UniqueIds, Window
 from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.tools import memory_tools
@@ -57,7 +58,7 @@ def build_graph(
     middleware: list[AgentMiddleware[Any, Any, Any]] = [Window(config.context_tokens - told)]
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
-    middleware += [Invisibility(), Bounds(config.limits)]
+    middleware += [UniqueIds(), Invisibility(), Bounds(config.limits)]
     all_tools = [*(load_tool(given, config.id) for given in config.tools), *tools]
     if isinstance(memories, MemoryBook):
         taken = {given.name for given in all_tools}
@@ -75,10 +76,10 @@ def build_graph(
 def load_graph(given: Any, whose: str) -> Graph:
     """A compiled graph of a graph, a builder, a function that makes one, or the path of such."""
     found = load_attribute(given, f"{whose}: graph") if isinstance(given, str) else given
+    if not isinstance(found, Pregel | StateGraph) and callable(found):
+        found = _made_by(found, whose)
     if isinstance(found, StateGraph):
-        found = found.compile()
-    elif not isinstance(found, Pregel) and callable(found):
-        return load_graph(found(), whose)
+        found = _compiled(found, whose)
     if not isinstance(found, Pregel):
         raise UsageError(
             f"{whose}: graph is {type(found).__name__}; expected a LangGraph graph, a builder of "
@@ -90,6 +91,31 @@ def load_graph(given: Any, whose: str) -> Graph:
             f"{', '.join(sorted(found.stream_channels_list)) or 'nothing'}."
         )
     return found
+
+
+def _compiled(builder: StateGraph[Any, Any, Any, Any], whose: str) -> Graph:
+    try:
+        return builder.compile()
+    except ValueError as error:
+        raise UsageError(f"{whose}: the graph cannot be compiled: {error}") from error
+
+
+def _made_by(function: Callable[..., Any], whose: str) -> Any:
+    """What a function gives that is to make a graph."""
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(f"{whose}: graph is an async function; expected one that returns a graph.")
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{whose}: graph is a function that cannot be called without arguments: {error}."
+        ) from None
+    try:
+        return function()
+    except Exception as error:  # a function of somebody else may raise anything
+        raise UsageError(
+            f"{whose}: the function that makes the graph failed: {type(error).__name__}: {error}."
+        ) from error
 
 
 def load_tool(given: Any, agent_id: str) -> BaseTool:

@@ -15,10 +15,10 @@ from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 from pydantic import ValidationError
 
+from segue.agent.config import POSSIBLE_EMBEDDERS, check_embedder
 from segue.agent.minilm import MiniLM, require_minilm
 from segue.core.errors import UsageError
 
-_POSSIBLE: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
 _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY\b")
 _PACKAGE: Final = re.compile(r"pip install ([\w.-]+\w)")
 _PROVIDER: Final = re.compile(r"^  - (\w+):", re.MULTILINE)
@@ -80,12 +80,10 @@ class LangChainEmbedder:
 
 def load_embedder(name: str) -> Embedder:
     """The embedder of that name. `UsageError` says what to install, to set or to write instead."""
-    if name == "local":
+    if check_embedder(name) == "local":
         require_minilm()
         return _local()
-    provider, _, model = name.partition(":")
-    if not provider.strip() or not model.strip():
-        raise UsageError(f"There is no embedder {name!r}; an embedder is {_POSSIBLE}.")
+    provider = name.partition(":")[0]
     try:
         return LangChainEmbedder(name, init_embeddings(name))
     except ImportError as error:
@@ -108,7 +106,7 @@ def _local() -> MiniLM:
 def _refused(name: str, provider: str, error: Exception) -> str:
     if providers := _PROVIDER.findall(str(error)):
         return (
-            f"There is no provider {provider!r} of embedders; an embedder is {_POSSIBLE}. "
+            f"There is no provider {provider!r} of embedders; an embedder is {POSSIBLE_EMBEDDERS}. "
             f"Providers are: {', '.join(providers)}."
         )
     problems = error.errors(include_input=False) if isinstance(error, ValidationError) else []

@@ -5,50 +5,30 @@ was cut off goes on where it stopped: finished tools do not run again. What the 
 out as events; storing it is the caller's.
 """
 
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphRecursionError
+from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 
 from segue.agent.build import BuiltGraph, Graph
 from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
-from segue.agent.run import (
-    RUN_KEY,
-    AgentEvent,
-    NewMessage,
-    Progress,
-    Question,
-    Recalled,
-    Run,
-    Token,
-)
-from segue.core.calls import calls_of, has_content
+from segue.agent.ids import by_position, missing_from
+from segue.agent.run import RUN_KEY, AgentEvent, Run
+from segue.agent.said import MODEL_NODE, Said
+from segue.core.batch import Batch
 from segue.core.context import build_context
-from segue.core.errors import BackendError, MetadataError, UsageError
-from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
-from segue.core.stamp import plain_type
-
-logger = logging.getLogger(__name__)
+from segue.core.errors import BackendError, UsageError
 
 _MODES: Final[list[StreamMode]] = ["messages", "updates", "values", "custom"]
-_INTERRUPT = "__interrupt__"
 _NOTHING: Final = object()
-# Of `create_agent`. Models that tools ask for help have nodes of their own.
-_MODEL_NODE: Final = "model"
+_TOOLS_NODE: Final = "tools"  # of `create_agent`
 
 
 class LangGraphAgent:
@@ -68,6 +48,7 @@ class LangGraphAgent:
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
+        self._silent = _tool_nodes(built.graph) if built.holds_window else None
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Answer the run's batch, or go on with it where it was cut off.
@@ -76,33 +57,31 @@ class LangGraphAgent:
         iterator to stop the model and the tools.
         """
         graph, config = self._graph_for(run)
-        if self._built.holds_window:
-            said = _Said(run, run.messages, speaker=None)
+        said = Said(run, self._silent)
+        state = await self._find_state(graph, config, run)
+        if state is None:
+            given = await self._beginning(graph, config, run)
         else:
-            said = _Said(run, run.batch.messages, speaker=_MODEL_NODE)
-        given = self._first_input(run)
-        if not run.is_new or run.answer is not None:
-            state = await graph.aget_state(config)
-            for event in said.left_by(state, run):
+            for event in said.left_by(state):
                 yield event
-            if state.created_at is not None and (given := _next_input(run, state)) is _NOTHING:
-                return
+            given = _next_input(run, state)
+        if given is _NOTHING:
+            return
         # Typed as an iterator, but it is a generator, and closing it stops the graph.
-        stream = cast(
-            "AsyncGenerator[Any]",
-            graph.astream(given, config, stream_mode=_MODES, version="v2", durability="async"),
-        )
+        stream = cast("AsyncGenerator[Any]", self._stream(graph, given, config))
         try:
             async with aclosing(stream) as parts:
                 async for part in parts:
-                    for event in _events_of(part, said):
+                    for event in said.events_of(part):
                         yield event
-            for message in said.ending():
-                yield message
         except GraphRecursionError as error:
-            raise BackendError(
-                f"Agent {self.config.id!r} took more than {self.config.limits.steps} steps."
-            ) from error
+            # Raised as well where the last step that was allowed has ended the run.
+            if _is_unfinished(await graph.aget_state(config)):
+                raise BackendError(
+                    f"Agent {self.config.id!r} took more than {self.config.limits.steps} steps."
+                ) from error
+        for message in said.ending():
+            yield message
 
     async def forget(self, batch: int) -> None:
         """Drop the checkpoints of a batch that is over."""
@@ -117,13 +96,49 @@ class LangGraphAgent:
         }
         return graph, config
 
-    def _first_input(self, run: Run) -> Any:
-        if not self._built.holds_window:
-            return {"messages": list(run.batch.messages)}
-        context = build_context(
-            run.batches, run.batch.id, self.config.context_tokens, summary=run.summary
+    def _stream(self, graph: Graph, given: Any, config: RunnableConfig) -> AsyncIterator[Any]:
+        return graph.astream(
+            given,
+            config,
+            stream_mode=_MODES,
+            version="v2",
+            durability="async",
+            # What tools of the built-in agent run inside is theirs.
+            subgraphs=self._built.holds_window,
         )
-        return {"messages": context.messages}
+
+    async def _find_state(
+        self, graph: Graph, config: RunnableConfig, run: Run
+    ) -> StateSnapshot | None:
+        """What an earlier run of the batch left, unless the journal knows more.
+
+        Checkpoints are stored while the graph goes on, so that a crash may leave a call in the
+        journal alone. Whatever was said before that call is in the journal, too.
+        """
+        if run.is_new and run.answer is None:
+            return None
+        state = await graph.aget_state(config)
+        if state.created_at is None:
+            return None
+        missing = missing_from(_messages_in(state), run.batch)
+        if not self._built.holds_window and any(isinstance(m, AIMessage) for m in missing):
+            await self.forget(run.batch.id)
+            return None
+        return state
+
+    async def _beginning(self, graph: Graph, config: RunnableConfig, run: Run) -> Any:
+        """What a graph starts with that has no checkpoint: the window, or the batch so far."""
+        if self._built.holds_window:
+            context = build_context(
+                run.batches, run.batch.id, self.config.context_tokens, summary=run.summary
+            )
+            return {"messages": by_position(context.messages, run.batch.id)}
+        so_far = {"messages": list(run.batch.messages)}
+        stopped_after = _stopped_after(run.batch)
+        if stopped_after not in graph.nodes:
+            return _NOTHING if run.batch.is_complete else so_far
+        await graph.aupdate_state(config, so_far, as_node=stopped_after)
+        return None
 
 
 def _next_input(run: Run, state: StateSnapshot) -> Any:
@@ -132,107 +147,36 @@ def _next_input(run: Run, state: StateSnapshot) -> Any:
         if run.answer is None:
             return _NOTHING
         return Command(resume=_answers(state.interrupts, run.answer))
-    # `next` leaves out what has written but is in no checkpoint yet.
-    if state.next or state.tasks:
+    if _is_unfinished(state):
         return None
     # A continuation: the batch went on after the graph had ended.
-    known = {message.id for message in state.values.get("messages", ())}
-    later = [message for message in run.batch.messages if message.id not in known]
+    later = _later(run.batch, _messages_in(state))
     return {"messages": later} if later else _NOTHING
 
 
-class _Said:
-    """What of the batch is known already, so that nothing comes out twice."""
-
-    def __init__(self, run: Run, given: Sequence[BaseMessage], speaker: str | None) -> None:
-        self._batch = {message.id for message in run.batch.messages}
-        self._ids = {message.id for message in given}
-        # The node whose model talks to the user; none if any of them may.
-        self.speaker = speaker
-        self._last: BaseMessage = run.batch.messages[-1]
-        self._asks = False
-
-    def left_by(self, state: StateSnapshot, run: Run) -> Iterator[AgentEvent]:
-        """What an earlier run of the batch finished or asked, and nobody has heard."""
-        yield from self.new_in(state.values.get("messages", ()))
-        if run.answer is None:
-            yield from self.questions(state.interrupts)
-
-    def new_in(self, messages: Sequence[BaseMessage]) -> Iterator[NewMessage]:
-        """Of a graph's whole state: what follows the beginning of the batch and is not known."""
-        begins = next((i for i, m in enumerate(messages) if m.id in self._batch), len(messages))
-        yield from self.fresh(messages[begins:])
-
-    def fresh(self, messages: Sequence[BaseMessage]) -> Iterator[NewMessage]:
-        for message in messages:
-            if message.id is None or message.id in self._ids:
-                continue
-            self._ids.add(message.id)
-            if (storable := _storable(message)) is not None:
-                self._last = storable
-                yield NewMessage(storable)
-            elif isinstance(message, AIMessage):
-                self._last = message
-
-    def questions(self, interrupts: Sequence[Interrupt]) -> Iterator[Question]:
-        for interrupt in interrupts:
-            self._asks = True
-            yield Question(interrupt.id, interrupt.value)
-
-    def ending(self) -> Iterator[NewMessage]:
-        """What closes a run whose graph ended without words of its own.
-
-        A tool that ends the loop has given the answer itself, if it did not fail.
-        """
-        if self._asks:
-            return
-        if isinstance(self._last, AIMessage) and calls_of(self._last):
-            raise BackendError("The model called a tool in a way that nobody can read.")
-        if isinstance(self._last, AIMessage) and has_content(self._last):
-            return
-        if not isinstance(self._last, ToolMessage) or self._last.status == "error":
-            raise BackendError("The agent ended without an answer.")
-        yield NewMessage(AIMessage(self._last.text or "Done."))
+def _is_unfinished(state: StateSnapshot) -> bool:
+    # `next` leaves out what has written but is in no checkpoint yet.
+    return bool(state.next or state.tasks)
 
 
-def _events_of(part: Mapping[str, Any], said: _Said) -> Iterator[AgentEvent]:
-    kind, data = part["type"], part["data"]
-    if kind == "messages":
-        if said.speaker in (None, data[1].get("langgraph_node")):
-            yield from _tokens(data[0])
-    elif kind == "updates":
-        yield from said.questions(data.get(_INTERRUPT, ()))
-        for update in _updates(data):
-            yield from said.fresh(_messages_of(update))
-    elif kind == "values":
-        # What an update could not say: results that a cut-off run had finished, and messages
-        # that got their id only in the state.
-        yield from said.new_in(data.get("messages", ()) if isinstance(data, dict) else ())
-    elif isinstance(data, Recalled):
-        yield data
-    else:
-        yield Progress(data)
+def _later(batch: Batch, held: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What follows the last message that the graph has; it may have dropped earlier ones."""
+    missing = {id(message) for message in missing_from(held, batch)}
+    known = [n for n, message in enumerate(batch.messages) if id(message) not in missing]
+    return batch.messages[max(known, default=-1) + 1 :]
 
 
-def _tokens(message: BaseMessage) -> Iterator[Token]:
-    """Only what a model writes: whole messages of nodes, triggers among them, come out later."""
-    if isinstance(message, AIMessageChunk) and message.id and (text := message.text):
-        yield Token(message.id, str(text))
+def _stopped_after(batch: Batch) -> str | None:
+    """The node of the built-in agent that spoke last; None if the model is to be asked anew."""
+    said = [message for message in batch.messages if isinstance(message, AIMessage)]
+    if any(exchange.message is said[-1] for exchange in batch.pairing.unanswered):
+        return MODEL_NODE
+    return _TOOLS_NODE if said and isinstance(batch.messages[-1], ToolMessage) else None
 
 
-def _updates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for node, update in data.items():
-        if node == _INTERRUPT:
-            continue
-        for one in update if isinstance(update, list | tuple) else [update]:
-            if isinstance(one, Mapping):
-                yield one
-
-
-def _messages_of(update: Mapping[str, Any]) -> list[BaseMessage]:
-    given = update.get("messages") or []
-    given = given if isinstance(given, list) else [given]
-    return [m for m in given if isinstance(m, BaseMessage)]
+def _messages_in(state: StateSnapshot) -> list[BaseMessage]:
+    messages: list[BaseMessage] = state.values.get("messages", [])
+    return messages
 
 
 def _answers(interrupts: Sequence[Interrupt], answer: Any) -> Any:
@@ -247,27 +191,13 @@ def _answers(interrupts: Sequence[Interrupt], answer: Any) -> Any:
     return dict.fromkeys(ids, answer)
 
 
-def _storable(message: BaseMessage) -> BaseMessage | None:
-    """A message as the journal keeps it; None for what is no part of a conversation."""
-    if isinstance(message, RemoveMessage | SystemMessage):
-        return None
-    plain = _sound(plain_type(message))
-    if isinstance(plain, AIMessage) and not _says_something(plain):
-        return None
-    if isinstance(plain, HumanMessage) and not is_synthetic(plain):
-        # No person wrote it, so no person may see it as theirs.
-        return MessageMetadata(synthetic=True, tool_triggered=True).onto(plain)
-    return plain
-
-
-def _sound(message: BaseMessage) -> BaseMessage:
-    """A message without what only looks like metadata of ours."""
-    try:
-        MessageMetadata.of(message)
-    except MetadataError:
-        [message] = strip_metadata([message])
-    return message
-
-
-def _says_something(message: AIMessage) -> bool:
-    return bool(has_content(message) or message.tool_calls or message.invalid_tool_calls)
+def _tool_nodes(graph: Graph) -> frozenset[str]:
+    """The nodes that run tools: what models say in them is for the tool, not for the user."""
+    graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
+    return frozenset(
+        name
+        for each in graphs
+        if isinstance(each, Pregel)
+        for name, node in each.nodes.items()
+        if isinstance(node.bound, ToolNode)
+    )

@@ -100,8 +100,10 @@ class MemoryBook:
     ) -> Remembered:
         """Keep a fact; one that says the same is updated instead, and keeps its key.
 
-        `UsageError` for a text that is no fact, `ConflictError` if there is no room for a new one:
-        nothing is ever evicted. The same fact from two processes at once is one memory.
+        A key that is given wins: the fact is kept under it, and one that says the same under
+        another key is replaced. `UsageError` for a text that is no fact, `ConflictError` if there
+        is no room for a new one: nothing is ever evicted. The same fact from two processes at
+        once is one memory.
         """
         fact = _checked_fact(content)
         name = f"memory-{to_text(self._ids.next())}" if key is None else _checked_key(key)
@@ -109,20 +111,24 @@ class MemoryBook:
         vector = await self._vector(
             self._embed_fact(fact), config.time_limit, "the fact is stored without, see reembed"
         )
+        new = NewMemory(
+            agent_id,
+            user_id,
+            name,
+            fact,
+            embedding=vector,
+            embedding_model=self._embedder.name if vector else None,
+        )
         kept = await self._memories.keep_memory(
-            NewMemory(
-                agent_id,
-                user_id,
-                name,
-                fact,
-                embedding=vector,
-                embedding_model=self._embedder.name if vector else None,
-            ),
+            new,
             duplicate_at=config.duplicate_at,
             capacity=config.capacity,
             ids=self._ids,
             now=self._clock(),
         )
+        memory = kept.memory
+        if key is not None and memory.key != name:
+            memory = await self._renamed(new, memory.key)
         # Writes to a namespace come one after the other, so exactly one of them gets to the mark.
         if kept.added and kept.count == nearly_full_at(config.capacity):
             logger.warning(
@@ -134,7 +140,7 @@ class MemoryBook:
                 config.capacity,
             )
         outcome = RememberOutcome.ADDED if kept.added else RememberOutcome.UPDATED
-        return Remembered(kept.memory, outcome, kept.count, config.capacity)
+        return Remembered(memory, outcome, kept.count, config.capacity)
 
     async def forget(self, agent_id: str, user_id: str, key: str) -> bool:
         """Whether there was such a fact."""
@@ -160,6 +166,12 @@ class MemoryBook:
             if progress is not None:
                 progress(done, max(done, total))
         return given
+
+    async def _renamed(self, memory: NewMemory, old_key: str) -> Memory:
+        """The fact under its new key. Stored before the old one goes, so that none is ever lost."""
+        renamed = await self._memories.put_memory(memory, ids=self._ids, now=self._clock())
+        await self._memories.delete_memory(memory.agent_id, memory.user_id, old_key)
+        return renamed
 
     async def _embed_fact(self, fact: str) -> list[float]:
         [vector] = await self._embedder.embed_documents([fact])

@@ -1,4 +1,4 @@
-"""Middleware for `create_agent`: memories, the window, invisibility, and bounds.
+"""Middleware for `create_agent`: the window, invisibility, unique ids, and bounds.
 
 Each works in anyone's own agent. Order matters: `RetrieveMemories` asks whose words a message is,
 so it stands before `Invisibility`, which takes that away; `Invisibility` comes last.
@@ -6,8 +6,8 @@ so it stands before `Invisibility`, which takes that away; `Invisibility` comes 
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,22 +22,18 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command
 
 from segue.agent.config import Limits
+from segue.agent.ids import unused_id
 from segue.agent.model_errors import ModelFailure
 from segue.agent.run import current_run
+from segue.agent.tool_results import ToolResult, failed, fitting, known_result
 from segue.core.batch import Batch
-from segue.core.calls import pair
-from segue.core.context import build_context
+from segue.core.context import Context, build_context
 from segue.core.errors import BackendError, UsageError
 from segue.core.metadata import strip_metadata
-from segue.core.tokens import estimate_text
+from segue.core.tokens import estimate_text, estimate_tokens
 
-logger = logging.getLogger(__name__)
-
-# The third time the same thing is called in the same way, the answer will not change.
-_SAME_RESULTS = 2
 # How OpenAI, Anthropic and Google say that an answer ran out of tokens.
 _CUT_OFF = frozenset({"length", "max_tokens"})
 
@@ -45,7 +41,6 @@ Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 Handler = Callable[[Request], ModelResponse[Any]]
 AsyncHandler = Callable[[Request], Awaitable[ModelResponse[Any]]]
-ToolResult = ToolMessage | Command[Any]
 
 
 class Invisibility(AgentMiddleware[Any, Any, Any]):
@@ -77,20 +72,18 @@ class Window(AgentMiddleware[Any, Any, Any]):
         if run is None:
             return request
         batch = Batch(run.batch.id, list(request.messages))
+        extra = sum(map(self._cost_of, request.tools))
         context = build_context(
             [batch, *run.history],
             batch.id,
             self._max_tokens,
             system=request.system_message.text if request.system_message else None,
             summary=run.summary,
-            extra_tokens=sum(map(self._cost_of, request.tools)),
+            extra_tokens=extra,
         )
         if context.over_budget:
-            raise UsageError(
-                f"The message needs about {context.tokens} tokens with all that must go with it; "
-                f"agent {run.agent_id!r} has room for {self._max_tokens - context.reserved}. "
-                "Shorten it, or raise context_tokens if the model takes more."
-            )
+            room = self._max_tokens - context.reserved
+            raise UsageError(_too_long(run.agent_id, context, extra, room))
         return _with_messages(request, context.messages)
 
     def _cost_of(self, tool: BaseTool | dict[str, Any]) -> int:
@@ -102,10 +95,24 @@ class Window(AgentMiddleware[Any, Any, Any]):
         return self._tool_tokens[name]
 
 
+class UniqueIds(AgentMiddleware[Any, Any, Any]):
+    """Gives a message a new id if the batch has it: some models give the same to every message.
+
+    A graph's state would put the second message in the place of the first.
+    """
+
+    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
+        return _with_unique_ids(request, handler(request))
+
+    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+        return _with_unique_ids(request, await handler(request))
+
+
 class Bounds(AgentMiddleware[Any, Any, Any]):
     """A time limit for every model call and tool, and an answer for every tool that fails.
 
-    Without it one tool that raises takes the finished results of its siblings with it.
+    Without it one tool that raises takes the finished results of its siblings with it. A tool
+    whose result was stored before a crash does not run again.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -134,32 +141,33 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
     ) -> ToolResult:
-        if refusal := _refused(request):
-            return refusal
+        if known := known_result(request):
+            return known
         try:
-            return handler(request)
+            return _as_result(fitting(request, handler(request)))
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
-            return _failed(request, _described(error))
+            return failed(request, _described(error))
 
     async def awrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
     ) -> ToolResult:
-        if refusal := _refused(request):
-            return refusal
+        if known := known_result(request):
+            return known
         limit = self._limits.tool_time
         try:
             async with asyncio.timeout(limit.total_seconds()) as clock:
-                return await handler(request)
+                result = await handler(request)
+            return _as_result(fitting(request, result))
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
             if isinstance(error, TimeoutError) and clock.expired():
-                return _failed(request, f"It did not finish within {_seconds(limit)}.")
-            return _failed(request, _described(error))
+                return failed(request, f"It did not finish within {_seconds(limit)}.")
+            return failed(request, _described(error))
 
 
 def _invisible(request: Request) -> Request:
@@ -177,6 +185,43 @@ def _any(messages: list[BaseMessage]) -> Any:
     return messages
 
 
+def _as_result(result: Any) -> ToolResult:
+    # LangChain types a result as one message or command; a tool may give a list of them.
+    given: ToolResult = result
+    return given
+
+
+def _with_unique_ids(request: Request, response: ModelResponse[Any]) -> ModelResponse[Any]:
+    taken = {message.id for message in request.state["messages"]}
+    result: list[BaseMessage] = []
+    for message in response.result:
+        new_id = message.id and unused_id(message.id, taken)
+        taken.add(new_id)
+        result.append(message.model_copy(update={"id": new_id}))
+    return replace(response, result=result)
+
+
+def _too_long(agent_id: str, context: Context, tools: int, room: int) -> str:
+    """What to say of a request that cannot be made shorter, by what takes most of it."""
+    costs = [(estimate_tokens(message), *_blamed(message)) for message in context.messages]
+    costs.append((tools, "the description of its tools", "Give it fewer tools"))
+    _, what, remedy = max(costs)
+    return (
+        f"The request needs about {context.tokens} tokens; agent {agent_id!r} has room for {room}. "
+        f"Most of it is {what}. {remedy}, or raise context_tokens if the model takes more."
+    )
+
+
+def _blamed(message: BaseMessage) -> tuple[str, str]:
+    if isinstance(message, ToolMessage):
+        return f"the result of tool {message.name!r}", "Let the tool give less"
+    if isinstance(message, AIMessage):
+        return "what the agent wrote itself", "Ask for less at once"
+    if isinstance(message, SystemMessage):
+        return "the system prompt with the summary", "Shorten it"
+    return "the message", "Shorten it"
+
+
 def _refuse_cut_calls(response: ModelResponse[Any]) -> None:
     """Clients complete the JSON of a call that ran out of tokens; a tool must not run with that."""
     for message in response.result:
@@ -187,39 +232,6 @@ def _refuse_cut_calls(response: ModelResponse[Any]) -> None:
                 "The model's answer was cut off in the middle of a tool call; let it write more "
                 "(model_settings.max_tokens)."
             )
-
-
-def _refused(request: ToolCallRequest) -> ToolMessage | None:
-    """An answer for a call that gave the same result before, so that no model goes in circles."""
-    results = _earlier_results(request)
-    if len(results) < _SAME_RESULTS or len(set(results)) > 1:
-        return None
-    return _failed(request, "It was called like this before, and the result does not change.")
-
-
-def _earlier_results(request: ToolCallRequest) -> list[str]:
-    """What the same call gave in this batch."""
-    messages = request.state["messages"] if isinstance(request.state, dict) else []
-    call = request.tool_call
-    return [
-        str(exchange.result.content)
-        for exchange in pair(messages).exchanges
-        if exchange.result is not None
-        and (exchange.call.name, exchange.call.args) == (call["name"], call["args"])
-    ]
-
-
-def _failed(request: ToolCallRequest, reason: str) -> ToolMessage:
-    call = request.tool_call
-    # The reason may quote what the user said.
-    logger.warning("Tool %s failed", call["name"])
-    logger.debug("Tool %s failed: %s", call["name"], reason)
-    return ToolMessage(
-        f"Error: {call['name']} failed. {reason}",
-        tool_call_id=call["id"] or "",
-        name=call["name"],
-        status="error",
-    )
 
 
 def _described(error: Exception) -> str:

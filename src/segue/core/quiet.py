@@ -93,6 +93,19 @@ def local_day(moment: datetime, zone: tzinfo) -> date:
     return as_utc(moment).astimezone(zone).date()
 
 
+def day_began(moment: datetime, zone: tzinfo) -> datetime:
+    """When the user's calendar began to show the day of the moment, in UTC.
+
+    The first midnight of the day, or, where clocks skip it, the moment at which they do.
+    """
+    moment = as_utc(moment)
+    day = local_day(moment, zone)
+    began = max(as_utc(datetime.combine(day, _MIDNIGHT, zone)), FIRST_MOMENT)
+    if local_day(began, zone) == day:
+        return min(began, moment)
+    return next_day(began, zone)
+
+
 def next_day(moment: datetime, zone: tzinfo) -> datetime:
     """When the user's calendar first shows a later day; not always at midnight."""
     moment = as_utc(moment)

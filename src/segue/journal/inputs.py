@@ -1,8 +1,9 @@
 """What a step refuses before it begins, for both databases."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,13 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.triggers import parse_trigger
-from segue.journal.records import NewMemory, NewTimer, TurnKind
+from segue.journal.records import Arrival, Ending, NewMemory, NewTimer, Turn, TurnKind
 from segue.journal.rows import aware
 
 Vector = npt.NDArray[np.float32]
 LONGEST_LEASE: Final = timedelta(days=366)
+LONGEST_COLLECT: Final = timedelta(days=1)
+COLLECT_AT_MOST: Final = 5  # times
 
 
 def lease_end(now: datetime, lease_for: timedelta) -> datetime:
@@ -54,6 +57,41 @@ def check_timer(timer: NewTimer) -> None:
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
             "a follow_up begins its own, a continuation goes on in one. Nothing was written."
         )
+
+
+def check_arrival(arrival: Arrival) -> None:
+    """A turn is held back for a time that is one, and that ends."""
+    if arrival.collect is not None and not timedelta(0) < arrival.collect <= LONGEST_COLLECT:
+        raise UsageError(
+            f"Messages are collected for more than nothing and at most {LONGEST_COLLECT}, not for "
+            f"{arrival.collect}. Nothing was written."
+        )
+
+
+def collected_until(collect: timedelta, *, now: datetime, queued_at: datetime) -> datetime:
+    """Until when a turn waits for more messages: each one starts the wait anew, up to an end."""
+    return min(aware(now) + collect, queued_at + COLLECT_AT_MOST * collect)
+
+
+def check_ending(turn: Turn, ending: Ending) -> None:
+    """A turn's end reaches into its own thread only."""
+    for timer in ending.timers:
+        check_timer(timer)
+        if timer.thread_id != turn.thread_id:
+            raise UsageError(
+                f"The end of a turn of thread {turn.thread_id!r} cannot arm a timer of thread "
+                f"{timer.thread_id!r}. Nothing was written."
+            )
+
+
+def check_answer(answer: Any) -> None:
+    """A person's answer comes back to the agent as it was given, so JSON has to say all of it."""
+    try:
+        json.dumps(answer, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"An answer is a JSON value, and this one is not: {error}. Nothing was written."
+        ) from error
 
 
 def embedding_of(memory: NewMemory) -> Vector | None:

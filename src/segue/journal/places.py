@@ -7,8 +7,10 @@ from typing import Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import ConflictError, MetadataError, UsageError
-from segue.core.metadata import MessageMetadata, check_messages
+from segue.core.metadata import BatchType, MessageMetadata, check_messages
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
+from segue.core.stamp import stamp
+from segue.journal.records import Arrival
 
 # Half of all there are: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
@@ -39,6 +41,30 @@ def without_place(message: BaseMessage, batch: int) -> BaseMessage:
     if metadata.position is None or metadata.batch != batch:
         return message
     return replace(metadata, position=None, sequence_num=None).onto(message)
+
+
+def stamp_arrival(message: BaseMessage, arrival: Arrival, ids: RisingIds) -> BaseMessage:
+    """A message that begins a batch: a user's, or another agent's question."""
+    [stamped] = stamp(
+        [with_sender(message, arrival)],
+        ids,
+        batch_type=_type_of(arrival),
+        parent_batch=arrival.parent_batch,
+    )
+    return stamped
+
+
+def with_sender(message: BaseMessage, arrival: Arrival) -> BaseMessage:
+    if arrival.source_agent_id is None:
+        return message
+    metadata = MessageMetadata.of(message)
+    return replace(metadata, source_agent_id=arrival.source_agent_id).onto(message)
+
+
+def _type_of(arrival: Arrival) -> BatchType | None:
+    if arrival.parent_batch is None and arrival.source_agent_id is None:
+        return None
+    return BatchType.AGENT_TO_AGENT
 
 
 def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

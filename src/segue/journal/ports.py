@@ -10,7 +10,7 @@ Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost
 `UsageError` for input that cannot be right, `BackendError` when the database fails.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,16 +20,19 @@ from segue.core.batch import Batch
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import (
     Accepted,
+    Arrival,
     Decision,
     Deleted,
     Effect,
     EffectLease,
+    Ending,
+    Events,
+    FollowUpCounts,
     Found,
     FoundMemory,
     KeptMemory,
     Memory,
     MemorySearch,
-    NewEffect,
     NewMemory,
     NewTimer,
     Page,
@@ -87,8 +90,26 @@ class Threads(Protocol):
         """
         ...
 
+    async def note_typing(self, thread_id: str, *, now: datetime) -> None:
+        """The user is typing; nothing else of the thread changes."""
+        ...
+
     async def delete_thread(self, thread_id: str) -> Deleted:
         """Delete a thread and all that belongs to it, and say what. Memories belong to the user."""
+        ...
+
+
+class Users(Protocol):
+    """What a user wants of all agents: time zone, quiet hours, snooze, opt-out."""
+
+    async def get_user_settings(self, user_id: str) -> Mapping[str, Any]:
+        """Empty for a user of whom nothing is known."""
+        ...
+
+    async def update_user_settings(
+        self, user_id: str, settings: Mapping[str, Any], *, now: datetime
+    ) -> Mapping[str, Any]:
+        """Merge settings into those that are there (null removes one) and return them all."""
         ...
 
 
@@ -103,13 +124,25 @@ class Messages(Protocol):
         ids: SnowflakeSource,
         now: datetime,
         client_message_id: str | None = None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - it is frozen
     ) -> Accepted:
         """Store a user's message in a new batch, raise the epoch, and queue its turn.
 
         The same step cancels the thread's live follow-up timers and voids its queued follow-up
         turns and the running ones that have not shown anything yet. Answers are not touched.
+        A batch that waits for an answer is settled: the user said something else instead.
         With a `client_message_id` used before in the thread nothing changes, and the first
         acceptance is returned with `is_new` false. `UsageError` for a synthetic message.
+
+        With `arrival.collect` the turn can be taken only after that time; a message that comes
+        before it was taken joins its batch and starts the wait anew, up to five times its length
+        in all. With `arrival.only_if_idle`: `ConflictError` while a reply is queued or running.
+        """
+        ...
+
+    async def events(self, thread_id: str, *, after: int = 0, limit: int = 200) -> Events:
+        """What listeners see above a position, oldest first: visible messages and ends of turns
+        that say something; and the text so far of the message that is being written.
         """
         ...
 
@@ -218,9 +251,9 @@ class Turns(Protocol):
         *,
         ids: SnowflakeSource,
         now: datetime,
-        effects: Sequence[NewEffect] = (),
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
     ) -> list[BaseMessage]:
-        """Store the last messages, the effects and the end of the turn together."""
+        """Store the last messages and the end of the turn, with all that follows, together."""
         ...
 
     async def fail_turn(
@@ -231,8 +264,46 @@ class Turns(Protocol):
         ids: SnowflakeSource,
         now: datetime,
         messages: Sequence[BaseMessage] = (),
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
     ) -> list[BaseMessage]:
         """End a turn for good; `messages` are what settles its batch."""
+        ...
+
+    async def withdraw_turn(
+        self,
+        lease: TurnLease,
+        reason: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
+    ) -> None:
+        """End a follow-up of which nothing was shown as void. `ConflictError` if it was shown."""
+        ...
+
+    async def save_partial(self, lease: TurnLease, message_id: str, text: str) -> None:
+        """Keep the text so far of the message that the turn writes; gone with the turn's end, and
+        with the next claim.
+        """
+        ...
+
+    async def cancel_turns(
+        self, thread_id: str, *, now: datetime, before: int | None = None
+    ) -> list[Turn]:
+        """Mark the thread's live turns as to be stopped, and return them; all, or those that came
+        before a turn.
+        """
+        ...
+
+    async def answer_turn(
+        self, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn:
+        """Queue a turn that goes on with the batch of one that waits, with the answer as
+        `payload["answer"]`.
+
+        The user spoke: as with a message, the epoch rises and follow-ups end. `ConflictError` if
+        the turn does not wait (any more).
+        """
         ...
 
     async def get_turn(self, turn_id: int) -> Turn: ...
@@ -272,9 +343,19 @@ class Timers(Protocol):
         ...
 
     async def fire_timer(
-        self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
+        self,
+        lease: TimerLease,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        counted: FollowUpCounts | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> Turn | None:
         """Store the synthetic message in a new batch, queue its turn, and close the timer.
+
+        `counted` is what the gates decided on: `ConflictError` if it is no longer so, because the
+        user got a follow-up of another thread in the meantime. Then ask the gates again.
 
         None if the user wrote since the timer was armed or somebody cancelled or replaced it: then
         it is cancelled, and nothing is stored. A continuation timer goes on in its own batch.
@@ -282,12 +363,33 @@ class Timers(Protocol):
         """
         ...
 
+    async def count_follow_ups(
+        self, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
+    ) -> FollowUpCounts:
+        """What the thread's user got of follow-ups; one turn may be left out.
+
+        Counted are those that were shown, and those that are queued or running.
+        """
+        ...
+
     async def postpone_timer(
-        self, lease: TimerLease, until: datetime, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        until: datetime,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer: ...
 
     async def close_timer(
-        self, lease: TimerLease, state: TimerState, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        state: TimerState,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer:
         """End a claimed timer as suppressed, expired, missed or cancelled."""
         ...
@@ -306,12 +408,20 @@ class Outbox(Protocol):
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
     ) -> list[EffectLease]: ...
 
-    async def complete_effect(self, lease: EffectLease) -> None: ...
+    async def next_effect_at(self) -> datetime | None:
+        """When the next effect is due or a claimed one may be taken again."""
+        ...
+
+    async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None: ...
 
     async def retry_effect(
         self, lease: EffectLease, error: str, *, retry_at: datetime | None
     ) -> Effect:
         """Try again at a time, or give up (`retry_at` None): the effect is dead, not gone."""
+        ...
+
+    async def list_effects(self, thread_id: str, *, limit: int = 50) -> list[Effect]:
+        """A thread's effects, newest first, with what became of them."""
         ...
 
     async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]: ...
@@ -447,6 +557,7 @@ class Nodes(Protocol):
 
 class Journal(
     Threads,
+    Users,
     Messages,
     Turns,
     Timers,
@@ -467,6 +578,14 @@ class Journal(
         ...
 
     async def close(self) -> None: ...
+
+    def watch(self) -> AsyncIterator[str]:
+        """The ids of threads in which something was written, by any process; "" stands for any.
+
+        A hint and no more: it may come late, twice or, while a connection is broken, not at all.
+        Ends when the journal is closed or the iterator is.
+        """
+        ...
 
     async def import_messages(self, thread_id: str, messages: Iterable[BaseMessage]) -> int:
         """Store messages that have their positions already; those that are there are left alone.

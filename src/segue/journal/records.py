@@ -6,7 +6,7 @@ threads, agents and users are the caller's text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -69,11 +69,17 @@ class Thread:
     settings: Mapping[str, Any]
     created_at: datetime
     updated_at: datetime
+    # When the user was last seen typing.
+    typing_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The durable work item that processes one batch."""
+    """The durable work item that processes one batch.
+
+    `payload` is what it was queued with, such as a person's answer. `ending` is what a listener
+    has to know of how it ended, beyond its messages; it has a place among them, `end_position`.
+    """
 
     id: int
     thread_id: str
@@ -88,6 +94,13 @@ class Turn:
     available_at: datetime
     shown_at: datetime | None = None
     error: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    # Somebody asked for it to be stopped; whoever runs it, ends it.
+    cancel_requested: bool = False
+    # It ended with a question, and waits for the answer.
+    is_waiting: bool = False
+    ending: Mapping[str, Any] | None = None
+    end_position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,80 @@ class Accepted:
     is_new: bool
     cancelled_timers: tuple[int, ...] = ()
     voided_turns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a message comes in. The default is a user's message that waits for its turn.
+
+    `collect` holds the turn back for a moment, so that what follows within it joins the batch.
+    `only_if_idle` refuses it while an answer is being written. `parent_batch` and `source_agent_id`
+    make it another agent's question. `payload` goes to the turn.
+    """
+
+    collect: timedelta | None = None
+    only_if_idle: bool = False
+    parent_batch: int | None = None
+    source_agent_id: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUpCounts:
+    """What a user got of follow-ups, of those that were sent or are on their way.
+
+    `consecutive` since the user last wrote in the thread, `sent_today` of all agents since
+    `day_began`, the latest of all at `last_at`. `leaving_out` is a turn that was not counted.
+    """
+
+    thread_id: str
+    day_began: datetime
+    consecutive: int
+    sent_today: int
+    last_at: datetime | None
+    leaving_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is recorded of a turn's end, together with its last messages.
+
+    `timers` are armed, a follow-up only if the user has not written since the turn was queued.
+    `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch
+    open for a person's answer.
+    """
+
+    effects: Sequence["NewEffect"] = ()
+    timers: Sequence["NewTimer"] = ()
+    decisions: Sequence["Decision"] = ()
+    says: Mapping[str, Any] | None = None
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something a listener sees: a visible message, or the end of a turn that says something."""
+
+    position: int
+    message: BaseMessage | None = None
+    turn: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The text so far of a message that a running turn writes."""
+
+    turn_id: int
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a thread's listeners have missed, in order, and the message being written."""
+
+    events: list[Event]
+    partial: Partial | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +294,8 @@ class Effect:
     due_at: datetime
     error: str | None
     created_at: datetime
+    # What the outside answered; the evidence that it was done.
+    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

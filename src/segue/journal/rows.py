@@ -156,13 +156,13 @@ def from_json(text: str) -> Any:
 
 
 def settings_of(text: str) -> dict[str, Any]:
-    """A thread's settings; none if they are damaged, since its messages must not suffer."""
+    """A thread's or user's settings; none if they are damaged, since messages must not suffer."""
     try:
         settings = json.loads(text)
     except ValueError:
         settings = None
     if not isinstance(settings, dict):
-        logger.error("The settings of a thread cannot be read and are left out.")
+        logger.error("The settings of a thread or user cannot be read and are left out.")
         return {}
     return settings
 

@@ -15,9 +15,9 @@ from segue.core.metadata import BatchType
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.places import RisingIds, is_of_batch, without_place
-from segue.journal.postgres.database import Connection, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.database import Connection, fetch_all, fetch_one
 from segue.journal.postgres.words import to_vector, words_of
-from segue.journal.records import Turn
+from segue.journal.records import Thread, Turn
 from segue.journal.rows import (
     MessageRow,
     decode_batch,
@@ -28,16 +28,21 @@ from segue.journal.rows import (
 )
 
 
-async def rising_ids(db: Connection, thread_id: str, ids: SnowflakeSource) -> RisingIds:
-    row = await fetch_row(db, "SELECT last_position FROM threads WHERE id = %s", (thread_id,))
-    return RisingIds(ids, row["last_position"])
+def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
+    """The ids of one step. The thread is locked, so nobody else takes any before the commit."""
+    return RisingIds(ids, thread.last_position)
 
 
-async def next_id(db: Connection, thread_id: str, ids: SnowflakeSource) -> int:
-    """A new id, noted in the thread: later ones are higher, whoever makes them."""
-    new = (await rising_ids(db, thread_id, ids)).next()
-    await db.execute("UPDATE threads SET last_position = %s WHERE id = %s", (new, thread_id))
+async def next_id(db: Connection, thread_id: str, ids: RisingIds) -> int:
+    """A new id, noted in the thread."""
+    new = ids.next()
+    await note_ids(db, thread_id, ids)
     return new
+
+
+async def note_ids(db: Connection, thread_id: str, ids: RisingIds) -> None:
+    """Note the ids that a step has taken: later ones are higher, whoever makes them."""
+    await db.execute("UPDATE threads SET last_position = %s WHERE id = %s", (ids.last, thread_id))
 
 
 async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
@@ -55,12 +60,11 @@ async def begin_batch(
     db: Connection,
     thread_id: str,
     message: BaseMessage,
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
-    client_message_id: str | None = None,
 ) -> BaseMessage:
-    [stamped] = stamp([message], await rising_ids(db, thread_id, ids))
-    await insert_message(db, thread_id, stamped, now, client_message_id)
+    [stamped] = stamp([message], ids)
+    await insert_message(db, thread_id, stamped, now)
     return stamped
 
 
@@ -68,7 +72,7 @@ async def append_to_batch(
     db: Connection,
     turn: Turn,
     messages: Sequence[BaseMessage],
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
     batch_type: BatchType | None = None,
 ) -> list[BaseMessage]:
@@ -90,7 +94,6 @@ async def append_to_batch(
     if first["archived"]:
         await bring_back(db, turn.thread_id, turn.batch)
     count: int = first["count"]
-    rising = await rising_ids(db, turn.thread_id, ids)
     stored = []
     for given in messages:
         message, known = await _unless_known(db, turn, given)
@@ -99,7 +102,7 @@ async def append_to_batch(
             continue
         [stamped] = stamp(
             [without_place(message, turn.batch)],
-            rising,
+            ids,
             turn.batch,
             batch_type or first["batch_type"],
             start=count,

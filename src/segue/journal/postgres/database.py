@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import (
     DeadlockDetected,
     ForeignKeyViolation,
+    LockNotAvailable,
     SerializationFailure,
     UniqueViolation,
 )
@@ -35,8 +36,23 @@ Connection = AsyncConnection[DictRow]
 Step = Callable[[Connection], Awaitable[T]]
 Values = Sequence[Any] | Mapping[str, Any]
 
-WAKE_CHANNEL = "segue_wake"
+WAKE_CHANNEL: LiteralString = "segue_wake"
 WAIT_SECONDS = 10.0
+# Shorter than the wait for a connection: steps that wait for a thread that somebody holds give
+# theirs back in time for those that wait for one.
+LOCK_SECONDS = 5
+
+
+def tell_of(column: LiteralString) -> LiteralString:
+    """What a statement selects or returns to tell, at the commit, of the thread in that column.
+
+    A name that is too long for a notification is told as "", which stands for any.
+    """
+    name = f"CASE WHEN octet_length({column}) < 8000 THEN {column} ELSE '' END"
+    return f"pg_notify('{WAKE_CHANNEL}', {name}) AS told"
+
+
+TELL = tell_of("thread_id")
 
 # The pool doubles its pauses between two tries to connect; giving up soon and starting anew with
 # the next step keeps them short, so that a server that comes back is soon found.
@@ -45,8 +61,13 @@ _RETRIES = 2
 _MIGRATION_LOCK = 0x5E6E
 _SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
 _SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FROM segue_schema"
-# A process that hangs must not hold a thread's row for ever.
-_SETUP = "SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = '60s'"
+# A process that hangs must not hold a thread's row for ever, nor may those that wait for it hold
+# all connections. An address that names its own lock_timeout keeps it.
+_SETUP: LiteralString = (
+    "SELECT set_config('TimeZone', 'UTC', false), "
+    "set_config('idle_in_transaction_session_timeout', '60s', false), "
+    "CASE current_setting('lock_timeout') WHEN '0' THEN set_config('lock_timeout', %s, false) END"
+)
 
 
 class Database:
@@ -146,6 +167,11 @@ class Database:
                 f"PostgreSQL: no connection within {WAIT_SECONDS:g} s: the server is away, or all "
                 f"{self._pool_size} connections are in use. Nothing was written."
             )
+        if isinstance(error, LockNotAvailable):
+            return BackendError(
+                "PostgreSQL: another session holds what this step needs, most likely its thread, "
+                "and did not let go within the lock_timeout. Nothing was written."
+            )
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
 
@@ -182,11 +208,6 @@ async def fetch_row(db: Connection, query: LiteralString, values: Values = ()) -
     return row
 
 
-async def wake(db: Connection, thread_id: str) -> None:
-    """Tell all processes, when this transaction commits, that a thread has something to do."""
-    await db.execute("SELECT pg_notify(%s, %s)", (WAKE_CHANNEL, thread_id))
-
-
 class _AwareDumper(DatetimeDumper):
     def get_key(self, obj: datetime, format: PyFormat) -> DumperKey:
         return super().get_key(aware(obj), format)
@@ -194,7 +215,7 @@ class _AwareDumper(DatetimeDumper):
 
 async def _configure(connection: Connection) -> None:
     connection.adapters.register_dumper(datetime, _AwareDumper)
-    await connection.execute(_SETUP)
+    await connection.execute(_SETUP, (f"{LOCK_SECONDS}s",))
     await connection.commit()
 
 

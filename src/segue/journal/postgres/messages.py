@@ -1,4 +1,4 @@
-"""The journal of messages on PostgreSQL: accepting, appending and reading."""
+"""The journal of messages on PostgreSQL: appending and reading."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -6,27 +6,25 @@ from datetime import datetime
 from itertools import groupby
 from typing import LiteralString
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
 
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.inputs import check_real
 from segue.journal.places import batches_of, importable, place_of, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
-    begin_batch,
     bring_back,
+    ids_above,
     insert_message,
 )
-from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
-from segue.journal.postgres.threads import lock_thread, thread_of, to_thread
-from segue.journal.postgres.timers import cancel_follow_ups
-from segue.journal.postgres.turns import check_turn, queue_turn, to_turn, void_follow_ups
+from segue.journal.postgres.database import Connection, Database, fetch_all
+from segue.journal.postgres.threads import lock_thread, thread_of
+from segue.journal.postgres.turns import clear_partial
 from segue.journal.postgres.words import asked_words, ranked, to_query
-from segue.journal.records import Accepted, Found, Page, Thread, TurnKind, TurnLease
+from segue.journal.records import Found, Page, Thread, TurnLease
 from segue.journal.rows import decode_batch, decode_message, readable
 
 logger = logging.getLogger(__name__)
@@ -51,31 +49,6 @@ _FOUND: LiteralString = "".join(
 class MessageSteps:
     _db: Database
 
-    async def accept_message(
-        self,
-        thread_id: str,
-        message: HumanMessage,
-        *,
-        ids: SnowflakeSource,
-        now: datetime,
-        client_message_id: str | None = None,
-    ) -> Accepted:
-        check_real(message)
-
-        async def step(db: Connection) -> Accepted:
-            await lock_thread(db, thread_id)
-            if earlier := await _accepted_before(db, thread_id, client_message_id):
-                return earlier
-            timers = await cancel_follow_ups(db, thread_id, "The user wrote.", now)
-            turns = await void_follow_ups(db, thread_id, now)
-            thread = await _raise_epoch(db, thread_id)
-            stored = await begin_batch(db, thread_id, message, ids, now, client_message_id)
-            batch = stored.additional_kwargs["batch"]
-            turn = await queue_turn(db, thread, batch, TurnKind.REPLY, ids, now)
-            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
-
-        return await self._db.write(step)
-
     async def append(
         self,
         lease: TurnLease,
@@ -85,9 +58,10 @@ class MessageSteps:
         now: datetime,
     ) -> list[BaseMessage]:
         async def step(db: Connection) -> list[BaseMessage]:
-            await lock_thread(db, lease.turn.thread_id)
-            await check_turn(db, lease)
-            return await append_to_batch(db, lease.turn, messages, ids, now)
+            thread = await lock_thread(db, lease.turn.thread_id)
+            # What is stored is no longer being written; a listener must not see it twice.
+            await clear_partial(db, lease)
+            return await append_to_batch(db, lease.turn, messages, ids_above(thread, ids), now)
 
         return await self._db.write(step)
 
@@ -219,31 +193,6 @@ class MessageSteps:
             return found
 
         return await self._db.read(step)
-
-
-async def _raise_epoch(db: Connection, thread_id: str) -> Thread:
-    sql: LiteralString = "UPDATE threads SET epoch = epoch + 1 WHERE id = %s RETURNING *"
-    return to_thread(await fetch_row(db, sql, (thread_id,)))
-
-
-async def _accepted_before(
-    db: Connection, thread_id: str, client_message_id: str | None
-) -> Accepted | None:
-    if client_message_id is None:
-        return None
-    row = await fetch_one(
-        db,
-        "SELECT body, batch FROM messages WHERE thread_id = %s AND client_message_id = %s",
-        (thread_id, client_message_id),
-    )
-    if row is None:
-        return None
-    turn = await fetch_row(
-        db,
-        "SELECT * FROM turns WHERE thread_id = %s AND batch = %s ORDER BY id LIMIT 1",
-        (thread_id, row["batch"]),
-    )
-    return Accepted(decode_message(row["body"]), to_turn(turn), False)
 
 
 async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:

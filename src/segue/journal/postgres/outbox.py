@@ -8,20 +8,21 @@ from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import lease_end
-from segue.journal.postgres.batches import next_id
+from segue.journal.places import RisingIds
 from segue.journal.postgres.database import (
+    TELL,
     Connection,
     Database,
     fetch_all,
     fetch_one,
     fetch_row,
-    wake,
 )
 from segue.journal.postgres.threads import thread_of
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
-from segue.journal.rows import from_json, readable, to_json
+from segue.journal.rows import LATEST, from_json, readable, to_json
+
+_LOCK: LiteralString = f"SELECT state, token, {TELL} FROM effects WHERE id = %s FOR UPDATE"  # noqa: S608 - our own words
 
 
 class OutboxSteps:
@@ -55,12 +56,25 @@ class OutboxSteps:
 
         return await self._db.write(step)
 
-    async def complete_effect(self, lease: EffectLease) -> None:
+    async def next_effect_at(self) -> datetime | None:
+        sql: LiteralString = (
+            "SELECT least(greatest(wake_at, 'epoch'), %s) AS at FROM effects "
+            "WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
+        )
+
+        async def step(db: Connection) -> datetime | None:
+            row = await fetch_one(db, sql, (LATEST,))
+            return None if row is None else row["at"]
+
+        return await self._db.read(step)
+
+    async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None:
         async def step(db: Connection) -> None:
             await _check_effect(db, lease)
             await db.execute(
-                "UPDATE effects SET state = 'done', owner = NULL, wake_at = NULL WHERE id = %s",
-                (lease.effect.id,),
+                "UPDATE effects SET state = 'done', evidence = %s, owner = NULL, wake_at = NULL "
+                "WHERE id = %s",
+                (None if evidence is None else storable(evidence), lease.effect.id),
             )
 
         await self._db.write(step)
@@ -77,11 +91,18 @@ class OutboxSteps:
                 "due_at = coalesce(%s, due_at) WHERE id = %s RETURNING *",
                 (state, storable(error), retry_at, retry_at, lease.effect.id),
             )
-            if retry_at is not None:
-                await wake(db, row["thread_id"])
             return to_effect(row)
 
         return await self._db.write(step)
+
+    async def list_effects(self, thread_id: str, *, limit: int = 50) -> list[Effect]:
+        sql: LiteralString = "SELECT * FROM effects WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
+
+        async def step(db: Connection) -> list[Effect]:
+            await thread_of(db, thread_id)
+            return readable(to_effect, await fetch_all(db, sql, (thread_id, limit)))
+
+        return await self._db.read(step)
 
     async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]:
         sql: LiteralString = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT %s"
@@ -93,8 +114,7 @@ class OutboxSteps:
 
     async def revive_effect(self, effect_id: int, *, now: datetime) -> Effect:
         async def step(db: Connection) -> Effect:
-            sql: LiteralString = "SELECT state FROM effects WHERE id = %s FOR UPDATE"
-            row = await fetch_one(db, sql, (effect_id,))
+            row = await fetch_one(db, _LOCK, (effect_id,))
             if row is None:
                 raise NotFoundError(f"There is no effect {effect_id}.")
             if row["state"] != EffectState.DEAD:
@@ -105,30 +125,12 @@ class OutboxSteps:
                 "WHERE id = %s RETURNING *",
                 (now, now, effect_id),
             )
-            await wake(db, row["thread_id"])
             return to_effect(row)
 
         return await self._db.write(step)
 
     async def record_decision(self, decision: Decision) -> None:
-        async def step(db: Connection) -> None:
-            await db.execute(
-                "INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, "
-                "turn_id, decided_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                (
-                    decision.id,
-                    decision.thread_id,
-                    decision.kind,
-                    decision.outcome,
-                    to_json(list(decision.reasons)),
-                    to_json(dict(decision.facts)),
-                    decision.timer_id,
-                    decision.turn_id,
-                    decision.decided_at,
-                ),
-            )
-
-        await self._db.write(step)
+        await self._db.write(lambda db: record_decisions(db, [decision]))
 
     async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
         sql: LiteralString = (
@@ -146,20 +148,44 @@ async def queue_effects(
     db: Connection,
     thread_id: str,
     effects: Sequence[NewEffect],
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
 ) -> None:
-    for effect in effects:
-        effect_id = await next_id(db, thread_id, ids)
-        payload = to_json(dict(effect.payload))
-        await db.execute(
-            "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, "
-            "wake_at, created_at) VALUES (%s, %s, %s, %s, %s, 'pending', %s, %s, %s) "
-            "ON CONFLICT (dedupe_key) DO NOTHING",
-            (effect_id, thread_id, effect.kind, payload, effect.dedupe_key, now, now, now),
-        )
-    if effects:
-        await wake(db, thread_id)
+    """Queue what follows from a step, which notes the ids."""
+    if not effects:
+        return
+    await db.cursor().executemany(
+        "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, "
+        "wake_at, created_at) VALUES (%s, %s, %s, %s, %s, 'pending', %s, %s, %s) "
+        "ON CONFLICT (dedupe_key) DO NOTHING",
+        [
+            (ids.next(), thread_id, e.kind, to_json(dict(e.payload)), e.dedupe_key, now, now, now)
+            for e in effects
+        ],
+    )
+
+
+async def record_decisions(db: Connection, decisions: Sequence[Decision]) -> None:
+    if not decisions:
+        return
+    await db.cursor().executemany(
+        "INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, "
+        "turn_id, decided_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            (
+                decision.id,
+                decision.thread_id,
+                decision.kind,
+                decision.outcome,
+                to_json(list(decision.reasons)),
+                to_json(dict(decision.facts)),
+                decision.timer_id,
+                decision.turn_id,
+                decision.decided_at,
+            )
+            for decision in decisions
+        ],
+    )
 
 
 def to_effect(row: DictRow) -> Effect:
@@ -174,6 +200,7 @@ def to_effect(row: DictRow) -> Effect:
         due_at=row["due_at"],
         error=row["error"],
         created_at=row["created_at"],
+        evidence=row["evidence"],
     )
 
 
@@ -183,9 +210,7 @@ def _to_lease(row: DictRow) -> EffectLease:
 
 async def _check_effect(db: Connection, lease: EffectLease) -> None:
     """Raise unless the lease is still the one that counts; then it counts until the commit."""
-    row = await fetch_one(
-        db, "SELECT state, token FROM effects WHERE id = %s FOR UPDATE", (lease.effect.id,)
-    )
+    row = await fetch_one(db, _LOCK, (lease.effect.id,))
     if row is None:
         raise NotFoundError(f"There is no effect {lease.effect.id}. Nothing was written.")
     if row["state"] != EffectState.CLAIMED or row["token"] != lease.token:

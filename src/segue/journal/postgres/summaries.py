@@ -8,7 +8,7 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.postgres.batches import next_id
+from segue.journal.postgres.batches import ids_above, next_id
 from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.records import Summary
@@ -31,7 +31,7 @@ class SummarySteps:
             raise UsageError("A summary stands for at least one batch.")
 
         async def step(db: Connection) -> Summary:
-            await lock_thread(db, thread_id)
+            thread = await lock_thread(db, thread_id)
             for batch in batches:
                 await _archive(db, thread_id, batch)
             previous = await _find_newest(db, thread_id)
@@ -40,7 +40,7 @@ class SummarySteps:
                 "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "
                 "previous_id, created_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING *",
                 (
-                    await next_id(db, thread_id, ids),
+                    await next_id(db, thread_id, ids_above(thread, ids)),
                     thread_id,
                     storable(text),
                     min(batches),

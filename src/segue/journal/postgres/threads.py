@@ -8,7 +8,14 @@ from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.database import (
+    Connection,
+    Database,
+    fetch_all,
+    fetch_one,
+    fetch_row,
+    tell_of,
+)
 from segue.journal.records import Deleted, Thread
 from segue.journal.rows import merged_settings, settings_of, to_json
 
@@ -20,6 +27,7 @@ _OWNED: tuple[LiteralString, ...] = (
     "decisions",
     "summaries",
 )
+_LOCK: LiteralString = f"SELECT *, {tell_of('id')} FROM threads WHERE id = %s FOR UPDATE"  # noqa: S608 - our own names
 
 
 class ThreadSteps:
@@ -103,6 +111,16 @@ class ThreadSteps:
 
         return await self._db.write(step)
 
+    async def note_typing(self, thread_id: str, *, now: datetime) -> None:
+        sql: LiteralString = "UPDATE threads SET typing_at = %s WHERE id = %s"
+
+        async def step(db: Connection) -> None:
+            noted = await db.execute(sql, (now, thread_id))
+            if noted.rowcount == 0:
+                raise NotFoundError(f"There is no thread {thread_id!r}.")
+
+        await self._db.write(step)
+
     async def delete_thread(self, thread_id: str) -> Deleted:
         async def step(db: Connection) -> Deleted:
             await lock_thread(db, thread_id)
@@ -131,9 +149,10 @@ async def lock_thread(db: Connection, thread_id: str) -> Thread:
     """The thread, kept from all other steps that change its messages, turns or timers.
 
     Always the first lock of a step: turns and timers are locked after their thread, so two steps
-    can never wait for each other.
+    can never wait for each other. Who watches is told of the thread when the step commits; here,
+    because a statement of its own would cost every step a round trip.
     """
-    row = await fetch_one(db, "SELECT * FROM threads WHERE id = %s FOR UPDATE", (thread_id,))
+    row = await fetch_one(db, _LOCK, (thread_id,))
     if row is None:
         raise NotFoundError(f"There is no thread {thread_id!r}. Nothing was written.")
     return to_thread(row)
@@ -153,4 +172,5 @@ def to_thread(row: DictRow) -> Thread:
         settings=settings_of(row["settings"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        typing_at=row["typing_at"],
     )

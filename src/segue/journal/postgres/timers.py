@@ -5,6 +5,8 @@ lease while somebody decides about it, null once it is over.
 """
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
@@ -17,19 +19,26 @@ from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_synthetic, check_timer, lease_end
-from segue.journal.postgres.batches import append_to_batch, batch_of, begin_batch, next_id
-from segue.journal.postgres.database import (
-    Connection,
-    Database,
-    fetch_all,
-    fetch_one,
-    fetch_row,
-    wake,
-)
+from segue.journal.places import RisingIds
+from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
+from segue.journal.postgres.batches import append_to_batch, begin_batch, ids_above, note_ids
+from segue.journal.postgres.counts import check_counts, count_follow_ups
+from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.outbox import record_decisions
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.postgres.turns import is_void, queue_turn
-from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
-from segue.journal.rows import LATEST, UNREADABLE, from_json, readable, to_json
+from segue.journal.postgres.turns import NewTurn, is_void, queue_turn
+from segue.journal.records import (
+    Decision,
+    FollowUpCounts,
+    NewTimer,
+    Thread,
+    Timer,
+    TimerLease,
+    TimerState,
+    Turn,
+    TurnKind,
+)
+from segue.journal.rows import LATEST, UNREADABLE, readable
 
 logger = logging.getLogger(__name__)
 
@@ -47,37 +56,10 @@ class TimerSteps:
 
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
-            if timer.batch is not None:
-                await batch_of(db, thread.id, timer.batch)
-            if timer.kind is TurnKind.FOLLOW_UP:
-                await cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
-            row = await fetch_row(
-                db,
-                "INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, "
-                "reason, batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, "
-                "updated_at) VALUES (%(id)s, %(thread_id)s, %(agent_id)s, %(user_id)s, %(kind)s, "
-                "'pending', %(trigger_type)s, %(reason)s, %(batch)s, %(epoch)s, %(due_at)s, "
-                "%(expires_at)s, %(missed)s, %(payload)s, %(due_at)s, %(now)s, %(now)s) "
-                "RETURNING *",
-                {
-                    "id": await next_id(db, thread.id, ids),
-                    "thread_id": thread.id,
-                    "agent_id": thread.agent_id,
-                    "user_id": thread.user_id,
-                    "kind": timer.kind,
-                    "trigger_type": timer.trigger_type,
-                    "reason": None if timer.reason is None else storable(timer.reason),
-                    "batch": timer.batch,
-                    "epoch": thread.epoch,
-                    "due_at": timer.due_at,
-                    "expires_at": timer.expires_at,
-                    "missed": timer.missed,
-                    "payload": to_json(dict(timer.payload)),
-                    "now": now,
-                },
-            )
-            await wake(db, thread.id)
-            return to_timer(row)
+            rising = ids_above(thread, ids)
+            armed = await arm(db, thread, timer, rising, now)
+            await note_ids(db, thread.id, rising)
+            return armed
 
         return await self._db.write(step)
 
@@ -117,35 +99,54 @@ class TimerSteps:
         return await self._db.read(step)
 
     async def fire_timer(
-        self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
+        self,
+        lease: TimerLease,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        counted: FollowUpCounts | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> Turn | None:
         check_synthetic(message)
 
         async def step(db: Connection) -> Turn | None:
             timer = lease.timer
             thread = await lock_thread(db, timer.thread_id)
-            if await _is_cancelled(db, timer.id):
+            row = await _lock_timer(db, timer.id)
+            if row["state"] == TimerState.CANCELLED:
                 return None
-            await _check_timer(db, lease)
+            _check_lease(lease, row)
             if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
-                await _end(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+                await end_timer(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
                 return None
             if timer.batch is not None and await is_void(db, thread.id, timer.batch):
-                await _end(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
+                await end_timer(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
                 return None
-            await _end(db, timer.id, TimerState.FIRED, None, now)
-            if timer.batch is None:
-                stored = await begin_batch(db, thread.id, message, ids, now)
-                batch: int = stored.additional_kwargs["batch"]
-                return await queue_turn(db, thread, batch, timer.kind, ids, now)
-            turn = await queue_turn(db, thread, timer.batch, timer.kind, ids, now)
-            await append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
+            if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
+                await check_counts(db, thread, counted)
+            await end_timer(db, timer.id, TimerState.FIRED, None, now)
+            turn = await _queue_fired(db, thread, timer, message, ids_above(thread, ids), now)
+            await record_decisions(db, [_of_turn(decision, turn) for decision in decisions])
             return turn
 
         return await self._db.write(step)
 
+    async def count_follow_ups(
+        self, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
+    ) -> FollowUpCounts:
+        return await self._db.read(
+            lambda db: count_follow_ups(db, thread_id, day_began, leaving_out)
+        )
+
     async def postpone_timer(
-        self, lease: TimerLease, until: datetime, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        until: datetime,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer:
         async def step(db: Connection) -> Timer:
             await lock_thread(db, lease.timer.thread_id)
@@ -156,13 +157,19 @@ class TimerSteps:
                 "state_reason = %s, owner = NULL, updated_at = %s WHERE id = %s RETURNING *",
                 (until, until, storable(reason), now, lease.timer.id),
             )
-            await wake(db, lease.timer.thread_id)
+            await record_decisions(db, decisions)
             return to_timer(row)
 
         return await self._db.write(step)
 
     async def close_timer(
-        self, lease: TimerLease, state: TimerState, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        state: TimerState,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer:
         if state not in _ENDS:
             raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
@@ -170,7 +177,9 @@ class TimerSteps:
         async def step(db: Connection) -> Timer:
             await lock_thread(db, lease.timer.thread_id)
             await _check_timer(db, lease)
-            return to_timer(await _end(db, lease.timer.id, state, storable(reason), now))
+            row = await end_timer(db, lease.timer.id, state, storable(reason), now)
+            await record_decisions(db, decisions)
+            return to_timer(row)
 
         return await self._db.write(step)
 
@@ -197,39 +206,25 @@ class TimerSteps:
         return await self._db.read(step)
 
 
-async def cancel_follow_ups(
-    db: Connection, thread_id: str, reason: str, now: datetime
-) -> list[int]:
-    rows = await fetch_all(
-        db,
-        "UPDATE timers SET state = 'cancelled', state_reason = %s, owner = NULL, wake_at = NULL, "
-        "updated_at = %s WHERE thread_id = %s AND kind = 'follow_up' "
-        "AND state IN ('pending', 'postponed', 'claimed') RETURNING id",
-        (reason, now, thread_id),
-    )
-    return sorted(row["id"] for row in rows)
+async def _queue_fired(
+    db: Connection,
+    thread: Thread,
+    timer: Timer,
+    message: HumanMessage,
+    ids: RisingIds,
+    now: datetime,
+) -> Turn:
+    if timer.batch is None:
+        stored = await begin_batch(db, thread.id, message, ids, now)
+        new = NewTurn(stored.additional_kwargs["batch"], timer.kind)
+        return await queue_turn(db, thread, new, ids, now)
+    turn = await queue_turn(db, thread, NewTurn(timer.batch, timer.kind), ids, now)
+    await append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
+    return turn
 
 
-def to_timer(row: DictRow) -> Timer:
-    return Timer(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        user_id=row["user_id"],
-        kind=TurnKind(row["kind"]),
-        state=TimerState(row["state"]),
-        trigger_type=row["trigger_type"],
-        reason=row["reason"],
-        batch=row["batch"],
-        epoch=row["epoch"],
-        due_at=row["due_at"],
-        expires_at=row["expires_at"],
-        missed=row["missed"],
-        payload=from_json(row["payload"]),
-        state_reason=row["state_reason"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
+def _of_turn(decision: Decision, turn: Turn) -> Decision:
+    return decision if decision.turn_id is not None else replace(decision, turn_id=turn.id)
 
 
 async def _timer_of(db: Connection, timer_id: int) -> Timer:
@@ -282,18 +277,20 @@ async def _is_sound(db: Connection, timer_id: int, now: datetime) -> bool:
     return True
 
 
-async def _is_cancelled(db: Connection, timer_id: int) -> bool:
-    row = await fetch_one(db, "SELECT state FROM timers WHERE id = %s", (timer_id,))
-    return row is not None and row["state"] == TimerState.CANCELLED
-
-
 async def _check_timer(db: Connection, lease: TimerLease) -> None:
     """Raise unless the lease is still the one that counts; then it counts until the commit."""
-    row = await fetch_one(
-        db, "SELECT state, token, owner FROM timers WHERE id = %s FOR UPDATE", (lease.timer.id,)
-    )
+    _check_lease(lease, await _lock_timer(db, lease.timer.id))
+
+
+async def _lock_timer(db: Connection, timer_id: int) -> DictRow:
+    sql: LiteralString = "SELECT state, token, owner FROM timers WHERE id = %s FOR UPDATE"
+    row = await fetch_one(db, sql, (timer_id,))
     if row is None:
-        raise NotFoundError(f"There is no timer {lease.timer.id}. Nothing was written.")
+        raise NotFoundError(f"There is no timer {timer_id}. Nothing was written.")
+    return row
+
+
+def _check_lease(lease: TimerLease, row: DictRow) -> None:
     if row["state"] != TimerState.CLAIMED:
         raise ConflictError(f"Timer {lease.timer.id} is {row['state']}. Nothing was written.")
     if row["token"] != lease.token:
@@ -305,14 +302,3 @@ async def _check_timer(db: Connection, lease: TimerLease) -> None:
 
 def _to_lease(row: DictRow) -> TimerLease:
     return TimerLease(to_timer(row), row["owner"], row["token"], row["wake_at"])
-
-
-async def _end(
-    db: Connection, timer_id: int, state: TimerState, reason: str | None, now: datetime
-) -> DictRow:
-    return await fetch_row(
-        db,
-        "UPDATE timers SET state = %s, state_reason = %s, owner = NULL, wake_at = NULL, "
-        "updated_at = %s WHERE id = %s RETURNING *",
-        (state, reason, now, timer_id),
-    )

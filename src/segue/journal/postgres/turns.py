@@ -1,30 +1,29 @@
-"""The queue of turns on PostgreSQL."""
+"""The queue of turns on PostgreSQL. How a turn ends is in `segue.journal.postgres.endings`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import LiteralString
+from typing import Any, LiteralString
 
-from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
 
-from segue.core.errors import BackendError, ConflictError, NotFoundError
+from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import SnowflakeSource
+from segue.core.snowflake import MAX_ID
 from segue.journal.inputs import lease_end
-from segue.journal.postgres.batches import append_to_batch, batch_of, next_id
+from segue.journal.places import RisingIds
+from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import (
-    WAKE_CHANNEL,
+    TELL,
     Connection,
     Database,
     fetch_all,
     fetch_one,
     fetch_row,
-    wake,
 )
-from segue.journal.postgres.outbox import queue_effects
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import aware, readable
+from segue.journal.records import Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import aware, from_json, readable, to_json
 
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
 # does not pass over threads whose row is only held by a foreign key.
@@ -33,6 +32,37 @@ _NEXT: LiteralString = """
     WHERE turns.wake_at <= %s ORDER BY turns.wake_at, turns.id LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 """
+# One that is held back keeps its time; any other has the place of its thread in the line.
+_PLACE: LiteralString = (
+    "CASE WHEN %(available_at)s > %(now)s THEN %(available_at)s "
+    "ELSE (SELECT least(served_at, %(now)s) FROM threads WHERE id = %(thread_id)s) END"
+)
+_QUEUE: LiteralString = f"""
+    INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, payload,
+        queued_at, available_at, wake_at)
+    VALUES (%(id)s, %(thread_id)s, %(agent_id)s, %(user_id)s, %(batch)s, %(kind)s, 'queued',
+        %(epoch)s, %(payload)s, %(now)s, %(available_at)s, CASE WHEN NOT EXISTS (
+            SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running')
+        ) THEN {_PLACE} END)
+    RETURNING *
+"""  # noqa: S608 - our own words
+# Several times a second, so it waits for nobody but the turn's own steps, and not for the disk
+# either: what a crash takes of the text is written again.
+_SAVE_PARTIAL: LiteralString = f"""
+    UPDATE turns SET partial_id = %s, partial_text = %s
+    WHERE id = %s AND state = 'running' AND token = %s
+    RETURNING set_config('synchronous_commit', 'off', true), {TELL}
+"""  # noqa: S608 - our own words
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn to queue, to be taken at once or not before a time."""
+
+    batch: int
+    kind: TurnKind
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    available_at: datetime | None = None
 
 
 class TurnSteps:
@@ -51,7 +81,8 @@ class TurnSteps:
             claimed = await fetch_row(
                 db,
                 "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
-                "wake_at = %s, attempts = attempts + 1 WHERE id = %s RETURNING *",
+                "wake_at = %s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
+                "WHERE id = %s RETURNING *",
                 (owner, lease_end(now, lease_for), row["id"]),
             )
             return _to_lease(claimed)
@@ -99,49 +130,36 @@ class TurnSteps:
                 "wake_at = %(at)s WHERE id = %(id)s",
                 {"at": retry_at or now, "id": lease.turn.id},
             )
-            await wake(db, lease.turn.thread_id)
 
         await self._db.write(step)
 
-    async def finish_turn(
-        self,
-        lease: TurnLease,
-        messages: Sequence[BaseMessage] = (),
-        *,
-        ids: SnowflakeSource,
-        now: datetime,
-        effects: Sequence[NewEffect] = (),
-    ) -> list[BaseMessage]:
-        async def step(db: Connection) -> list[BaseMessage]:
-            await lock_thread(db, lease.turn.thread_id)
-            await check_turn(db, lease)
-            stored = await append_to_batch(db, lease.turn, messages, ids, now)
-            await queue_effects(db, lease.turn.thread_id, effects, ids, now)
-            await _end(db, lease.turn, TurnState.DONE, None, now)
-            return stored
+    async def save_partial(self, lease: TurnLease, message_id: str, text: str) -> None:
+        async def step(db: Connection) -> None:
+            values = (message_id, storable(text), lease.turn.id, lease.token)
+            if await fetch_one(db, _SAVE_PARTIAL, values) is None:
+                await check_turn(db, lease)
 
-        return await self._db.write(step)
+        await self._db.write(step)
 
-    async def fail_turn(
-        self,
-        lease: TurnLease,
-        error: str,
-        *,
-        ids: SnowflakeSource,
-        now: datetime,
-        messages: Sequence[BaseMessage] = (),
-    ) -> list[BaseMessage]:
-        async def step(db: Connection) -> list[BaseMessage]:
-            await lock_thread(db, lease.turn.thread_id)
-            await check_turn(db, lease)
-            stored = await append_to_batch(db, lease.turn, messages, ids, now)
-            await _end(db, lease.turn, TurnState.FAILED, storable(error), now)
-            return stored
+    async def cancel_turns(
+        self, thread_id: str, *, now: datetime, before: int | None = None
+    ) -> list[Turn]:
+        aware(now)
+
+        async def step(db: Connection) -> list[Turn]:
+            await lock_thread(db, thread_id)
+            rows = await fetch_all(
+                db,
+                "UPDATE turns SET cancel_requested = true "
+                "WHERE thread_id = %s AND state IN ('queued', 'running') AND id < %s RETURNING *",
+                (thread_id, MAX_ID if before is None else before),
+            )
+            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 
         return await self._db.write(step)
 
     async def get_turn(self, turn_id: int) -> Turn:
-        return await self._db.read(lambda db: _turn_of(db, turn_id))
+        return await self._db.read(lambda db: turn_of(db, turn_id))
 
     async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
@@ -163,23 +181,26 @@ class TurnSteps:
 
 
 async def queue_turn(
-    db: Connection,
-    thread: Thread,
-    batch: int,
-    kind: TurnKind,
-    ids: SnowflakeSource,
-    now: datetime,
+    db: Connection, thread: Thread, new: NewTurn, ids: RisingIds, now: datetime
 ) -> Turn:
     # Turn ids rise in their thread like positions do, so that their order is that of arrival.
-    turn_id = await next_id(db, thread.id, ids)
-    await db.execute(
-        "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
-        "queued_at, available_at) VALUES (%s, %s, %s, %s, %s, %s, 'queued', %s, %s, %s)",
-        (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, now, now),
+    row = await fetch_row(
+        db,
+        _QUEUE,
+        {
+            "id": await next_id(db, thread.id, ids),
+            "thread_id": thread.id,
+            "agent_id": thread.agent_id,
+            "user_id": thread.user_id,
+            "batch": new.batch,
+            "kind": new.kind,
+            "epoch": thread.epoch,
+            "payload": to_json(dict(new.payload)),
+            "now": now,
+            "available_at": new.available_at or now,
+        },
     )
-    await _wake_first(db, thread.id, now)
-    await wake(db, thread.id)
-    return await _turn_of(db, turn_id)
+    return to_turn(row)
 
 
 async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list[int]:
@@ -191,7 +212,8 @@ async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (now, thread_id),
     )
-    await _wake_first(db, thread_id, now)
+    if rows:
+        await wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)
 
 
@@ -203,7 +225,7 @@ async def is_void(db: Connection, thread_id: str, batch: int) -> bool:
     return await fetch_one(db, sql, (thread_id, batch)) is not None
 
 
-async def check_turn(db: Connection, lease: TurnLease) -> None:
+async def check_turn(db: Connection, lease: TurnLease) -> DictRow:
     """Raise unless the lease is still the one that counts; then it counts until the commit."""
     row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s FOR UPDATE", (lease.turn.id,))
     if row is None:
@@ -215,13 +237,18 @@ async def check_turn(db: Connection, lease: TurnLease) -> None:
             f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
+    return row
 
 
-async def _is_complete(db: Connection, turn: Turn) -> bool:
-    try:
-        return (await batch_of(db, turn.thread_id, turn.batch)).is_complete
-    except BackendError:  # a damaged row must not keep the turn from ending
-        return False
+async def clear_partial(db: Connection, lease: TurnLease) -> None:
+    """Forget the text so far, if the lease is still the one that counts; else raise."""
+    cleared = await db.execute(
+        "UPDATE turns SET partial_id = NULL, partial_text = NULL "
+        "WHERE id = %s AND state = 'running' AND token = %s",
+        (lease.turn.id, lease.token),
+    )
+    if cleared.rowcount == 0:
+        await check_turn(db, lease)
 
 
 async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
@@ -235,24 +262,24 @@ async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
             "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
             (now, row["id"]),
         )
-        await _wake_first(db, row["thread_id"], now)
+        await wake_first(db, row["thread_id"], now)
 
 
-async def _wake_first(db: Connection, thread_id: str, now: datetime) -> None:
+async def wake_first(db: Connection, thread_id: str, now: datetime) -> None:
     """Let the first live turn of a thread be taken, if it was not the first before.
 
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
+    place = _PLACE.replace("%(available_at)s", "available_at")
     await db.execute(
-        "UPDATE turns SET "
-        "wake_at = (SELECT least(served_at, %s) FROM threads WHERE threads.id = turns.thread_id) "
+        f"UPDATE turns SET wake_at = {place} "  # noqa: S608 - our own words
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns "
-        "WHERE thread_id = %s AND state IN ('queued', 'running'))",
-        (now, thread_id),
+        "WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running'))",
+        {"now": now, "thread_id": thread_id},
     )
 
 
-async def _turn_of(db: Connection, turn_id: int) -> Turn:
+async def turn_of(db: Connection, turn_id: int) -> Turn:
     row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s", (turn_id,))
     if row is None:
         raise NotFoundError(f"There is no turn {turn_id}.")
@@ -274,33 +301,13 @@ def to_turn(row: DictRow) -> Turn:
         available_at=row["available_at"],
         shown_at=row["shown_at"],
         error=row["error"],
+        payload=from_json(row["payload"]),
+        cancel_requested=row["cancel_requested"],
+        is_waiting=row["is_waiting"],
+        ending=None if row["ending"] is None else from_json(row["ending"]),
+        end_position=row["end_position"],
     )
 
 
 def _to_lease(row: DictRow) -> TurnLease:
     return TurnLease(to_turn(row), row["owner"], row["token"], row["wake_at"])
-
-
-async def _end(
-    db: Connection, turn: Turn, state: TurnState, error: str | None, now: datetime
-) -> None:
-    await db.execute(
-        "UPDATE turns SET state = %s, error = %s, finished_at = %s, owner = NULL, wake_at = NULL "
-        "WHERE id = %s",
-        (state, error, now, turn.id),
-    )
-    # Noted here, so that open batches are found without reading all. What a turn left open, the
-    # turn that goes on may complete.
-    is_open = not await _is_complete(db, turn)
-    await db.execute(
-        "UPDATE turns SET left_open = %(is_open)s "
-        "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
-        {"is_open": is_open, "thread_id": turn.thread_id, "batch": turn.batch},
-    )
-    await _wake_first(db, turn.thread_id, now)
-    # Others expect this thread to be busy until the lease ends; if it has more to do, tell them.
-    await db.execute(
-        "SELECT pg_notify(%s, thread_id) FROM turns "
-        "WHERE thread_id = %s AND state = 'queued' LIMIT 1",
-        (WAKE_CHANNEL, turn.thread_id),
-    )

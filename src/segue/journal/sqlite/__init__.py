@@ -1,8 +1,11 @@
 """The journal on one SQLite file."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from segue.journal.sqlite.arrivals import ArrivalSteps
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.events import EventSteps
 from segue.journal.sqlite.memories import MemorySteps
 from segue.journal.sqlite.messages import MessageSteps
 from segue.journal.sqlite.nodes import NodeSteps
@@ -11,10 +14,15 @@ from segue.journal.sqlite.summaries import SummarySteps
 from segue.journal.sqlite.threads import ThreadSteps
 from segue.journal.sqlite.timers import TimerSteps
 from segue.journal.sqlite.turns import TurnSteps
+from segue.journal.sqlite.users import UserSteps
+from segue.journal.sqlite.watching import watch
 
 
 class SqliteJournal(
     ThreadSteps,
+    UserSteps,
+    ArrivalSteps,
+    EventSteps,
     MessageSteps,
     TurnSteps,
     TimerSteps,
@@ -33,3 +41,6 @@ class SqliteJournal(
 
     async def close(self) -> None:
         await self._db.close()
+
+    def watch(self) -> AsyncGenerator[str]:
+        return watch(self._db)

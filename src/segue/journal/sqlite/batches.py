@@ -50,10 +50,9 @@ def begin_batch(
     message: BaseMessage,
     ids: SnowflakeSource,
     now: datetime,
-    client_message_id: str | None = None,
 ) -> BaseMessage:
     [stamped] = stamp([message], rising_ids(db, thread_id, ids))
-    insert_message(db, thread_id, stamped, now, client_message_id)
+    insert_message(db, thread_id, stamped, now)
     return stamped
 
 

@@ -32,19 +32,21 @@ _READERS = 2
 
 class Database:
     def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
+        self.path = str(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._is_open = False
+        self.is_open = False
+        self._closed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
 
     async def open(self) -> None:
-        self._is_open = True
+        self.is_open = True
         await self._run(self._writer, self._migrate)
 
     async def close(self) -> None:
-        self._is_open = False
+        self.is_open = False
+        self._closed.set()
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
         for pool in (self._readers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -59,10 +61,23 @@ class Database:
         """Run a step that only reads, on one snapshot."""
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
+    async def run_reading(self, work: Callable[[], T]) -> T:
+        """Run something in a reader's thread that brings its own connection."""
+        return await self._run(self._readers, work)
+
+    async def closes_within(self, seconds: float) -> bool:
+        """Whether the database is closed before the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        if not self._is_open:
+        if not self.is_open:
             raise BackendError(
-                f"SQLite file {self._path!r} is not open; call open() first. Nothing was written."
+                f"SQLite file {self.path!r} is not open; call open() first. Nothing was written."
             )
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -87,7 +102,7 @@ class Database:
             ) from error
         except sqlite3.Error as error:
             raise BackendError(
-                f"SQLite file {self._path!r}: {error}. Nothing was written."
+                f"SQLite file {self.path!r}: {error}. Nothing was written."
             ) from error
 
     def _in_transaction(self, mode: str, step: Step[T]) -> T:
@@ -106,7 +121,7 @@ class Database:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = sqlite3.connect(
-                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -137,7 +152,7 @@ class Database:
         known = len(_scripts())
         if version > known:
             raise BackendError(
-                f"SQLite file {self._path!r} has schema {version}, this version of Segue knows "
+                f"SQLite file {self.path!r} has schema {version}, this version of Segue knows "
                 f"{known}. Install the newer version; nothing was changed."
             )
         return int(version)

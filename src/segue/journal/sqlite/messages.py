@@ -1,4 +1,4 @@
-"""The journal of messages on SQLite: accepting, appending and reading."""
+"""The journal of messages on SQLite: appending and reading."""
 
 import logging
 import re
@@ -8,27 +8,24 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.inputs import check_real
 from segue.journal.places import batches_of, importable, place_of, span_of
-from segue.journal.records import Accepted, Found, Page, TurnKind, TurnLease
+from segue.journal.records import Found, Page, TurnLease
 from segue.journal.rows import decode_batch, decode_message, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
-    begin_batch,
     bring_back,
     find_message,
     insert_message,
 )
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
-from segue.journal.sqlite.timers import cancel_follow_ups
-from segue.journal.sqlite.turns import check_turn, queue_turn, to_turn, void_follow_ups
+from segue.journal.sqlite.turns import check_turn
 
 logger = logging.getLogger(__name__)
 
@@ -37,31 +34,6 @@ _BATCHES_PER_READ = 16
 
 class MessageSteps:
     _db: Database
-
-    async def accept_message(
-        self,
-        thread_id: str,
-        message: HumanMessage,
-        *,
-        ids: SnowflakeSource,
-        now: datetime,
-        client_message_id: str | None = None,
-    ) -> Accepted:
-        check_real(message)
-
-        def step(db: sqlite3.Connection) -> Accepted:
-            thread_of(db, thread_id)
-            if earlier := _accepted_before(db, thread_id, client_message_id):
-                return earlier
-            timers = cancel_follow_ups(db, thread_id, "The user wrote.", now)
-            turns = void_follow_ups(db, thread_id, now)
-            db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
-            stored = begin_batch(db, thread_id, message, ids, now, client_message_id)
-            batch = stored.additional_kwargs["batch"]
-            turn = queue_turn(db, thread_of(db, thread_id), batch, TurnKind.REPLY, ids, now)
-            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
-
-        return await self._db.write(step)
 
     async def append(
         self,
@@ -73,6 +45,11 @@ class MessageSteps:
     ) -> list[BaseMessage]:
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
+            # What is stored is no longer being written; a listener must not see it twice.
+            db.execute(
+                "UPDATE turns SET partial_id = NULL, partial_text = NULL WHERE id = ?",
+                (lease.turn.id,),
+            )
             return append_to_batch(db, lease.turn, messages, ids, now)
 
         return await self._db.write(step)
@@ -199,24 +176,6 @@ class MessageSteps:
 def match_any(text: str) -> str:
     """A query that finds any of the words; quotes keep FTS5 from reading signs as commands."""
     return " OR ".join(f'"{word}"' for word in re.findall(r"\w+", text))
-
-
-def _accepted_before(
-    db: sqlite3.Connection, thread_id: str, client_message_id: str | None
-) -> Accepted | None:
-    if client_message_id is None:
-        return None
-    row = db.execute(
-        "SELECT body, batch FROM messages WHERE thread_id = ? AND client_message_id = ?",
-        (thread_id, client_message_id),
-    ).fetchone()
-    if row is None:
-        return None
-    turn = db.execute(
-        "SELECT * FROM turns WHERE thread_id = ? AND batch = ? ORDER BY id LIMIT 1",
-        (thread_id, row["batch"]),
-    ).fetchone()
-    return Accepted(decode_message(row["body"]), to_turn(turn), False)
 
 
 def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:

@@ -9,7 +9,7 @@ from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import lease_end
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
-from segue.journal.rows import from_json, from_micros, readable, to_json, to_micros
+from segue.journal.rows import LATEST, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
@@ -41,12 +41,22 @@ class OutboxSteps:
 
         return await self._db.write(step)
 
-    async def complete_effect(self, lease: EffectLease) -> None:
+    async def next_effect_at(self) -> datetime | None:
+        sql = "SELECT min(wake_at) FROM effects WHERE wake_at IS NOT NULL"
+
+        def step(db: sqlite3.Connection) -> datetime | None:
+            (micros,) = db.execute(sql).fetchone()
+            return None if micros is None else from_micros(min(micros, to_micros(LATEST)))
+
+        return await self._db.read(step)
+
+    async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None:
         def step(db: sqlite3.Connection) -> None:
             _check_effect(db, lease)
             db.execute(
-                "UPDATE effects SET state = 'done', owner = NULL, wake_at = NULL WHERE id = ?",
-                (lease.effect.id,),
+                "UPDATE effects SET state = 'done', evidence = ?, owner = NULL, wake_at = NULL "
+                "WHERE id = ?",
+                (evidence and storable(evidence), lease.effect.id),
             )
 
         await self._db.write(step)
@@ -66,6 +76,15 @@ class OutboxSteps:
             return _effect_of(db, lease.effect.id)
 
         return await self._db.write(step)
+
+    async def list_effects(self, thread_id: str, *, limit: int = 50) -> list[Effect]:
+        sql = "SELECT * FROM effects WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
+
+        def step(db: sqlite3.Connection) -> list[Effect]:
+            thread_of(db, thread_id)
+            return readable(to_effect, db.execute(sql, (thread_id, limit)))
+
+        return await self._db.read(step)
 
     async def list_dead_effects(self, *, limit: int = 100) -> list[Effect]:
         sql = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT ?"
@@ -87,24 +106,7 @@ class OutboxSteps:
         return await self._db.write(step)
 
     async def record_decision(self, decision: Decision) -> None:
-        def step(db: sqlite3.Connection) -> None:
-            thread_of(db, decision.thread_id)
-            db.execute(
-                "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    decision.id,
-                    decision.thread_id,
-                    decision.kind,
-                    decision.outcome,
-                    to_json(list(decision.reasons)),
-                    to_json(dict(decision.facts)),
-                    decision.timer_id,
-                    decision.turn_id,
-                    to_micros(decision.decided_at),
-                ),
-            )
-
-        await self._db.write(step)
+        await self._db.write(lambda db: record_decisions(db, [decision]))
 
     async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
         sql = "SELECT * FROM decisions WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
@@ -142,6 +144,25 @@ def queue_effects(
         )
 
 
+def record_decisions(db: sqlite3.Connection, decisions: Sequence[Decision]) -> None:
+    for decision in decisions:
+        thread_of(db, decision.thread_id)
+        db.execute(
+            "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                decision.id,
+                decision.thread_id,
+                decision.kind,
+                decision.outcome,
+                to_json(list(decision.reasons)),
+                to_json(dict(decision.facts)),
+                decision.timer_id,
+                decision.turn_id,
+                to_micros(decision.decided_at),
+            ),
+        )
+
+
 def to_effect(row: sqlite3.Row) -> Effect:
     return Effect(
         id=row["id"],
@@ -154,6 +175,7 @@ def to_effect(row: sqlite3.Row) -> Effect:
         due_at=from_micros(row["due_at"]),
         error=row["error"],
         created_at=from_micros(row["created_at"]),
+        evidence=row["evidence"],
     )
 
 

@@ -85,6 +85,16 @@ class ThreadSteps:
 
         return await self._db.write(step)
 
+    async def note_typing(self, thread_id: str, *, now: datetime) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            noted = db.execute(
+                "UPDATE threads SET typing_at = ? WHERE id = ?", (to_micros(now), thread_id)
+            )
+            if noted.rowcount == 0:
+                raise NotFoundError(f"There is no thread {thread_id!r}.")
+
+        await self._db.write(step)
+
     async def delete_thread(self, thread_id: str) -> Deleted:
         def step(db: sqlite3.Connection) -> Deleted:
             thread_of(db, thread_id)
@@ -119,4 +129,5 @@ def to_thread(row: sqlite3.Row) -> Thread:
         settings=settings_of(row["settings"]),
         created_at=from_micros(row["created_at"]),
         updated_at=from_micros(row["updated_at"]),
+        typing_at=None if row["typing_at"] is None else from_micros(row["typing_at"]),
     )

@@ -6,6 +6,8 @@ lease while somebody decides about it, null once it is over.
 
 import logging
 import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from langchain_core.messages import HumanMessage
@@ -15,24 +17,27 @@ from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_synthetic, check_timer, lease_end
-from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, Turn, TurnKind
-from segue.journal.rows import (
-    LATEST,
-    UNREADABLE,
-    from_json,
-    from_micros,
-    readable,
-    to_json,
-    to_micros,
+from segue.journal.records import (
+    Decision,
+    FollowUpCounts,
+    NewTimer,
+    Timer,
+    TimerLease,
+    TimerState,
+    Turn,
+    TurnKind,
 )
-from segue.journal.sqlite.batches import append_to_batch, batch_of, begin_batch, next_id
+from segue.journal.rows import LATEST, UNREADABLE, from_micros, readable, to_micros
+from segue.journal.sqlite.arming import arm, cancel_follow_ups, end_timer, timer_of, to_timer
+from segue.journal.sqlite.batches import append_to_batch, begin_batch
+from segue.journal.sqlite.counts import check_counts, count_follow_ups
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.outbox import record_decisions
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import is_void, queue_turn, turn_of
 
 logger = logging.getLogger(__name__)
 
-_ALIVE = "('pending', 'postponed', 'claimed')"
 _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
@@ -43,40 +48,7 @@ class TimerSteps:
 
     async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
         check_timer(timer)
-
-        def step(db: sqlite3.Connection) -> Timer:
-            thread = thread_of(db, timer.thread_id)
-            if timer.batch is not None:
-                batch_of(db, thread.id, timer.batch)
-            if timer.kind is TurnKind.FOLLOW_UP:
-                cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
-            timer_id = next_id(db, thread.id, ids)
-            db.execute(
-                "INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, "
-                "reason, batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, "
-                "updated_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    timer_id,
-                    thread.id,
-                    thread.agent_id,
-                    thread.user_id,
-                    timer.kind,
-                    timer.trigger_type,
-                    timer.reason and storable(timer.reason),
-                    timer.batch,
-                    thread.epoch,
-                    to_micros(timer.due_at),
-                    None if timer.expires_at is None else to_micros(timer.expires_at),
-                    timer.missed,
-                    to_json(dict(timer.payload)),
-                    to_micros(timer.due_at),
-                    to_micros(now),
-                    to_micros(now),
-                ),
-            )
-            return _timer_of(db, timer_id)
-
-        return await self._db.write(step)
+        return await self._db.write(lambda db: arm(db, timer, ids, now))
 
     async def claim_due_timers(
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
@@ -108,7 +80,14 @@ class TimerSteps:
         return await self._db.read(step)
 
     async def fire_timer(
-        self, lease: TimerLease, message: HumanMessage, *, ids: SnowflakeSource, now: datetime
+        self,
+        lease: TimerLease,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        counted: FollowUpCounts | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> Turn | None:
         check_synthetic(message)
 
@@ -119,24 +98,35 @@ class TimerSteps:
             _check_timer(db, lease)
             thread = thread_of(db, timer.thread_id)
             if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
-                _end(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+                end_timer(db, timer.id, TimerState.CANCELLED, "The user wrote.", now)
                 return None
             if timer.batch is not None and is_void(db, thread.id, timer.batch):
-                _end(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
+                end_timer(db, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
                 return None
-            _end(db, timer.id, TimerState.FIRED, None, now)
-            if timer.batch is None:
-                stored = begin_batch(db, thread.id, message, ids, now)
-                batch: int = stored.additional_kwargs["batch"]
-                return queue_turn(db, thread, batch, timer.kind, ids, now)
-            turn = queue_turn(db, thread, timer.batch, timer.kind, ids, now)
-            append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
-            return turn_of(db, turn.id)
+            if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
+                check_counts(db, thread.id, counted)
+            end_timer(db, timer.id, TimerState.FIRED, None, now)
+            turn = _queue_fired(db, lease, message, ids, now)
+            record_decisions(db, [_of_turn(decision, turn) for decision in decisions])
+            return turn
 
         return await self._db.write(step)
 
+    async def count_follow_ups(
+        self, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
+    ) -> FollowUpCounts:
+        return await self._db.read(
+            lambda db: count_follow_ups(db, thread_id, day_began, leaving_out)
+        )
+
     async def postpone_timer(
-        self, lease: TimerLease, until: datetime, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        until: datetime,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer:
         def step(db: sqlite3.Connection) -> Timer:
             _check_timer(db, lease)
@@ -151,20 +141,28 @@ class TimerSteps:
                     lease.timer.id,
                 ),
             )
-            return _timer_of(db, lease.timer.id)
+            record_decisions(db, decisions)
+            return timer_of(db, lease.timer.id)
 
         return await self._db.write(step)
 
     async def close_timer(
-        self, lease: TimerLease, state: TimerState, reason: str, *, now: datetime
+        self,
+        lease: TimerLease,
+        state: TimerState,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
     ) -> Timer:
         if state not in _ENDS:
             raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
 
         def step(db: sqlite3.Connection) -> Timer:
             _check_timer(db, lease)
-            _end(db, lease.timer.id, state, reason, now)
-            return _timer_of(db, lease.timer.id)
+            end_timer(db, lease.timer.id, state, reason, now)
+            record_decisions(db, decisions)
+            return timer_of(db, lease.timer.id)
 
         return await self._db.write(step)
 
@@ -172,7 +170,7 @@ class TimerSteps:
         def step(db: sqlite3.Connection) -> list[Timer]:
             thread_of(db, thread_id)
             cancelled = cancel_follow_ups(db, thread_id, reason, now)
-            return readable(lambda timer_id: _timer_of(db, timer_id), cancelled)
+            return readable(lambda timer_id: timer_of(db, timer_id), cancelled)
 
         return await self._db.write(step)
 
@@ -186,43 +184,25 @@ class TimerSteps:
         return await self._db.read(step)
 
 
-def cancel_follow_ups(
-    db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
-) -> list[int]:
-    rows = db.execute(
-        f"SELECT id FROM timers WHERE thread_id = ? AND kind = 'follow_up' AND state IN {_ALIVE}",  # noqa: S608  # our own words
-        (thread_id,),
-    ).fetchall()
-    for row in rows:
-        _end(db, row["id"], TimerState.CANCELLED, reason, now)
-    return [row["id"] for row in rows]
+def _queue_fired(
+    db: sqlite3.Connection,
+    lease: TimerLease,
+    message: HumanMessage,
+    ids: SnowflakeSource,
+    now: datetime,
+) -> Turn:
+    timer = lease.timer
+    thread = thread_of(db, timer.thread_id)
+    if timer.batch is None:
+        stored = begin_batch(db, thread.id, message, ids, now)
+        return queue_turn(db, thread, stored.additional_kwargs["batch"], timer.kind, ids, now)
+    turn = queue_turn(db, thread, timer.batch, timer.kind, ids, now)
+    append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
+    return turn_of(db, turn.id)
 
 
-def to_timer(row: sqlite3.Row) -> Timer:
-    return Timer(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        user_id=row["user_id"],
-        kind=TurnKind(row["kind"]),
-        state=TimerState(row["state"]),
-        trigger_type=row["trigger_type"],
-        reason=row["reason"],
-        batch=row["batch"],
-        epoch=row["epoch"],
-        due_at=from_micros(row["due_at"]),
-        expires_at=None if row["expires_at"] is None else from_micros(row["expires_at"]),
-        missed=row["missed"],
-        payload=from_json(row["payload"]),
-        state_reason=row["state_reason"],
-        created_at=from_micros(row["created_at"]),
-        updated_at=from_micros(row["updated_at"]),
-    )
-
-
-def _timer_of(db: sqlite3.Connection, timer_id: int) -> Timer:
-    row = db.execute("SELECT * FROM timers WHERE id = ?", (timer_id,)).fetchone()
-    return to_timer(row)
+def _of_turn(decision: Decision, turn: Turn) -> Decision:
+    return decision if decision.turn_id is not None else replace(decision, turn_id=turn.id)
 
 
 def _is_readable(db: sqlite3.Connection, row: sqlite3.Row, now: datetime) -> bool:
@@ -231,7 +211,7 @@ def _is_readable(db: sqlite3.Connection, row: sqlite3.Row, now: datetime) -> boo
         to_timer(row)
     except UNREADABLE as error:
         logger.error("Timer %s cannot be read and is set aside: %s", row["id"], error)  # noqa: TRY400  # the row is the fault, not the code
-        _end(db, row["id"], TimerState.SUPPRESSED, f"The row cannot be read: {error}", now)
+        end_timer(db, row["id"], TimerState.SUPPRESSED, f"The row cannot be read: {error}", now)
         return False
     return True
 
@@ -257,13 +237,3 @@ def _check_timer(db: sqlite3.Connection, lease: TimerLease) -> None:
             f"The lease of timer {lease.timer.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
-
-
-def _end(
-    db: sqlite3.Connection, timer_id: int, state: TimerState, reason: str | None, now: datetime
-) -> None:
-    db.execute(
-        "UPDATE timers SET state = ?, state_reason = ?, owner = NULL, wake_at = NULL, "
-        "updated_at = ? WHERE id = ?",
-        (state, reason and storable(reason), to_micros(now), timer_id),
-    )

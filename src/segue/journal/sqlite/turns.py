@@ -8,13 +8,14 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import lease_end
-from segue.journal.records import NewEffect, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import aware, from_micros, readable, to_micros
+from segue.core.snowflake import MAX_ID, SnowflakeSource
+from segue.journal.inputs import check_ending, lease_end
+from segue.journal.records import Ending, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import aware, from_json, from_micros, readable, to_json, to_micros
+from segue.journal.sqlite.arming import arm
 from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
 from segue.journal.sqlite.database import Database
-from segue.journal.sqlite.outbox import queue_effects
+from segue.journal.sqlite.outbox import queue_effects, record_decisions
 from segue.journal.sqlite.threads import thread_of
 
 _NEXT = "SELECT * FROM turns WHERE wake_at <= ? ORDER BY wake_at, id LIMIT 1"
@@ -33,7 +34,8 @@ class TurnSteps:
                 return None
             db.execute(
                 "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-                "wake_at = ?, attempts = attempts + 1 WHERE id = ?",
+                "wake_at = ?, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
+                "WHERE id = ?",
                 (owner, to_micros(lease_end(now, lease_for)), row["id"]),
             )
             db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
@@ -84,13 +86,15 @@ class TurnSteps:
         *,
         ids: SnowflakeSource,
         now: datetime,
-        effects: Sequence[NewEffect] = (),
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
     ) -> list[BaseMessage]:
+        check_ending(lease.turn, ending)
+
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             stored = append_to_batch(db, lease.turn, messages, ids, now)
-            queue_effects(db, lease.turn.thread_id, effects, ids, now)
             _end(db, lease.turn, TurnState.DONE, None, now)
+            _record(db, lease.turn, ending, ids, now)
             return stored
 
         return await self._db.write(step)
@@ -103,12 +107,69 @@ class TurnSteps:
         ids: SnowflakeSource,
         now: datetime,
         messages: Sequence[BaseMessage] = (),
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
     ) -> list[BaseMessage]:
+        check_ending(lease.turn, ending)
+
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             stored = append_to_batch(db, lease.turn, messages, ids, now)
             _end(db, lease.turn, TurnState.FAILED, storable(error), now)
+            _record(db, lease.turn, ending, ids, now)
             return stored
+
+        return await self._db.write(step)
+
+    async def withdraw_turn(
+        self,
+        lease: TurnLease,
+        reason: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        ending: Ending = Ending(),  # noqa: B008 - it is frozen
+    ) -> None:
+        check_ending(lease.turn, ending)
+
+        def step(db: sqlite3.Connection) -> None:
+            check_turn(db, lease)
+            turn = turn_of(db, lease.turn.id)
+            if turn.kind is not TurnKind.FOLLOW_UP or turn.shown_at is not None:
+                raise ConflictError(
+                    f"Turn {turn.id} is a {turn.kind} or was shown; only a follow-up of which "
+                    "nothing was shown can be withdrawn. Nothing was written."
+                )
+            _end(db, turn, TurnState.VOID, storable(reason), now)
+            _record(db, turn, ending, ids, now)
+
+        await self._db.write(step)
+
+    async def save_partial(self, lease: TurnLease, message_id: str, text: str) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            saved = db.execute(
+                "UPDATE turns SET partial_id = ?, partial_text = ? "
+                "WHERE id = ? AND state = 'running' AND token = ?",
+                (message_id, storable(text), lease.turn.id, lease.token),
+            )
+            if saved.rowcount == 0:
+                check_turn(db, lease)
+
+        await self._db.write(step)
+
+    async def cancel_turns(
+        self, thread_id: str, *, now: datetime, before: int | None = None
+    ) -> list[Turn]:
+        aware(now)
+
+        def step(db: sqlite3.Connection) -> list[Turn]:
+            thread_of(db, thread_id)
+            rows = db.execute(
+                # By name: the planner would rather walk through all turns of the thread.
+                "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1 "
+                "WHERE thread_id = ? AND state IN ('queued', 'running') AND id < ? RETURNING *",
+                (thread_id, MAX_ID if before is None else before),
+            ).fetchall()
+            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 
         return await self._db.write(step)
 
@@ -150,7 +211,7 @@ def queue_turn(
         "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
         (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, at, at),
     )
-    _wake_first(db, thread.id, now)
+    wake_first(db, thread.id, now)
     return turn_of(db, turn_id)
 
 
@@ -164,7 +225,7 @@ def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> li
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (to_micros(now), thread_id),
     ).fetchall()
-    _wake_first(db, thread_id, now)
+    wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)
 
 
@@ -206,20 +267,21 @@ def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:
             "wake_at = NULL, left_open = 1, finished_at = ? WHERE id = ?",
             (to_micros(now), row["id"]),
         )
-        _wake_first(db, row["thread_id"], now)
+        wake_first(db, row["thread_id"], now)
 
 
-def _wake_first(db: sqlite3.Connection, thread_id: str, now: datetime) -> None:
+def wake_first(db: sqlite3.Connection, thread_id: str, now: datetime) -> None:
     """Let the first live turn of a thread be taken, if it was not the first before.
 
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
     db.execute(
-        "UPDATE turns SET "
-        "wake_at = (SELECT min(served_at, ?) FROM threads WHERE threads.id = turns.thread_id) "
+        # One that is held back keeps its time; any other has the place of its thread in the line.
+        "UPDATE turns SET wake_at = CASE WHEN available_at > :now THEN available_at ELSE "
+        "(SELECT min(served_at, :now) FROM threads WHERE threads.id = turns.thread_id) END "
         "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns INDEXED BY turns_alive "
-        "WHERE thread_id = ? AND state IN ('queued', 'running'))",
-        (to_micros(now), thread_id),
+        "WHERE thread_id = :thread AND state IN ('queued', 'running'))",
+        {"now": to_micros(now), "thread": thread_id},
     )
 
 
@@ -245,6 +307,11 @@ def to_turn(row: sqlite3.Row) -> Turn:
         available_at=from_micros(row["available_at"]),
         shown_at=None if row["shown_at"] is None else from_micros(row["shown_at"]),
         error=row["error"],
+        payload=from_json(row["payload"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        is_waiting=bool(row["is_waiting"]),
+        ending=None if row["ending"] is None else from_json(row["ending"]),
+        end_position=row["end_position"],
     )
 
 
@@ -257,15 +324,34 @@ def _end(
     db: sqlite3.Connection, turn: Turn, state: TurnState, error: str | None, now: datetime
 ) -> None:
     db.execute(
-        "UPDATE turns SET state = ?, error = ?, finished_at = ?, owner = NULL, wake_at = NULL "
-        "WHERE id = ?",
+        "UPDATE turns SET state = ?, error = ?, finished_at = ?, owner = NULL, wake_at = NULL, "
+        "partial_id = NULL, partial_text = NULL WHERE id = ?",
         (state, error, to_micros(now), turn.id),
     )
     # Noted here, so that open batches are found without reading all. What a turn left open, the
-    # turn that goes on may complete.
-    is_open = not _is_complete(db, turn)
+    # turn that goes on may complete. With a void one nobody goes on.
+    is_open = state is not TurnState.VOID and not _is_complete(db, turn)
     db.execute(
         "UPDATE turns SET left_open = ? WHERE thread_id = ? AND batch = ?",
         (is_open, turn.thread_id, turn.batch),
     )
-    _wake_first(db, turn.thread_id, now)
+    wake_first(db, turn.thread_id, now)
+
+
+def _record(
+    db: sqlite3.Connection, turn: Turn, ending: Ending, ids: SnowflakeSource, now: datetime
+) -> None:
+    """Store what follows from a turn's end."""
+    queue_effects(db, turn.thread_id, ending.effects, ids, now)
+    is_latest = turn.epoch == thread_of(db, turn.thread_id).epoch
+    for timer in ending.timers:
+        # Once the user wrote, a follow-up is no longer on what was said last.
+        if is_latest or timer.kind is not TurnKind.FOLLOW_UP:
+            arm(db, timer, ids, now)
+    record_decisions(db, ending.decisions)
+    db.execute("UPDATE turns SET is_waiting = ? WHERE id = ?", (ending.is_waiting, turn.id))
+    if ending.says is not None:
+        db.execute(
+            "UPDATE turns SET ending = ?, end_position = ? WHERE id = ?",
+            (to_json(dict(ending.says)), next_id(db, turn.thread_id, ids), turn.id),
+        )

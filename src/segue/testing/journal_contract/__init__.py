@@ -15,13 +15,20 @@ import pytest
 
 _NOUNS = (
     "accepting",
+    "answering",
     "appending",
+    "arriving",
+    "cancelling",
+    "collecting",
+    "counting",
     "decisions",
+    "ending",
     "fidelity",
     "firing",
     "history",
     "importing",
     "keeping",
+    "listening",
     "memories",
     "missing",
     "nodes",
@@ -34,19 +41,29 @@ _NOUNS = (
     "threads",
     "timers",
     "turns",
+    "users",
+    "watching",
+    "withdrawing",
     "wording",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{noun}" for noun in ("chat", *_NOUNS)))
 
 from segue.testing.journal_contract.accepting import *
+from segue.testing.journal_contract.answering import *
 from segue.testing.journal_contract.appending import *
+from segue.testing.journal_contract.arriving import *
+from segue.testing.journal_contract.cancelling import *
+from segue.testing.journal_contract.collecting import *
+from segue.testing.journal_contract.counting import *
 from segue.testing.journal_contract.decisions import *
+from segue.testing.journal_contract.ending import *
 from segue.testing.journal_contract.fidelity import *
 from segue.testing.journal_contract.firing import *
 from segue.testing.journal_contract.fixtures import *
 from segue.testing.journal_contract.history import *
 from segue.testing.journal_contract.importing import *
 from segue.testing.journal_contract.keeping import *
+from segue.testing.journal_contract.listening import *
 from segue.testing.journal_contract.memories import *
 from segue.testing.journal_contract.missing import *
 from segue.testing.journal_contract.nodes import *
@@ -59,6 +76,9 @@ from segue.testing.journal_contract.summaries import *
 from segue.testing.journal_contract.threads import *
 from segue.testing.journal_contract.timers import *
 from segue.testing.journal_contract.turns import *
+from segue.testing.journal_contract.users import *
+from segue.testing.journal_contract.watching import *
+from segue.testing.journal_contract.withdrawing import *
 from segue.testing.journal_contract.wording import *
 
 pytestmark = pytest.mark.anyio

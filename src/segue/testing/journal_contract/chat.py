@@ -17,7 +17,9 @@ from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import (
     Accepted,
+    Arrival,
     EffectLease,
+    Ending,
     NewEffect,
     NewTimer,
     Timer,
@@ -54,14 +56,16 @@ class Chat:
         return await other.begin(agent_id=agent_id, user_id=user_id)
 
     async def say(
-        self, text: str = "Is it open?", client_message_id: str | None = None
+        self, text: str = "Is it open?", client_message_id: str | None = None, **arrival: Any
     ) -> Accepted:
+        """A user's message; how it comes in is given as the fields of its `Arrival`."""
         return await self.journal.accept_message(
             self.thread_id,
             user_message(text),
             ids=self.ids,
             now=self.now,
             client_message_id=client_message_id,
+            arrival=Arrival(**arrival),
         )
 
     async def take_turn(self, owner: str = "worker-a") -> TurnLease:
@@ -74,10 +78,11 @@ class Chat:
         return await self.journal.append(lease, messages, ids=self.ids, now=self.now)
 
     async def finish(
-        self, lease: TurnLease, *messages: BaseMessage, effects: Sequence[NewEffect] = ()
+        self, lease: TurnLease, *messages: BaseMessage, **ending: Any
     ) -> list[BaseMessage]:
+        """End a turn; what else follows from it is given as the fields of its `Ending`."""
         return await self.journal.finish_turn(
-            lease, messages, ids=self.ids, now=self.now, effects=effects
+            lease, messages, ids=self.ids, now=self.now, ending=Ending(**ending)
         )
 
     async def reply(self, text: str = "Yes, until six.") -> list[BaseMessage]:
@@ -99,9 +104,9 @@ class Chat:
         assert lease.timer.thread_id == self.thread_id
         return lease
 
-    async def fire(self, lease: TimerLease) -> Turn | None:
+    async def fire(self, lease: TimerLease, **given: Any) -> Turn | None:
         message = synthetic_message("check_in", "quiet for a while")
-        return await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
+        return await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now, **given)
 
     async def follow_up(self) -> Turn:
         """A timer that is armed, due and fired."""
@@ -118,6 +123,14 @@ class Chat:
         turn = await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
         assert turn is not None
         return turn
+
+    async def ask_back(self, question: str = "Shall I book it?") -> Turn:
+        """A whole turn that ends with a call that a person has to answer; the turn as it waits."""
+        await self.say()
+        lease = await self.take_turn()
+        call = {"name": "book", "args": {}, "id": f"call {lease.turn.id}"}
+        await self.finish(lease, AIMessage(question, tool_calls=[call]), is_waiting=True)
+        return await self.journal.get_turn(lease.turn.id)
 
     async def queue_effect(self, key: str = "reply-1", **payload: Any) -> None:
         """A whole turn that leaves one effect behind."""

@@ -28,6 +28,7 @@ Step = Callable[[Journal, SnowflakeSource, datetime], Awaitable[object]]
 STEPS: dict[str, Step] = {
     "get_thread": lambda j, _, __: j.get_thread(NOWHERE),
     "update_thread": lambda j, _, __: j.update_thread(NOWHERE, title="New"),
+    "note_typing": lambda j, _, now: j.note_typing(NOWHERE, now=now),
     "delete_thread": lambda j, _, __: j.delete_thread(NOWHERE),
     "accept_message": lambda j, ids, now: j.accept_message(
         NOWHERE, user_message("Hello?"), ids=ids, now=now, client_message_id="c-1"
@@ -35,9 +36,13 @@ STEPS: dict[str, Step] = {
     "import_messages": lambda j, _, __: j.import_messages(NOWHERE, []),
     "load_batch": lambda j, ids, _: j.load_batch(NOWHERE, ids.next()),
     "tail": lambda j, _, __: j.tail(NOWHERE, max_tokens=100),
+    "events": lambda j, _, __: j.events(NOWHERE),
     "history": lambda j, _, __: j.history(NOWHERE),
     "search": lambda j, _, __: j.search("ada", "open", thread_id=NOWHERE),
     "list_turns": lambda j, _, __: j.list_turns(NOWHERE),
+    "cancel_turns": lambda j, _, now: j.cancel_turns(NOWHERE, now=now),
+    "count_follow_ups": lambda j, _, now: j.count_follow_ups(NOWHERE, day_began=now),
+    "list_effects": lambda j, _, __: j.list_effects(NOWHERE),
     "arm_timer": lambda j, ids, now: j.arm_timer(
         NewTimer(NOWHERE, now, "check_in"), ids=ids, now=now
     ),
@@ -80,6 +85,12 @@ async def test_an_unknown_turn_is_not_found(
         await chat.write(unknown, AIMessage("Yes."))
     with pytest.raises(NotFoundError):
         await journal.extend_turn(unknown, now=now, lease_for=LEASE)
+    with pytest.raises(NotFoundError):
+        await journal.save_partial(unknown, "m-1", "Let me")
+    with pytest.raises(NotFoundError):
+        await journal.withdraw_turn(unknown, "muted", ids=ids, now=now)
+    with pytest.raises(NotFoundError):
+        await journal.answer_turn(unknown.turn.id, "yes", ids=ids, now=now)
 
 
 async def test_an_unknown_timer_is_not_found(

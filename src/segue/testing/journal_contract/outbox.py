@@ -66,6 +66,54 @@ async def test_a_completed_effect_is_over(journal: Journal, chat: Chat, now: dat
     assert await journal.list_dead_effects() == []
 
 
+async def test_what_was_answered_is_kept_with_the_effect(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The evidence that it was done can be looked at later; there need not be any."""
+    await queue(chat, "reply-1", "reply-2")
+    first, second = await due_effects(journal, now)
+    assert first.effect.evidence is None
+    await journal.complete_effect(first, "HTTP 200 🙂\x00")
+    await journal.complete_effect(second)
+    proven, plain = sorted(await journal.list_effects("chat"), key=lambda e: e.dedupe_key)
+    assert (proven.state, plain.state) == (EffectState.DONE, EffectState.DONE)
+    assert proven.evidence is not None
+    assert proven.evidence.startswith("HTTP 200 🙂")
+    assert plain.evidence is None
+
+
+async def test_a_threads_effects_are_listed_newest_first(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """With what became of them, up to a limit, and without those of other threads."""
+    await queue(chat, "reply-1", "reply-2", "reply-3")
+    await queue(await chat.another("second"), "reply-4")
+    done, dead = await due_effects(journal, now, limit=2)
+    await journal.complete_effect(done)
+    await journal.retry_effect(dead, "HTTP 410", retry_at=None)
+    listed = await journal.list_effects("chat")
+    assert [effect.dedupe_key for effect in listed] == ["reply-3", "reply-2", "reply-1"]
+    states = [effect.state for effect in listed]
+    assert states == [EffectState.PENDING, EffectState.DEAD, EffectState.DONE]
+    assert await journal.list_effects("chat", limit=1) == listed[:1]
+
+
+async def test_the_next_effect_is_known_without_asking_again(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A worker can sleep until one is queued, is to be tried again, or its lease has run out."""
+    assert await journal.next_effect_at() is None
+    await queue(chat, "reply-1")
+    assert await journal.next_effect_at() == now
+    [lease] = await due_effects(journal, now)
+    assert await journal.next_effect_at() == now + LEASE
+    await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
+    assert await journal.next_effect_at() == now + HOUR
+    [again] = await due_effects(journal, now + HOUR)
+    await journal.complete_effect(again)
+    assert await journal.next_effect_at() is None
+
+
 async def test_an_effect_whose_lease_ran_out_is_claimed_again(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
@@ -141,7 +189,7 @@ async def test_an_effect_that_is_not_dead_cannot_be_revived(
 
 
 LATE_EFFECT_STEPS: dict[str, Callable[[Journal, EffectLease, datetime], Awaitable[object]]] = {
-    "complete": lambda j, lease, _: j.complete_effect(lease),
+    "complete": lambda j, lease, _: j.complete_effect(lease, "late"),
     "retry": lambda j, lease, now: j.retry_effect(lease, "late", retry_at=now),
     "give up": lambda j, lease, _: j.retry_effect(lease, "late", retry_at=None),
 }
@@ -162,6 +210,7 @@ async def test_whoever_lost_an_effect_changes_nothing(
     with pytest.raises(ConflictError, match="Nothing was written"):
         await LATE_EFFECT_STEPS[step](journal, late, now)
     assert await journal.list_dead_effects() == []
+    assert [effect.evidence for effect in await journal.list_effects("chat")] == [None]
     assert await due_effects(journal, now + LEASE) == []
     if taken_over:
         await journal.complete_effect(current)

@@ -15,7 +15,7 @@ from segue.core.messages import synthetic_message, visible_messages
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import NewEffect, TurnLease, TurnState
+from segue.journal.records import Ending, NewEffect, TurnLease, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, texts
 from segue.testing.journal_contract.fixtures import OpenJournal
 
@@ -246,11 +246,13 @@ LATE_STEPS: dict[str, LateStep] = {
     "show": lambda j, lease, _, now: j.show_turn(lease, now=now),
     "release": lambda j, lease, _, now: j.release_turn(lease, now=now),
     "finish": lambda j, lease, ids, now: j.finish_turn(
-        lease, [AIMessage("Late.")], ids=ids, now=now, effects=[EFFECT]
+        lease, [AIMessage("Late.")], ids=ids, now=now, ending=Ending(effects=[EFFECT])
     ),
     "fail": lambda j, lease, ids, now: j.fail_turn(
         lease, "late", ids=ids, now=now, messages=[AIMessage("Late.")]
     ),
+    "withdraw": lambda j, lease, ids, now: j.withdraw_turn(lease, "late", ids=ids, now=now),
+    "save partial": lambda j, lease, _, __: j.save_partial(lease, "m-1", "Late"),
 }
 
 
@@ -267,10 +269,12 @@ async def test_whoever_lost_a_turn_changes_nothing(
     else:
         await chat.finish(late, AIMessage("Yes."))
     turn, messages = await journal.get_turn(late.turn.id), await chat.messages()
+    events = await journal.events("chat")
     with pytest.raises(ConflictError, match="Nothing was written"):
         await LATE_STEPS[step](journal, late, chat.ids, chat.now + LEASE)
     assert await journal.get_turn(late.turn.id) == turn
     assert await chat.messages() == messages
+    assert await journal.events("chat") == events
     assert await journal.claim_effects("worker-a", now=chat.now + HOUR, lease_for=LEASE) == []
 
 

@@ -14,10 +14,18 @@ CREATE TABLE threads (
     last_position    bigint NOT NULL DEFAULT 0,
     settings         text NOT NULL DEFAULT '{}',
     served_at        timestamptz NOT NULL DEFAULT 'epoch',
+    typing_at        timestamptz,
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL
 );
 CREATE INDEX threads_by_user ON threads (user_id, updated_at DESC, id DESC);
+
+-- What a user wants of all agents. Not deleted with a thread.
+CREATE TABLE users (
+    user_id    text PRIMARY KEY,
+    settings   text NOT NULL DEFAULT '{}',
+    updated_at timestamptz NOT NULL
+);
 
 -- Append-only but for the archived mark. Batch questions need no join: all of it is in columns.
 CREATE TABLE messages (
@@ -69,6 +77,8 @@ CREATE TABLE turns (
     available_at timestamptz NOT NULL,
     shown_at     timestamptz,
     error        text,
+    payload      text NOT NULL DEFAULT '{}',
+    cancel_requested boolean NOT NULL DEFAULT false,
     owner        text,
     token        bigint NOT NULL DEFAULT 0,
     -- Set for the first live turn of a thread, the only one that may be taken: from when on, and
@@ -77,7 +87,16 @@ CREATE TABLE turns (
     wake_at      timestamptz,
     finished_at  timestamptz,
     -- The turn is over, but its batch is not complete.
-    left_open    boolean NOT NULL DEFAULT false
+    left_open    boolean NOT NULL DEFAULT false,
+    -- It ended with a question to a person.
+    is_waiting   boolean NOT NULL DEFAULT false,
+    -- What listeners are told of its end, and where among the messages.
+    ending       text,
+    end_position bigint,
+    -- The message that is being written, as far as it got. No index may know of these two: they
+    -- change several times a second.
+    partial_id   text,
+    partial_text text
 );
 CREATE INDEX turns_by_thread ON turns (thread_id, id);
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
@@ -86,6 +105,14 @@ CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'runnin
 CREATE INDEX turns_awake ON turns (wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX turns_unfinished ON turns (agent_id, batch)
     WHERE state IN ('queued', 'running') OR left_open;
+CREATE INDEX turns_waiting ON turns (thread_id) WHERE is_waiting;
+CREATE INDEX turns_by_end ON turns (thread_id, end_position) WHERE end_position IS NOT NULL;
+-- The follow-ups that count: sent or on their way. Without the void ones, so that counting costs
+-- what there is to count.
+CREATE INDEX turns_counted_by_user ON turns (user_id, queued_at)
+    WHERE kind = 'follow_up' AND (state IN ('queued', 'running') OR shown_at IS NOT NULL);
+CREATE INDEX turns_counted_by_thread ON turns (thread_id, epoch)
+    WHERE kind = 'follow_up' AND (state IN ('queued', 'running') OR shown_at IS NOT NULL);
 
 CREATE TABLE timers (
     id           bigint PRIMARY KEY,
@@ -125,6 +152,7 @@ CREATE TABLE effects (
     attempts    integer NOT NULL DEFAULT 0,
     due_at      timestamptz NOT NULL,
     error       text,
+    evidence    text,
     owner       text,
     token       bigint NOT NULL DEFAULT 0,
     wake_at     timestamptz,
@@ -132,7 +160,7 @@ CREATE TABLE effects (
 );
 CREATE INDEX effects_awake ON effects (wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX effects_dead ON effects (id) WHERE state = 'dead';
-CREATE INDEX effects_by_thread ON effects (thread_id);
+CREATE INDEX effects_by_thread ON effects (thread_id, id);
 
 CREATE TABLE decisions (
     id         bigint PRIMARY KEY,

@@ -13,10 +13,18 @@ CREATE TABLE threads (
     last_position INTEGER NOT NULL DEFAULT 0,
     settings      TEXT NOT NULL DEFAULT '{}',
     served_at     INTEGER NOT NULL DEFAULT 0,
+    typing_at     INTEGER,
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX threads_by_user ON threads (user_id, updated_at DESC, id DESC);
+
+-- What a user wants of all agents. Not deleted with a thread.
+CREATE TABLE users (
+    user_id    TEXT PRIMARY KEY,
+    settings   TEXT NOT NULL DEFAULT '{}',
+    updated_at INTEGER NOT NULL
+) STRICT;
 
 -- Append-only but for the archived mark. Batch questions need no join: all of it is in columns.
 CREATE TABLE messages (
@@ -73,15 +81,25 @@ CREATE TABLE turns (
     available_at INTEGER NOT NULL,
     shown_at     INTEGER,
     error        TEXT,
+    payload      TEXT NOT NULL DEFAULT '{}',
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
     -- The turn is over, but its batch is not complete.
     left_open    INTEGER NOT NULL DEFAULT 0,
+    -- It ended with a question to a person.
+    is_waiting   INTEGER NOT NULL DEFAULT 0,
+    -- What listeners are told of its end, and where among the messages.
+    ending       TEXT,
+    end_position INTEGER,
     owner        TEXT,
     token        INTEGER NOT NULL DEFAULT 0,
     -- Set for the first live turn of a thread, the only one that may be taken: from when on, and
     -- its place in the line. When its thread was served last, when it is to be tried again, or the
     -- end of the lease that holds it.
     wake_at      INTEGER,
-    finished_at  INTEGER
+    finished_at  INTEGER,
+    -- The message that is being written, as far as it got.
+    partial_id   TEXT,
+    partial_text TEXT
 ) STRICT;
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
 CREATE INDEX turns_by_batch ON turns (thread_id, batch);
@@ -89,6 +107,14 @@ CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'runnin
 CREATE INDEX turns_awake ON turns (wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX turns_unfinished ON turns (agent_id, batch)
     WHERE state IN ('queued', 'running') OR left_open;
+CREATE INDEX turns_waiting ON turns (thread_id) WHERE is_waiting = 1;
+CREATE INDEX turns_by_end ON turns (thread_id, end_position) WHERE end_position IS NOT NULL;
+-- The follow-ups that count: sent or on their way. Without the void ones, so that counting costs
+-- what there is to count.
+CREATE INDEX turns_counted_by_user ON turns (user_id, queued_at)
+    WHERE kind = 'follow_up' AND (state IN ('queued', 'running') OR shown_at IS NOT NULL);
+CREATE INDEX turns_counted_by_thread ON turns (thread_id, epoch)
+    WHERE kind = 'follow_up' AND (state IN ('queued', 'running') OR shown_at IS NOT NULL);
 
 CREATE TABLE timers (
     id           INTEGER PRIMARY KEY,
@@ -128,12 +154,14 @@ CREATE TABLE effects (
     attempts    INTEGER NOT NULL DEFAULT 0,
     due_at      INTEGER NOT NULL,
     error       TEXT,
+    evidence    TEXT,
     owner       TEXT,
     token       INTEGER NOT NULL DEFAULT 0,
     wake_at     INTEGER,
     created_at  INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX effects_awake ON effects (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX effects_by_thread ON effects (thread_id, id);
 
 CREATE TABLE decisions (
     id         INTEGER PRIMARY KEY,

@@ -1,0 +1,232 @@
+"""Puts all parts together: the only file that knows all others."""
+
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+
+from segue.agent.build import build_graph, load_attribute
+from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
+from segue.agent.config import AgentConfig
+from segue.agent.continuing import continue_tool
+from segue.agent.decider import ModelDecider
+from segue.agent.embedders import load_embedder
+from segue.agent.langgraph_agent import LangGraphAgent
+from segue.agent.memory import MemoryBook
+from segue.agent.models import load_model
+from segue.core.errors import NotFoundError, UsageError
+from segue.journal.ports import Journal
+from segue.journal.records import Effect
+from segue.journal.sqlite import SqliteJournal
+from segue.runtime.asking import ask_agent_tool
+from segue.runtime.bus import Bus
+from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.effects import EffectRunner
+from segue.runtime.follow_up import DECIDE
+from segue.runtime.gatekeeper import Gatekeeper
+from segue.runtime.ids import LeasedIds
+from segue.runtime.inbox import Inbox
+from segue.runtime.initiative import WEBHOOK, Initiative
+from segue.runtime.parts import Agent, Parts
+from segue.runtime.processor_new import SessionProcessor, TurnRules
+from segue.runtime.runtime import Runtime
+from segue.runtime.timers import TimerWorker
+from segue.runtime.turns import TurnWorker
+from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
+from segue.settings import Settings
+
+JOURNAL_FILE = "journal.db"
+CHECKPOINT_FILE = "checkpoints.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """What a test or a simulation puts in the place of the real thing."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    # Models by the agent's id.
+    models: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    http: httpx.AsyncClient | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A running system, in its parts."""
+
+    settings: Settings
+    parts: Parts
+    inbox: Inbox
+    runtime: Runtime
+    books: Mapping[str, MemoryBook]
+
+
+@asynccontextmanager
+async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Composed]:
+    """Open everything, run it, and close it again."""
+    async with AsyncExitStack() as stack:
+        journal, checkpoints = await _open_stores(settings, stack)
+        owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        ids = LeasedIds(journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
+        await ids.open()
+        stack.push_async_callback(ids.close)
+        http = given.http or await stack.enter_async_context(httpx.AsyncClient())
+
+        agents: dict[str, Agent] = {}
+        parts = Parts(
+            journal=journal,
+            ids=ids,
+            clock=given.clock,
+            bus=Bus(journal),
+            agent_of=lambda agent_id: _find(agents, agent_id),
+            owner=owner,
+            lease_for=settings.lease_for,
+        )
+        gatekeeper = Gatekeeper(journal, ids)
+        deciders = _Deciders(settings, given)
+        initiative = Initiative(parts, gatekeeper, deciders.of)
+        rules = TurnRules(max_attempts=settings.max_attempts, batch_time=settings.batch_time)
+        processor = SessionProcessor(parts, initiative, rules)
+        turns = TurnWorker(parts, processor, rules, settings.slots)
+        books = {
+            config.id: _book(config, parts)
+            for config in settings.agents
+            if config.memory.enabled and config.graph is None
+        }
+        for config in settings.agents:
+            agents[config.id] = _agent(config, _Kit(parts, turns, checkpoints, books, given))
+        handlers = {
+            DECIDE: initiative.decide,
+            WEBHOOK: _deliverer(settings, Webhooks(http, given.clock.now)),
+        }
+        timers = TimerWorker(parts, gatekeeper)
+        runtime = Runtime(
+            parts=parts,
+            ids=ids,
+            turns=turns,
+            timers=timers,
+            effects=EffectRunner(parts, handlers),
+            poll=settings.poll,
+            patience=settings.patience,
+        )
+        inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
+        async with runtime.running():
+            yield Composed(settings, parts, inbox, runtime, books)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kit:
+    """What an agent is made with."""
+
+    parts: Parts
+    turns: TurnWorker
+    checkpoints: Checkpoints
+    books: Mapping[str, MemoryBook]
+    given: Replacements
+
+
+async def _open_stores(settings: Settings, stack: AsyncExitStack) -> tuple[Journal, Checkpoints]:
+    journal: Journal
+    checkpoints: Any
+    if settings.is_postgres:
+        try:
+            from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise UsageError(
+                f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
+            ) from error
+        journal = PostgresJournal(settings.database)
+        checkpoints = PostgresCheckpoints(settings.database)
+    else:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        journal = SqliteJournal(settings.folder / JOURNAL_FILE)
+        checkpoints = SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
+    await journal.open()
+    stack.push_async_callback(journal.close)
+    await checkpoints.open()
+    stack.push_async_callback(checkpoints.close)
+    return journal, checkpoints
+
+
+def _find(agents: Mapping[str, Agent], agent_id: str) -> Agent:
+    if agent_id not in agents:
+        raise NotFoundError(
+            f"There is no agent {agent_id!r}; there are: {', '.join(sorted(agents))}."
+        )
+    return agents[agent_id]
+
+
+def _agent(config: AgentConfig, kit: _Kit) -> LangGraphAgent:
+    if config.graph is not None:
+        return LangGraphAgent(config, build_graph(config), kit.checkpoints)
+    tools: list[BaseTool] = []
+    if config.continuations:
+        tools.append(continue_tool(config.continuations))
+    if config.may_ask:
+        limit = config.limits.tool_time
+        tools.append(ask_agent_tool(kit.parts, kit.turns, config.may_ask, limit=limit))
+    built = build_graph(
+        config,
+        model=kit.given.models.get(config.id),
+        memories=kit.books.get(config.id),
+        tools=tools,
+    )
+    return LangGraphAgent(config, built, kit.checkpoints)
+
+
+def _book(config: AgentConfig, parts: Parts) -> MemoryBook:
+    return MemoryBook(
+        parts.journal,
+        load_embedder(config.memory.embedder),
+        ids=parts.ids,
+        clock=parts.clock.now,
+        config=config.memory,
+    )
+
+
+class _Deciders:
+    """The models that decide about follow-ups, for agents that do not go by the rules."""
+
+    def __init__(self, settings: Settings, given: Replacements) -> None:
+        self._made = {
+            config.id: made
+            for config in settings.agents
+            if (made := _decider(config, given)) is not None
+        }
+
+    def of(self, agent_id: str) -> ModelDecider | None:
+        return self._made.get(agent_id)
+
+
+def _decider(config: AgentConfig, given: Replacements) -> ModelDecider | None:
+    autonomy = config.autonomy
+    if autonomy.decider in ("rules", "none"):
+        return None
+    if autonomy.decider == "model":
+        model = given.models.get(config.id) or load_model(config.model, config.model_settings)
+        return ModelDecider(model, delays=autonomy.delays, policy=autonomy.policy)
+    loaded: ModelDecider = load_attribute(autonomy.decider, f"agent {config.id!r}: decider")
+    return loaded
+
+
+def _deliverer(settings: Settings, webhooks: Webhooks) -> Callable[[Effect], Any]:
+    """Sends an effect to the webhook of its agent."""
+    targets = {
+        config.id: WebhookTarget(config.webhook.url, config.webhook.secret.get_secret_value())
+        for config in settings.agents
+        if config.webhook is not None
+    }
+
+    async def deliver(effect: Effect) -> str:
+        target = targets.get(str(effect.payload.get("agent_id")))
+        if target is None:
+            raise DeliveryError("The agent has no webhook any more.", retryable=False)
+        return await webhooks.deliver(target, effect.dedupe_key, effect.payload)
+
+    return deliver

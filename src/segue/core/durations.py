@@ -1,0 +1,62 @@
+"""Lengths of time as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
+
+For files that people write by hand. What it shows, it can read again.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from segue.core.errors import UsageError
+
+# No months and no years: they are not always equally long.
+_UNITS: Final[Mapping[str, timedelta]] = MappingProxyType(
+    {
+        **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
+        **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),
+        **dict.fromkeys(("h", "hour", "hours"), timedelta(hours=1)),
+        **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
+        **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
+    }
+)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+)[ ,]*", re.ASCII)
+
+
+def parse_duration(text: str) -> timedelta:
+    """How long a text says; `UsageError` for one that does not."""
+    left = text.strip().lower()
+    total = timedelta()
+    try:
+        while left:
+            part = _PART.match(left)
+            if part is None or part[2] not in _UNITS:
+                raise UsageError(_refusal(text))
+            total += _UNITS[part[2]] * float(part[1])
+            left = left[part.end() :]
+    except OverflowError:
+        raise UsageError(f"{text!r:.60} is longer than any time there is.") from None
+    if not text.strip():
+        raise UsageError(_refusal(text))
+    return total
+
+
+def show_duration(span: timedelta) -> str:
+    """The same in short, such as `3d 4h 30m`; of a second's parts nothing is shown."""
+    seconds = int(span.total_seconds())
+    if seconds < 0:
+        return f"-{show_duration(-span)}"
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"
+
+
+def _refusal(text: str) -> str:
+    return (
+        f"{text!r:.60} is no length of time; "
+        "write it like '30s', '10m', '2h30m', '3 days' or '1 week'."
+    )

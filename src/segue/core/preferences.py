@@ -1,0 +1,113 @@
+"""What a user wants of follow-ups: whose clock, which hours, and whether at all.
+
+Kept as plain settings of the user, and of a thread where it differs. Checked when they are set;
+read leniently, since what is stored must not stop a conversation: a value that cannot be read
+counts as not set.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any, Final
+
+from segue.core.errors import UsageError
+from segue.core.quiet import QuietHours, as_utc, find_zone
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """A user's wishes, as they hold in one thread."""
+
+    time_zone: str | None = None
+    quiet_hours: QuietHours | None = None
+    # Quiet hours that were set to none on purpose; an agent's own do not come back then.
+    no_quiet_hours: bool = False
+    muted: bool = False
+    snoozed_until: datetime | None = None
+    opted_out: bool = False
+
+    @classmethod
+    def of(cls, user: Mapping[str, Any], thread: Mapping[str, Any]) -> "Preferences":
+        """A thread's own zone and quiet hours come first; whatever keeps silent, counts."""
+        one, other = _read(thread), _read(user)
+        hours = "quiet_hours" if "quiet_hours" in one else None
+        chosen = one if hours else other
+        snoozes = [s["snoozed_until"] for s in (one, other) if s.get("snoozed_until")]
+        return cls(
+            time_zone=one.get("time_zone") or other.get("time_zone"),
+            quiet_hours=chosen.get("quiet_hours") or None,
+            no_quiet_hours=chosen.get("quiet_hours") is False,
+            muted=bool(one.get("muted") or other.get("muted")),
+            snoozed_until=max(snoozes, default=None),
+            opted_out=bool(one.get("opted_out") or other.get("opted_out")),
+        )
+
+
+def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as they are stored; `UsageError` names the first that is wrong.
+
+    None removes one. Settings that are not about follow-ups are passed on as they are.
+    """
+    for name, value in settings.items():
+        rule = _RULES.get(name)
+        if rule is None or value is None:
+            continue
+        read, expected = rule
+        try:
+            read(value)
+        except (TypeError, ValueError, KeyError) as error:
+            raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (read, _) in _RULES.items():
+        if settings.get(name) is None:
+            continue
+        try:
+            found[name] = read(settings[name])
+        except (TypeError, ValueError, KeyError):
+            continue
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return as_utc(value).isoformat()
+    if isinstance(value, QuietHours):
+        return {"start": f"{value.start:%H:%M}", "end": f"{value.end:%H:%M}"}
+    return value
+
+
+def _zone(value: Any) -> str:
+    if not isinstance(value, str) or find_zone(value) is None:
+        raise ValueError
+    return value
+
+
+def _hours(value: Any) -> QuietHours | bool:
+    if value is False:
+        return False
+    if isinstance(value, QuietHours):
+        return value
+    return QuietHours(time.fromisoformat(value["start"]), time.fromisoformat(value["end"]))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    return as_utc(value if isinstance(value, datetime) else datetime.fromisoformat(value))
+
+
+_RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
+    "time_zone": (_zone, "the name of an IANA time zone such as 'Europe/Berlin'"),
+    "quiet_hours": (_hours, "{'start': '22:00', 'end': '07:00'}, or false for none"),
+    "muted": (_flag, "true or false"),
+    "snoozed_until": (_moment, "a time with a time zone such as '2027-01-15T08:00:00+00:00'"),
+    "opted_out": (_flag, "true or false"),
+}

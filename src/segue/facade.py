@@ -1,0 +1,151 @@
+"""`Segue`: the running system, as a program uses it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Self
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from segue.compose import Composed, Replacements, compose
+from segue.core.errors import BackendError, NotFoundError
+from segue.core.messages import visible_messages
+from segue.core.preferences import check_preferences
+from segue.core.snowflake import to_text
+from segue.journal.records import Accepted, Page, Thread, Timer, Turn, TurnState
+from segue.runtime.events import Heard
+from segue.runtime.inbox import DoubleTexting
+from segue.runtime.why import Reason, why
+from segue.settings import Settings
+
+
+class Segue:
+    """Conversations with agents that speak first. Made by `open`."""
+
+    def __init__(self, composed: Composed) -> None:
+        self._composed = composed
+        self._parts = composed.parts
+        self._journal = composed.parts.journal
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings | None = None, given: Replacements | None = None
+    ) -> AsyncIterator[Self]:
+        """Run the system until the block is left.
+
+        Turns at work are finished then, or handed back for the next process to go on with.
+        """
+        async with compose(settings or Settings(), given or Replacements()) as composed:
+            yield cls(composed)
+
+    async def create_thread(
+        self,
+        user_id: str,
+        agent_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Begin a conversation of a user with an agent: the first one, if none is named."""
+        agent = agent_id or self._composed.settings.agents[0].id
+        self._parts.agent_of(agent)  # raises if there is none
+        return await self._journal.create_thread(
+            thread_id or to_text(self._parts.ids.next()),
+            agent_id=agent,
+            user_id=user_id,
+            now=self._parts.clock.now(),
+            settings=check_preferences(settings or {}),
+        )
+
+    async def send(
+        self,
+        thread: Thread | str,
+        content: str | list[Any] | HumanMessage,
+        *,
+        client_message_id: str | None = None,
+        strategy: DoubleTexting | None = None,
+    ) -> Accepted:
+        """Store a user's message; the answer comes by `listen`, or with `reply`."""
+        return await self._composed.inbox.accept(
+            _id(thread), content, client_message_id=client_message_id, strategy=strategy
+        )
+
+    async def reply(self, thread: Thread | str, content: str | list[Any]) -> str:
+        """Send a message and wait for the agent's words; `BackendError` if there are none."""
+        accepted = await self.send(thread, content)
+        turn = await self.finished(accepted.turn)
+        if turn.state is not TurnState.DONE:
+            raise BackendError(turn.error or f"The turn ended {turn.state.value}.")
+        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
+        words = [m.text for m in visible_messages(batch.messages) if isinstance(m, AIMessage)]
+        return "\n".join(words)
+
+    async def finished(self, turn: Turn) -> Turn:
+        """Wait until a turn is over, in whichever process."""
+        with self._parts.clock.working():
+            return await self._composed.runtime.turns.ended(turn)
+
+    def listen(self, thread: Thread | str, since: str | None = None) -> AsyncIterator[Heard]:
+        """Everything that happens in a thread, from a cursor on, or from now on."""
+        return self._parts.bus.listen(_id(thread), since)
+
+    async def history(
+        self,
+        thread: Thread | str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Page:
+        """What a person sees of the conversation."""
+        return await self._journal.history(_id(thread), limit=limit, before=before, after=after)
+
+    async def cancel(self, thread: Thread | str) -> list[Turn]:
+        """Stop what the agent is doing; what was seen of its reply is kept."""
+        return await self._composed.inbox.cancel(_id(thread))
+
+    async def answer(self, turn: Turn | int, answer: Any) -> Turn:
+        """Answer a question that the agent waits with."""
+        return await self._composed.inbox.answer(turn if isinstance(turn, int) else turn.id, answer)
+
+    async def typing(self, thread: Thread | str) -> None:
+        """The user is typing; no follow-up comes in between."""
+        await self._journal.note_typing(_id(thread), now=self._parts.clock.now())
+
+    async def follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
+        """Planned and past follow-ups, newest first, with what became of them."""
+        return await self._journal.list_timers(_id(thread), limit=limit)
+
+    async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
+        """Drop what is planned."""
+        now = self._parts.clock.now()
+        return await self._journal.cancel_timers(_id(thread), "The user did not want it.", now=now)
+
+    async def set_user(self, user_id: str, **wishes: Any) -> Mapping[str, Any]:
+        """What a user wants of all agents: time_zone, quiet_hours, muted, snoozed_until,
+        opted_out; None takes one back.
+        """
+        return await self._journal.update_user_settings(
+            user_id, check_preferences(wishes), now=self._parts.clock.now()
+        )
+
+    async def set_thread(self, thread: Thread | str, **wishes: Any) -> Thread:
+        """The same for one thread, where it differs."""
+        return await self._journal.update_thread(_id(thread), settings=check_preferences(wishes))
+
+    async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
+        """No follow-ups in a thread until a time."""
+        return await self.set_thread(thread, snoozed_until=until)
+
+    async def why(self, thread: Thread | str, *, limit: int = 50) -> list[Reason]:
+        """Why the agent wrote, and why it did not; oldest first."""
+        return await why(self._journal, _id(thread), limit=limit)
+
+
+def _id(thread: Thread | str) -> str:
+    if isinstance(thread, Thread):
+        return thread.id
+    if not isinstance(thread, str):
+        raise NotFoundError(f"A thread is named by its id, not by {type(thread).__name__}.")
+    return thread

@@ -1,0 +1,238 @@
+"""What a user says on PostgreSQL: messages that come in, and answers to what a turn asked."""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, LiteralString
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from psycopg.rows import DictRow
+
+from segue.core.errors import BackendError, ConflictError, NotFoundError
+from segue.core.settle import settle
+from segue.core.snowflake import SnowflakeSource
+from segue.core.stamp import stamp
+from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
+from segue.journal.places import RisingIds, stamp_arrival, with_sender
+from segue.journal.postgres.arming import cancel_follow_ups
+from segue.journal.postgres.batches import append_to_batch, batch_of, ids_above, insert_message
+from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.threads import lock_thread, to_thread
+from segue.journal.postgres.turns import (
+    NewTurn,
+    queue_turn,
+    to_turn,
+    turn_of,
+    void_follow_ups,
+    wake_first,
+)
+from segue.journal.records import Accepted, Arrival, Thread, Turn, TurnKind
+from segue.journal.rows import UNREADABLE, decode_message, to_json
+
+logger = logging.getLogger(__name__)
+
+
+class ArrivalSteps:
+    _db: Database
+
+    async def accept_message(
+        self,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - it is frozen
+    ) -> Accepted:
+        check_real(message)
+        check_arrival(arrival)
+
+        async def step(db: Connection) -> Accepted:
+            thread = await lock_thread(db, thread_id)
+            if earlier := await _accepted_before(db, thread_id, client_message_id):
+                return earlier
+            if arrival.only_if_idle:
+                await _refuse_while_busy(db, thread_id)
+            rising = ids_above(thread, ids)
+            await _settle_waiting(db, thread_id, rising, now)
+            thread, timers, turns = await _end_follow_ups(db, thread_id, now)
+            turn = await _find_collecting(db, thread_id, arrival, now)
+            if turn is None:
+                stored = stamp_arrival(message, arrival, rising)
+                await insert_message(db, thread_id, stored, now, client_message_id)
+                new = _new_turn(stored, arrival, now)
+                turn = await queue_turn(db, thread, new, rising, now)
+            else:
+                stored = await _stamp_next(db, turn, with_sender(message, arrival), rising)
+                await insert_message(db, thread_id, stored, now, client_message_id)
+                turn = await _wait_on(db, thread, turn, arrival, now)
+            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+
+        return await self._db.write(step)
+
+    async def answer_turn(
+        self, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn:
+        check_answer(answer)
+
+        async def step(db: Connection) -> Turn:
+            asked = await turn_of(db, turn_id)
+            locked = await lock_thread(db, asked.thread_id)
+            # Of two who answer at once, one was first: only now is it known who.
+            taken = await db.execute(
+                "UPDATE turns SET is_waiting = false WHERE id = %s AND is_waiting", (turn_id,)
+            )
+            if taken.rowcount == 0:
+                raise ConflictError(
+                    f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
+                )
+            thread, _, _ = await _end_follow_ups(db, asked.thread_id, now)
+            new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
+            return await queue_turn(db, thread, new, ids_above(locked, ids), now)
+
+        return await self._db.write(step)
+
+
+async def _accepted_before(
+    db: Connection, thread_id: str, client_message_id: str | None
+) -> Accepted | None:
+    if client_message_id is None:
+        return None
+    row = await fetch_one(
+        db,
+        "SELECT body, batch FROM messages WHERE thread_id = %s AND client_message_id = %s",
+        (thread_id, client_message_id),
+    )
+    if row is None:
+        return None
+    turn = await fetch_row(
+        db,
+        "SELECT * FROM turns WHERE thread_id = %s AND batch = %s ORDER BY id LIMIT 1",
+        (thread_id, row["batch"]),
+    )
+    return Accepted(decode_message(row["body"]), to_turn(turn), False)
+
+
+async def _refuse_while_busy(db: Connection, thread_id: str) -> None:
+    sql: LiteralString = (
+        "SELECT 1 AS busy FROM turns WHERE thread_id = %s AND state IN ('queued', 'running') "
+        "AND kind <> 'follow_up' LIMIT 1"
+    )
+    if await fetch_one(db, sql, (thread_id,)) is not None:
+        raise ConflictError(
+            f"An answer is being written in thread {thread_id!r}; send the message when it is "
+            "done. Nothing was written."
+        )
+
+
+async def _end_follow_ups(
+    db: Connection, thread_id: str, now: datetime
+) -> tuple[Thread, list[int], list[int]]:
+    """The user spoke: the epoch rises, and what was to be said unasked is not said."""
+    timers = await cancel_follow_ups(db, thread_id, "The user wrote.", now)
+    turns = await void_follow_ups(db, thread_id, now)
+    sql: LiteralString = "UPDATE threads SET epoch = epoch + 1 WHERE id = %s RETURNING *"
+    return to_thread(await fetch_row(db, sql, (thread_id,))), timers, turns
+
+
+async def _settle_waiting(db: Connection, thread_id: str, ids: RisingIds, now: datetime) -> None:
+    """Close what waits for an answer: the user said something else instead."""
+    rows = await fetch_all(
+        db,
+        "UPDATE turns SET is_waiting = false WHERE thread_id = %s AND is_waiting RETURNING *",
+        (thread_id,),
+    )
+    for row in sorted(rows, key=lambda row: row["id"]):
+        try:
+            turn = to_turn(row)
+            closing = await _closing(db, turn, ids)
+        except (BackendError, NotFoundError, *UNREADABLE) as error:
+            # It stays open: nothing that fits can be added, and the user must not be held up.
+            logger.error("Batch %s was not settled: %s", row["batch"], error)  # noqa: TRY400 - the row is the fault
+            continue
+        await append_to_batch(db, turn, closing, ids, now)
+        await db.execute(
+            "UPDATE turns SET left_open = false WHERE thread_id = %s AND batch = %s AND left_open",
+            (thread_id, turn.batch),
+        )
+
+
+async def _closing(db: Connection, turn: Turn, ids: RisingIds) -> Sequence[BaseMessage]:
+    batch = await batch_of(db, turn.thread_id, turn.batch)
+    return settle(batch, ids).messages[len(batch.messages) :]
+
+
+async def _find_collecting(
+    db: Connection, thread_id: str, arrival: Arrival, now: datetime
+) -> Turn | None:
+    """The turn that a message may join: the last in line, not taken yet and held back for more.
+
+    One that is to be stopped is none: nobody would answer the message.
+    """
+    if arrival.collect is None:
+        return None
+    row = await fetch_one(
+        db,
+        "SELECT *, available_at > %s AS is_held FROM turns "
+        "WHERE thread_id = %s AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1",
+        (now, thread_id),
+    )
+    return to_turn(row) if row is not None and _is_collecting(row) else None
+
+
+def _is_collecting(row: DictRow) -> bool:
+    return (
+        row["state"] == "queued"
+        and row["kind"] == TurnKind.REPLY
+        and row["attempts"] == 0
+        and row["is_held"]
+        and not row["cancel_requested"]
+    )
+
+
+async def _stamp_next(
+    db: Connection, turn: Turn, message: BaseMessage, ids: RisingIds
+) -> BaseMessage:
+    last = await fetch_row(
+        db,
+        "SELECT batch_type, parent_batch, sequence_num FROM messages "
+        "WHERE thread_id = %s AND batch = %s ORDER BY sequence_num DESC LIMIT 1",
+        (turn.thread_id, turn.batch),
+    )
+    [stamped] = stamp(
+        [message],
+        ids,
+        turn.batch,
+        last["batch_type"],
+        start=last["sequence_num"] + 1,
+        parent_batch=last["parent_batch"],
+    )
+    return stamped
+
+
+def _new_turn(message: BaseMessage, arrival: Arrival, now: datetime) -> NewTurn:
+    batch = message.additional_kwargs["batch"]
+    return NewTurn(batch, TurnKind.REPLY, arrival.payload, _held_until(arrival, now, now))
+
+
+def _held_until(arrival: Arrival, queued_at: datetime, now: datetime) -> datetime | None:
+    if arrival.collect is None:
+        return None
+    return collected_until(arrival.collect, now=now, queued_at=queued_at)
+
+
+async def _wait_on(
+    db: Connection, thread: Thread, turn: Turn, arrival: Arrival, now: datetime
+) -> Turn:
+    """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
+    until = _held_until(arrival, turn.queued_at, now)
+    payload = to_json({**turn.payload, **arrival.payload})
+    row = await fetch_row(
+        db,
+        "UPDATE turns SET epoch = %s, payload = %s, available_at = coalesce(%s, available_at), "
+        "wake_at = NULL WHERE id = %s RETURNING *",
+        (thread.epoch, payload, until, turn.id),
+    )
+    await wake_first(db, thread.id, now)
+    return to_turn(row)

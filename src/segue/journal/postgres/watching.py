@@ -1,0 +1,104 @@
+"""Hearing, on PostgreSQL, of what any process writes.
+
+Each watcher has a connection of its own, outside the pool: it is never free. Writers tell with
+`segue.journal.postgres.database.TELL`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Final
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from segue.core.errors import BackendError
+from segue.journal.postgres.database import WAKE_CHANNEL
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 10.0
+# Whoever only listens does not notice by itself that the other side is gone without a word.
+_SIGNS_OF_LIFE: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+class Listeners:
+    """The connections of one journal that listen, until it is closed."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._is_open = False
+        self._closed = asyncio.Event()
+        self._connections: set[AsyncConnection] = set()
+
+    def open(self) -> None:
+        self._is_open = True
+
+    async def watch(self) -> AsyncGenerator[str]:
+        """Yield what is heard, and "" whenever something may have been missed."""
+        if not self._is_open:
+            raise BackendError("PostgreSQL: the journal is not open; call open() first.")
+        pause = _FIRST_PAUSE
+        while not self._closed.is_set():
+            try:
+                async with aclosing(self._hear()) as heard:
+                    async for thread_id in heard:
+                        if self._closed.is_set():
+                            return
+                        pause = _FIRST_PAUSE
+                        yield thread_id
+            except psycopg.Error as error:
+                if self._closed.is_set():
+                    return
+                reason = next(iter(str(error).splitlines()), type(error).__name__)
+                logger.warning("PostgreSQL: listening again in %g s after: %s", pause, reason)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """End all watching, and the connection also of a watcher that nobody asks any more."""
+        self._closed.set()
+        for connection in [*self._connections]:
+            async with connection.lock:  # whoever waits for words there has been sent away
+                await connection.close()
+
+    async def _hear(self) -> AsyncGenerator[str]:
+        missing = {k: v for k, v in _SIGNS_OF_LIFE.items() if k not in conninfo_to_dict(self._dsn)}
+        address = make_conninfo(self._dsn, **missing)
+        connection = await AsyncConnection.connect(address, autocommit=True)
+        self._connections.add(connection)
+        try:
+            await connection.execute(f"LISTEN {WAKE_CHANNEL}")
+            yield ""
+            while not self._closed.is_set():
+                for thread_id in await self._next_words(connection):
+                    yield thread_id
+        finally:
+            self._connections.discard(connection)
+            await connection.close()
+
+    async def _next_words(self, connection: AsyncConnection) -> list[str]:
+        """What comes next, each word once; nothing if the journal is closed before."""
+        words = asyncio.create_task(_heard(connection))
+        closed = asyncio.create_task(self._closed.wait())
+        try:
+            await asyncio.wait((words, closed), return_when=asyncio.FIRST_COMPLETED)
+            return words.result() if words.done() else []
+        finally:
+            words.cancel()
+            closed.cancel()
+            await asyncio.gather(words, closed, return_exceptions=True)
+
+
+async def _heard(connection: AsyncConnection) -> list[str]:
+    notifies = connection.notifies(stop_after=1)
+    return list(dict.fromkeys([notify.payload async for notify in notifies]))

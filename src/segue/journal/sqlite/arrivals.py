@@ -1,0 +1,224 @@
+"""What a user says on SQLite: messages that come in, and answers to what a turn asked."""
+
+import logging
+import sqlite3
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.errors import BackendError, ConflictError
+from segue.core.settle import settle
+from segue.core.snowflake import SnowflakeSource
+from segue.core.stamp import stamp
+from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
+from segue.journal.places import stamp_arrival, with_sender
+from segue.journal.records import Accepted, Arrival, Turn, TurnKind
+from segue.journal.rows import UNREADABLE, decode_message, to_json, to_micros
+from segue.journal.sqlite.arming import cancel_follow_ups
+from segue.journal.sqlite.batches import append_to_batch, batch_of, insert_message, rising_ids
+from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import thread_of
+from segue.journal.sqlite.turns import queue_turn, to_turn, turn_of, void_follow_ups, wake_first
+
+logger = logging.getLogger(__name__)
+
+
+class ArrivalSteps:
+    _db: Database
+
+    async def accept_message(
+        self,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - it is frozen
+    ) -> Accepted:
+        check_real(message)
+        check_arrival(arrival)
+
+        def step(db: sqlite3.Connection) -> Accepted:
+            thread_of(db, thread_id)
+            if earlier := _accepted_before(db, thread_id, client_message_id):
+                return earlier
+            if arrival.only_if_idle:
+                _refuse_while_busy(db, thread_id)
+            _settle_waiting(db, thread_id, ids, now)
+            timers, turns = _end_follow_ups(db, thread_id, now)
+            turn = _collecting(db, thread_id, arrival, now)
+            if turn is None:
+                stored = stamp_arrival(message, arrival, rising_ids(db, thread_id, ids))
+                insert_message(db, thread_id, stored, now, client_message_id)
+                turn = _queue(db, thread_id, stored, arrival, ids, now)
+            else:
+                stored = _stamp_next(db, turn, with_sender(message, arrival), ids)
+                insert_message(db, thread_id, stored, now, client_message_id)
+                turn = _wait_on(db, turn, arrival, now)
+            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+
+        return await self._db.write(step)
+
+    async def answer_turn(
+        self, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn:
+        check_answer(answer)
+
+        def step(db: sqlite3.Connection) -> Turn:
+            asked = turn_of(db, turn_id)
+            if not asked.is_waiting:
+                raise ConflictError(
+                    f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
+                )
+            _end_follow_ups(db, asked.thread_id, now)
+            db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (turn_id,))
+            thread = thread_of(db, asked.thread_id)
+            turn = queue_turn(db, thread, asked.batch, TurnKind.REPLY, ids, now)
+            return _with_payload(db, turn, {"answer": answer})
+
+        return await self._db.write(step)
+
+
+def _accepted_before(
+    db: sqlite3.Connection, thread_id: str, client_message_id: str | None
+) -> Accepted | None:
+    if client_message_id is None:
+        return None
+    row = db.execute(
+        "SELECT body, batch FROM messages WHERE thread_id = ? AND client_message_id = ?",
+        (thread_id, client_message_id),
+    ).fetchone()
+    if row is None:
+        return None
+    turn = db.execute(
+        "SELECT * FROM turns WHERE thread_id = ? AND batch = ? ORDER BY id LIMIT 1",
+        (thread_id, row["batch"]),
+    ).fetchone()
+    return Accepted(decode_message(row["body"]), to_turn(turn), False)
+
+
+def _refuse_while_busy(db: sqlite3.Connection, thread_id: str) -> None:
+    busy = db.execute(
+        "SELECT 1 FROM turns INDEXED BY turns_alive WHERE thread_id = ? "
+        "AND state IN ('queued', 'running') AND kind != 'follow_up' LIMIT 1",
+        (thread_id,),
+    ).fetchone()
+    if busy is not None:
+        raise ConflictError(
+            f"An answer is being written in thread {thread_id!r}; send the message when it is "
+            "done. Nothing was written."
+        )
+
+
+def _end_follow_ups(
+    db: sqlite3.Connection, thread_id: str, now: datetime
+) -> tuple[list[int], list[int]]:
+    """The user spoke: the epoch rises, and what was to be said unasked is not said."""
+    timers = cancel_follow_ups(db, thread_id, "The user wrote.", now)
+    turns = void_follow_ups(db, thread_id, now)
+    db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
+    return timers, turns
+
+
+def _settle_waiting(
+    db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource, now: datetime
+) -> None:
+    """Close what waits for an answer: the user said something else instead."""
+    rows = db.execute(
+        "SELECT id, batch FROM turns WHERE thread_id = ? AND is_waiting = 1 ORDER BY id",
+        (thread_id,),
+    ).fetchall()
+    for row in rows:
+        db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (row["id"],))
+        try:
+            turn = turn_of(db, row["id"])
+            batch = batch_of(db, thread_id, turn.batch)
+        except (*UNREADABLE, BackendError) as error:
+            # It stays open: nothing that fits can be added, and the user must not be held up.
+            logger.error("Batch %s was not settled: %s", row["batch"], error)  # noqa: TRY400 - the row is the fault
+            continue
+        closing = settle(batch, rising_ids(db, thread_id, ids)).messages[len(batch.messages) :]
+        append_to_batch(db, turn, closing, ids, now)
+        db.execute(
+            "UPDATE turns SET left_open = 0 WHERE thread_id = ? AND batch = ?",
+            (thread_id, turn.batch),
+        )
+
+
+def _collecting(
+    db: sqlite3.Connection, thread_id: str, arrival: Arrival, now: datetime
+) -> Turn | None:
+    """The turn that a message may join: the last in line, not taken yet and held back for more.
+
+    One that is to be stopped is none: nobody would answer the message.
+    """
+    if arrival.collect is None:
+        return None
+    row = db.execute(
+        "SELECT * FROM turns INDEXED BY turns_alive WHERE thread_id = ? "
+        "AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1",
+        (thread_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    is_collecting = (
+        row["state"] == "queued"
+        and row["kind"] == TurnKind.REPLY
+        and row["attempts"] == 0
+        and row["available_at"] > to_micros(now)
+        and not row["cancel_requested"]
+    )
+    return to_turn(row) if is_collecting else None
+
+
+def _stamp_next(
+    db: sqlite3.Connection, turn: Turn, message: BaseMessage, ids: SnowflakeSource
+) -> BaseMessage:
+    last = db.execute(
+        "SELECT batch_type, parent_batch, sequence_num FROM messages "
+        "WHERE thread_id = ? AND batch = ? ORDER BY sequence_num DESC LIMIT 1",
+        (turn.thread_id, turn.batch),
+    ).fetchone()
+    [stamped] = stamp(
+        [message],
+        rising_ids(db, turn.thread_id, ids),
+        turn.batch,
+        last["batch_type"],
+        start=last["sequence_num"] + 1,
+        parent_batch=last["parent_batch"],
+    )
+    return stamped
+
+
+def _queue(
+    db: sqlite3.Connection,
+    thread_id: str,
+    message: BaseMessage,
+    arrival: Arrival,
+    ids: SnowflakeSource,
+    now: datetime,
+) -> Turn:
+    batch = message.additional_kwargs["batch"]
+    turn = queue_turn(db, thread_of(db, thread_id), batch, TurnKind.REPLY, ids, now)
+    return _wait_on(db, turn, arrival, now)
+
+
+def _wait_on(db: sqlite3.Connection, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
+    """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
+    epoch = thread_of(db, turn.thread_id).epoch
+    db.execute("UPDATE turns SET epoch = ? WHERE id = ?", (epoch, turn.id))
+    if arrival.collect is not None:
+        until = collected_until(arrival.collect, now=now, queued_at=turn.queued_at)
+        db.execute(
+            "UPDATE turns SET available_at = ?, wake_at = NULL WHERE id = ?",
+            (to_micros(until), turn.id),
+        )
+        wake_first(db, turn.thread_id, now)
+    return _with_payload(db, turn, {**turn.payload, **arrival.payload})
+
+
+def _with_payload(db: sqlite3.Connection, turn: Turn, payload: dict[str, Any]) -> Turn:
+    db.execute("UPDATE turns SET payload = ? WHERE id = ?", (to_json(payload), turn.id))
+    return turn_of(db, turn.id)

@@ -1,0 +1,88 @@
+"""What a listener of a thread hears, in order, each with a cursor to come back to.
+
+A cursor is text: the position of the last stored thing, and a number for what was heard since. A
+listener that comes back with it gets all that was stored after it, and the whole text so far of
+the message that is being written; of that it knows by `offset` what it has already.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from segue.agent.run import Progress, Recalled
+from segue.core.errors import UsageError
+from segue.core.snowflake import is_snowflake
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message that is stored now: the user's own, or the agent's."""
+
+    message: BaseMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A piece of a message that is being written, and how many characters came before it."""
+
+    message_id: str
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """A message that was being written will not be finished: take it off the screen."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A turn that ended without a reply, with words for the user."""
+
+    code: str
+    reason: str
+    turn_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A turn that was stopped as the user wished."""
+
+    turn_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The agent waits for a person; `answer` of the turn goes on. Questions by their ids."""
+
+    turn_id: int
+    questions: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """The listener was too slow; what was stored comes again, pieces in between do not."""
+
+
+ThreadEvent = Said | Writing | Retracted | Failed | Cancelled | Asked | Lagged | Recalled | Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event, and the cursor with which a listener goes on after it."""
+
+    cursor: str
+    event: ThreadEvent
+
+
+def position_of(cursor: str) -> int:
+    """The stored position that a cursor stands for; `UsageError` if it is none."""
+    text = cursor.partition(".")[0]
+    if text == "0":
+        return 0
+    if text.isascii() and text.isdigit() and is_snowflake(int(text)):
+        return int(text)
+    raise UsageError(f"{cursor!r} is no cursor; take one from an event, or 0 for the beginning.")

@@ -1,0 +1,143 @@
+"""Follow-ups: planned after a reply, turned into a message when their time has come.
+
+The rules decide at once, and their plan is stored with the end of the turn. A model that decides
+does so afterwards, off the user's path: as an effect, so that a crash does not lose the plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+
+from langchain_core.messages import HumanMessage
+
+from segue.agent.config import Autonomy
+from segue.agent.decider import Verdict
+from segue.core.batch import Batch
+from segue.core.decide import Judgement, Plan, judge
+from segue.core.messages import continuation_message, synthetic_message
+from segue.core.policy import next_delay
+from segue.core.prompts import choose_prompt
+from segue.core.quiet import after
+from segue.core.snowflake import SnowflakeSource, to_text
+from segue.journal.records import Decision, NewEffect, NewTimer, Timer, Turn, TurnKind
+
+DECIDE: Final = "decide"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a decider goes by: a turn that ended, what was said in it and before it."""
+
+    turn: Turn
+    batch: Batch
+    earlier: Sequence[Batch]
+    # The agent waits for a person's answer.
+    interrupted: bool
+    # Follow-ups since the user last wrote, this one included.
+    consecutive: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is stored of a plan: the timer, if there is one, and why."""
+
+    timer: NewTimer | None
+    decision: Decision
+
+    @classmethod
+    def of(
+        cls,
+        reply: Reply,
+        verdict: Verdict,
+        autonomy: Autonomy,
+        ids: SnowflakeSource,
+        now: datetime,
+    ) -> Self:
+        """The record of a decider's verdict. Silence is dated from the reply, and each follow-up
+        that was ignored makes it longer.
+        """
+        turn = reply.turn
+        timer = _timer_of(reply, verdict.plan, autonomy, now) if verdict.plan else None
+        facts: dict[str, Any] = {"consecutive": reply.consecutive, "decider": autonomy.decider}
+        if timer is not None:
+            facts |= {"trigger": timer.trigger_type, "due_at": timer.due_at.isoformat()}
+        if verdict.words is not None:
+            facts["words"] = verdict.words
+        decision = Decision(
+            id=ids.next(),
+            thread_id=turn.thread_id,
+            kind="plan",
+            outcome="follow_up" if timer else "nothing",
+            reasons=(verdict.reason,),
+            facts=facts,
+            timer_id=None,
+            turn_id=turn.id,
+            decided_at=now,
+        )
+        return cls(timer, decision)
+
+
+def plan_by_rules(reply: Reply, autonomy: Autonomy, ids: SnowflakeSource, now: datetime) -> Planned:
+    """The follow-up that the rules want after a reply."""
+    if reason := refusal(reply, autonomy):
+        return Planned.of(reply, Verdict(None, reason), autonomy, ids, now)
+    judgement = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
+    verdict = Verdict(_plan_of(judgement, autonomy), judgement.reason)
+    return Planned.of(reply, verdict, autonomy, ids, now)
+
+
+def refusal(reply: Reply, autonomy: Autonomy) -> str | None:
+    """Why nothing is planned, whatever was said."""
+    most = autonomy.policy.max_consecutive
+    if not autonomy.enabled or not autonomy.policy.enabled:
+        return "Follow-ups are disabled for this agent."
+    if autonomy.decider == "none":
+        return "Nothing decides about follow-ups of this agent."
+    if reply.consecutive >= most:
+        return (
+            f"{reply.consecutive} of {most} follow-ups sent since the user last wrote; "
+            "the user is next."
+        )
+    return None
+
+
+def later_decision(turn: Turn, *, interrupted: bool) -> NewEffect:
+    """The wish to have a model decide about a follow-up after this turn."""
+    payload = {"turn": to_text(turn.id), "interrupted": interrupted}
+    return NewEffect(DECIDE, payload, f"{DECIDE}:{to_text(turn.id)}")
+
+
+def message_for(timer: Timer, autonomy: Autonomy) -> tuple[HumanMessage, str | None] | None:
+    """What a due timer says to the model, and the variant's name; None for one held out.
+
+    The choice follows from the timer's id, so that a timer that is tried twice says the same.
+    """
+    if timer.kind is TurnKind.CONTINUATION:
+        return continuation_message(timer.reason), None
+    trigger = timer.trigger_type or ""
+    chosen = choose_prompt(autonomy.prompts, autonomy.holdout, trigger, timer.id)
+    if chosen is None:
+        return None
+    message = synthetic_message(trigger, timer.reason, chosen.text)
+    return message, chosen.variant
+
+
+def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy, now: datetime) -> NewTimer:
+    due_at = after(now, next_delay(autonomy.policy, plan.delay, reply.consecutive))
+    return NewTimer(
+        thread_id=reply.turn.thread_id,
+        due_at=due_at,
+        trigger_type=plan.trigger.value,
+        reason=plan.reason,
+        expires_at=after(due_at, autonomy.expires_after) if autonomy.expires_after else None,
+        missed=autonomy.missed,
+        payload={"turn": to_text(reply.turn.id)},
+    )
+
+
+def _plan_of(judgement: Judgement, autonomy: Autonomy) -> Plan | None:
+    if judgement.trigger is None:
+        return None
+    delay = autonomy.delays.of(judgement.trigger)
+    return Plan(judgement.trigger, delay, judgement.reason)

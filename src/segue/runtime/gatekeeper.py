@@ -1,0 +1,151 @@
+"""The gatekeeper: collects fresh facts about a follow-up and asks the gates.
+
+Asked before any model call, and again before the user sees the first word. What the gates said is
+a decision, stored together with what came of it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from segue.core.gates import GateDecision, Outcome, PolicyGates
+from segue.core.policy import Facts, Policy
+from segue.core.preferences import Preferences
+from segue.core.quiet import day_began, find_zone
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.ports import Journal
+from segue.journal.records import Decision, FollowUpCounts, Timer, Turn
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A follow-up that wants to be sent: by a timer that is due, or by a turn that is about to
+    show it. A turn does not stand in its own way, and its timer was in time.
+    """
+
+    thread_id: str
+    agent_id: str
+    epoch: int
+    trigger: str | None
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    missed: str = "run"
+    timer_id: int | None = None
+    turn_id: int | None = None
+
+    @classmethod
+    def of_timer(cls, timer: Timer) -> Self:
+        return cls(
+            thread_id=timer.thread_id,
+            agent_id=timer.agent_id,
+            epoch=timer.epoch,
+            trigger=timer.trigger_type,
+            due_at=timer.due_at,
+            expires_at=timer.expires_at,
+            missed=timer.missed,
+            timer_id=timer.id,
+        )
+
+    @classmethod
+    def of_turn(cls, turn: Turn, trigger: str | None) -> Self:
+        return cls(turn.thread_id, turn.agent_id, turn.epoch, trigger, turn_id=turn.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the gates say of a follow-up, on which facts, and what they counted."""
+
+    proposal: Proposal
+    decision: GateDecision
+    facts: Facts
+    counts: FollowUpCounts
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.decision.outcome is Outcome.ALLOW
+
+
+class Gatekeeper:
+    """Asks the gates on behalf of everybody who wants to speak first."""
+
+    def __init__(self, journal: Journal, ids: SnowflakeSource) -> None:
+        self._journal = journal
+        self._ids = ids
+
+    async def check(self, asked: Proposal, policy: Policy, now: datetime) -> Checked:
+        """Whether the follow-up may be sent now."""
+        thread = await self._journal.get_thread(asked.thread_id)
+        user = await self._journal.get_user_settings(thread.user_id)
+        wishes = Preferences.of(user, thread.settings)
+        counts = await self._journal.count_follow_ups(
+            thread.id,
+            day_began=day_began(now, find_zone(wishes.time_zone) or UTC),
+            leaving_out=asked.turn_id,
+        )
+        facts = Facts(
+            checked_at=now,
+            due_at=asked.due_at or now,
+            armed_epoch=asked.epoch,
+            thread_epoch=thread.epoch,
+            zone=wishes.time_zone,
+            opted_out=wishes.opted_out,
+            muted=wishes.muted,
+            snoozed_until=wishes.snoozed_until,
+            expires_at=asked.expires_at,
+            missed=asked.missed,
+            consecutive=counts.consecutive,
+            sent_today=counts.sent_today,
+            last_follow_up_at=counts.last_at,
+            typing_at=thread.typing_at,
+        )
+        decision = PolicyGates(_for(policy, wishes)).check(facts)
+        self._log(asked, decision)
+        return Checked(asked, decision, facts, counts)
+
+    def record(self, checked: Checked, **facts: Any) -> Decision:
+        """The decision as it is stored, with further facts."""
+        asked, verdicts = checked.proposal, checked.decision.verdicts
+        return Decision(
+            id=self._ids.next(),
+            thread_id=asked.thread_id,
+            kind="gates" if asked.turn_id is None else "gates_before_showing",
+            outcome=checked.decision.outcome.value,
+            reasons=(checked.decision.reason, *(v.reason for v in verdicts)),
+            facts={
+                "trigger": asked.trigger,
+                "verdicts": {v.gate.value: v.outcome.value for v in verdicts},
+                "until": _plain(checked.decision.until),
+                **{name: _plain(value) for name, value in asdict(checked.facts).items()},
+                **facts,
+            },
+            timer_id=asked.timer_id,
+            turn_id=asked.turn_id,
+            decided_at=checked.facts.checked_at,
+        )
+
+    def _log(self, asked: Proposal, decision: GateDecision) -> None:
+        logger.info(
+            "A follow-up of thread %s of agent %s (trigger %s): %s. %s",
+            asked.thread_id,
+            asked.agent_id,
+            asked.trigger,
+            decision.outcome.value,
+            decision.reason,
+        )
+
+
+def _for(policy: Policy, wishes: Preferences) -> Policy:
+    """The policy with the user's own quiet hours, if there are any."""
+    if wishes.quiet_hours is None and not wishes.no_quiet_hours:
+        return policy
+    return replace(policy, quiet_hours=wishes.quiet_hours)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return dict(value) if isinstance(value, Mapping) else value

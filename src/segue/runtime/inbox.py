@@ -1,0 +1,96 @@
+"""The inbox: what a user does comes in here, is stored first, and then wakes whoever has work.
+
+A second message while the first is being answered is treated by strategy: it waits, stops the
+answer, is refused, or is collected with the first.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from langchain_core.messages import HumanMessage
+
+from segue.core.messages import user_message
+from segue.journal.records import Accepted, Arrival, Turn
+from segue.runtime.parts import Parts
+from segue.runtime.turns import TurnWorker
+
+COLLECT_FOR: Final = timedelta(seconds=2)
+
+
+class DoubleTexting(StrEnum):
+    """What happens to a message that comes while another is being answered."""
+
+    ENQUEUE = "enqueue"  # it waits for its turn
+    INTERRUPT = "interrupt"  # the answer is stopped, and what was seen of it is kept
+    REJECT = "reject"  # it is refused, and nothing is stored
+    COLLECT = "collect"  # messages that come close together are answered together
+
+
+class Inbox:
+    """Takes in messages, answers to questions, and the wish to stop."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        turns: TurnWorker,
+        strategy: DoubleTexting = DoubleTexting.ENQUEUE,
+        collect_for: timedelta = COLLECT_FOR,
+    ) -> None:
+        self._parts = parts
+        self._turns = turns
+        self._strategy = strategy
+        self._collect_for = collect_for
+
+    async def accept(
+        self,
+        thread_id: str,
+        content: str | list[Any] | HumanMessage,
+        *,
+        client_message_id: str | None = None,
+        strategy: DoubleTexting | None = None,
+    ) -> Accepted:
+        """Store a user's message; its answer follows. Running follow-ups are stopped."""
+        parts, how = self._parts, strategy or self._strategy
+        accepted = await parts.journal.accept_message(
+            thread_id,
+            user_message(content),
+            ids=parts.ids,
+            now=parts.clock.now(),
+            client_message_id=client_message_id,
+            arrival=Arrival(
+                collect=self._collect_for if how is DoubleTexting.COLLECT else None,
+                only_if_idle=how is DoubleTexting.REJECT,
+            ),
+        )
+        if accepted.is_new:
+            self._turns.withdraw(thread_id, accepted.voided_turns)
+            if how is DoubleTexting.INTERRUPT:
+                await self._stop(thread_id, before=accepted.turn.id)
+        await self._arrived(thread_id)
+        return accepted
+
+    async def answer(self, turn_id: int, answer: Any) -> Turn:
+        """What a person said to a question that a turn waits with."""
+        parts = self._parts
+        turn = await parts.journal.answer_turn(
+            turn_id, answer, ids=parts.ids, now=parts.clock.now()
+        )
+        await self._turns.look_after(turn.thread_id)
+        await self._arrived(turn.thread_id)
+        return turn
+
+    async def cancel(self, thread_id: str) -> list[Turn]:
+        """Stop what the agent is doing in a thread, here or in another process."""
+        return await self._stop(thread_id)
+
+    async def _stop(self, thread_id: str, before: int | None = None) -> list[Turn]:
+        parts = self._parts
+        stopped = await parts.journal.cancel_turns(thread_id, now=parts.clock.now(), before=before)
+        await self._turns.look_after(thread_id)
+        self._parts.agendas.turns.at_once()
+        return stopped
+
+    async def _arrived(self, thread_id: str) -> None:
+        self._parts.agendas.turns.at_once()
+        await self._parts.bus.stored(thread_id)

@@ -1,0 +1,190 @@
+"""The initiative of an agent around a turn: what follows from its end, and a last look at the
+gates before a follow-up is seen.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from segue.agent.config import AgentConfig
+from segue.agent.decider import ModelDecider
+from segue.core.batch import Batch, BatchState
+from segue.core.gates import Outcome
+from segue.core.messages import visible_messages
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import parse, to_text
+from segue.journal.records import (
+    Effect,
+    Ending,
+    NewEffect,
+    NewTimer,
+    Turn,
+    TurnKind,
+)
+from segue.runtime.follow_up import Planned, Reply, later_decision, plan_by_rules, refusal
+from segue.runtime.gatekeeper import Gatekeeper, Proposal
+from segue.runtime.parts import Parts
+from segue.runtime.processor_new import Conversed
+
+WEBHOOK: Final = "webhook"
+# What a model that decides is told of the conversation.
+_EARLIER_TOKENS: Final = 2_000
+
+
+class Initiative:
+    """Plans what comes after a turn, and asks the gates before a follow-up is shown."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        gatekeeper: Gatekeeper,
+        decider_of: Callable[[str], ModelDecider | None],
+    ) -> None:
+        self._parts = parts
+        self._gatekeeper = gatekeeper
+        self._decider_of = decider_of
+
+    async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
+        """None if the user may see it; else what is recorded of its withdrawal.
+
+        What only has to wait is tried again at its time, from the beginning: by then there may be
+        other things to say.
+        """
+        policy = self._parts.agent_of(turn.agent_id).config.autonomy.policy
+        trigger, reason = _trigger_of(batch)
+        checked = await self._gatekeeper.check(
+            Proposal.of_turn(turn, trigger), policy, self._parts.clock.now()
+        )
+        if checked.is_allowed:
+            return None
+        timers = []
+        until = checked.decision.until
+        if checked.decision.outcome is Outcome.POSTPONE and until is not None:
+            timers = [NewTimer(turn.thread_id, until, trigger, reason)]
+        return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
+
+    async def ending(self, turn: Turn, said: Conversed) -> Ending:
+        """What is stored with the end of a turn: a plan, a continuation, effects."""
+        config = self._parts.agent_of(turn.agent_id).config
+        batch = said.batch
+        if batch.state is BatchState.AWAITING_CONTINUATION:
+            return Ending(timers=[_continuation(turn, batch, self._parts.clock.now())])
+        says = {"kind": "question", "questions": said.questions} if said.questions else None
+        effects = [*_webhooks(turn, said, config)]
+        reply = Reply(
+            turn,
+            batch,
+            said.run.history,
+            interrupted=bool(said.questions),
+            consecutive=await self._consecutive(turn),
+        )
+        waits = bool(said.questions)
+        decides_later = self._decider_of(turn.agent_id) is not None
+        if decides_later and refusal(reply, config.autonomy) is None:
+            effects.append(later_decision(turn, interrupted=waits))
+            return Ending(effects=effects, says=says, is_waiting=waits)
+        planned = plan_by_rules(reply, config.autonomy, self._parts.ids, self._parts.clock.now())
+        return Ending(
+            effects=effects,
+            timers=[planned.timer] if planned.timer else [],
+            decisions=[planned.decision],
+            says=says,
+            is_waiting=waits,
+        )
+
+    async def decide(self, effect: Effect) -> str:
+        """Let a model decide about a follow-up: the handler of `decide` effects."""
+        parts, journal = self._parts, self._parts.journal
+        turn = await journal.get_turn(parse(effect.payload["turn"]))
+        autonomy = parts.agent_of(turn.agent_id).config.autonomy
+        decider = self._decider_of(turn.agent_id)
+        if decider is None or await self._is_past(turn):
+            return "The user wrote meanwhile, or no model decides any more."
+        batch = await journal.load_batch(turn.thread_id, turn.batch)
+        tail = await journal.tail(
+            turn.thread_id, max_tokens=_EARLIER_TOKENS, current_batch=turn.batch
+        )
+        reply = Reply(
+            turn,
+            batch,
+            [b for b in tail if b.id != batch.id],
+            interrupted=bool(effect.payload.get("interrupted")),
+            consecutive=await self._consecutive(turn),
+        )
+        verdict = await decider.decide(
+            batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
+        )
+        planned = Planned.of(reply, verdict, autonomy, parts.ids, parts.clock.now())
+        await self._keep(turn, planned)
+        return planned.decision.outcome
+
+    async def _keep(self, turn: Turn, planned: Planned) -> None:
+        parts = self._parts
+        if planned.timer is not None and not await self._is_past(turn):
+            await parts.journal.arm_timer(planned.timer, ids=parts.ids, now=parts.clock.now())
+            parts.agendas.timers.at(planned.timer.due_at)
+        await parts.journal.record_decision(planned.decision)
+
+    async def _is_past(self, turn: Turn) -> bool:
+        """Whether the user wrote after the turn, so that nothing is to be planned for it."""
+        return (await self._parts.journal.get_thread(turn.thread_id)).epoch != turn.epoch
+
+    async def _consecutive(self, turn: Turn) -> int:
+        if turn.kind is TurnKind.REPLY:
+            return 0  # the user just wrote
+        counts = await self._parts.journal.count_follow_ups(
+            turn.thread_id, day_began=self._parts.clock.now()
+        )
+        return counts.consecutive
+
+
+def _trigger_of(batch: Batch) -> tuple[str | None, str | None]:
+    for message in reversed(batch.messages):
+        metadata = MessageMetadata.of(message)
+        if is_synthetic(message) and metadata.trigger_type is not None:
+            return metadata.trigger_type.value, metadata.trigger_reason
+    return None, None
+
+
+def _continuation(turn: Turn, batch: Batch, now: Any) -> NewTimer:
+    """The timer that lets the agent go on, as its tool asked: by the arguments of the call."""
+    wishes = [
+        exchange.call.args
+        for exchange in batch.pairing.exchanges
+        if isinstance(exchange.result, ToolMessage)
+        and MessageMetadata.of(exchange.result).continue_requested
+    ]
+    args = wishes[-1] if wishes and isinstance(wishes[-1], dict) else {}
+    seconds = args.get("after_seconds", 0)
+    delay = timedelta(seconds=seconds) if isinstance(seconds, int | float) else timedelta(0)
+    reason = args.get("reason")
+    return NewTimer(
+        thread_id=turn.thread_id,
+        due_at=now + max(delay, timedelta(0)),
+        reason=reason if isinstance(reason, str) else None,
+        kind=TurnKind.CONTINUATION,
+        batch=batch.id,
+    )
+
+
+def _webhooks(turn: Turn, said: Conversed, config: AgentConfig) -> list[NewEffect]:
+    """A message that has to reach the user outside; of a follow-up, or of all by setting."""
+    if config.webhook is None:
+        return []
+    if turn.kind is not TurnKind.FOLLOW_UP and not config.webhook.all_replies:
+        return []
+    new = said.batch.messages[len(said.run.batch.messages) :]
+    replies: list[BaseMessage] = visible_messages(new)
+    if not replies or said.batch.type is BatchType.AGENT_TO_AGENT:
+        return []
+    payload = {
+        "event": "follow_up" if turn.kind is TurnKind.FOLLOW_UP else "reply",
+        "agent_id": turn.agent_id,
+        "user_id": turn.user_id,
+        "thread_id": turn.thread_id,
+        "turn_id": to_text(turn.id),
+        "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
+    }
+    return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]

@@ -1,0 +1,106 @@
+"""Logging: one shape for every line, whether it comes by `logging` or by structlog.
+
+`configure_logging` is for programs that own their process, such as a server; the library itself
+only logs. What is bound by `structlog.contextvars.bound_contextvars(thread_id=…, agent_id=…,
+trigger_type=…)` stands on each line that is logged inside of it, also by modules that know
+nothing of it. No line holds a trigger's words, a key or a local variable.
+"""
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+from structlog.typing import Processor
+
+from segue.core.errors import UsageError
+
+_HANDLER: Final = "segue"
+# They log each URL with its query, and in detail the headers with their keys.
+_HTTP_CLIENTS: Final = ("httpx", "httpx2", "httpcore", "httpcore2")
+
+
+def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
+    """Log to stderr from `level` up, for people or as JSON lines.
+
+    Calling it again replaces what it set before; handlers of others are left alone. `UsageError`
+    for a level that does not exist.
+    """
+    threshold = _level(level)
+    shared = _shared()
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    _install(_handler(shared, json=json))
+    logging.getLogger().setLevel(threshold)
+    for name in _HTTP_CLIENTS:
+        logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+
+
+def _level(name: str) -> int:
+    levels = logging.getLevelNamesMapping()
+    try:
+        return levels[name.upper()]
+    except KeyError:
+        valid = ", ".join(levels)
+        raise UsageError(f"There is no log level {name!r:.40}; valid are: {valid}.") from None
+
+
+def _shared() -> list[Processor]:
+    """What every line gets, wherever it comes from."""
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.name = _HANDLER
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_as_json() if json else _for_people()),
+            ],
+        )
+    )
+    return handler
+
+
+def _as_json() -> list[Processor]:
+    # Tracebacks as text: structlog's own shape for JSON would show local variables.
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+
+
+def _for_people() -> list[Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            timestamp_key="time",
+            # The default shows local variables, where keys and conversations are.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _install(handler: logging.Handler) -> None:
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if each.name == _HANDLER]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)

@@ -1,0 +1,71 @@
+"""The runtime: all workers of one process, started and stopped together."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import cast
+
+from segue.runtime.effects import EffectRunner
+from segue.runtime.ids import LeasedIds
+from segue.runtime.loops import Agenda, Step, keep_going
+from segue.runtime.parts import Parts
+from segue.runtime.timers import TimerWorker
+from segue.runtime.turns import TurnWorker
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Turns, timers and effects, the leases that they hold, and word from other processes."""
+
+    parts: Parts
+    ids: LeasedIds
+    turns: TurnWorker
+    timers: TimerWorker
+    effects: EffectRunner
+    # The longest sleep of a worker; none where no other process can have anything to say.
+    poll: timedelta | None = None
+    patience: timedelta = timedelta(seconds=5)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Work until the block is left; then finish or hand back what is being worked on."""
+        agendas = self.parts.agendas
+        async with asyncio.TaskGroup() as tasks:
+            keep = [
+                tasks.create_task(work)
+                for work in (
+                    self._loop("turn", self.turns.step, agendas.turns),
+                    self._loop("lease", self.turns.extend_leases, agendas.leases),
+                    self._loop("timer", self.timers.step, agendas.timers),
+                    self._loop("effect", self.effects.step, agendas.effects),
+                    self._loop("node", self.ids.renew, Agenda()),
+                )
+            ]
+            if self.poll is not None:
+                keep.append(tasks.create_task(self._watch()))
+            try:
+                yield
+            finally:
+                await self.turns.close(self.patience)
+                for task in keep:
+                    task.cancel()
+
+    async def _loop(self, name: str, step: Step, agenda: Agenda) -> None:
+        await keep_going(name, step, agenda, self.parts.clock, self.poll)
+
+    async def _watch(self) -> None:
+        """Pass on what other processes did."""
+        changes = cast("AsyncGenerator[str]", self.parts.journal.watch())
+        async with aclosing(changes):
+            async for thread_id in changes:
+                self.parts.agendas.look()
+                try:
+                    await self.turns.look_after(thread_id)
+                    await self.parts.bus.stored(thread_id)
+                except Exception:
+                    logger.exception("Word of thread %s was not passed on", thread_id)

@@ -1,0 +1,180 @@
+"""`TurnWorker`: claims turns, keeps their leases while they are worked on, and stops them.
+
+Many threads at once, up to a bound; of one thread never two, which the journal sees to.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from segue.core.errors import ConflictError, NotFoundError, SegueError
+from segue.journal.records import Turn, TurnLease, TurnState
+from segue.runtime.leash import Leash, Why
+from segue.runtime.parts import Parts
+from segue.runtime.processor_new import SessionProcessor, TurnRules
+
+logger = logging.getLogger(__name__)
+
+# A turn that can be taken but was not is in somebody's hands this moment.
+_MOMENT: Final = timedelta(milliseconds=20)
+# How often a turn that another process works on is looked at, in case nobody tells us.
+_POLL: Final = timedelta(seconds=1)
+_LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
+
+
+@dataclass
+class _Job:
+    lease: TurnLease
+    leash: Leash
+    # A turn that waits for another agent's needs no room while it does.
+    is_resting: bool = False
+
+
+class TurnWorker:
+    """Works on as many turns at once as it has slots."""
+
+    def __init__(
+        self, parts: Parts, processor: SessionProcessor, rules: TurnRules, slots: int
+    ) -> None:
+        self._parts = parts
+        self._processor = processor
+        self._rules = rules
+        self._slots = slots
+        self._jobs: dict[str, _Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    async def step(self) -> datetime | None:
+        """Take turns while there is room; when to look again."""
+        journal, now = self._parts.journal, self._parts.clock.now()
+        while self._has_room:
+            lease = await journal.claim_turn(
+                self._parts.owner, now=now, lease_for=self._parts.lease_for
+            )
+            if lease is None:
+                next_at = await journal.next_turn_at(now=now)
+                return now + _MOMENT if next_at is not None and next_at <= now else next_at
+            self._start(lease)
+        return None  # the end of a turn wakes us
+
+    async def extend_leases(self) -> datetime | None:
+        """Keep what is being worked on; and hear whether somebody wants it to stop."""
+        for job in list(self._jobs.values()):
+            await self._extend(job)
+        return self._parts.clock.now() + self._parts.lease_for / 3 if self._jobs else None
+
+    async def look_after(self, thread_id: str) -> None:
+        """Something happened in a thread: stop its turn if it was cancelled or is void."""
+        self._tell_waiting(thread_id)
+        job = self._jobs.get(thread_id)
+        if job is None:
+            return
+        try:
+            turn = await self._parts.journal.get_turn(job.lease.turn.id)
+        except NotFoundError:
+            job.leash.stop(Why.VOID)
+            return
+        if turn.state is not TurnState.RUNNING:
+            job.leash.stop(Why.VOID)
+        elif turn.cancel_requested:
+            job.leash.stop(Why.CANCELLED)
+
+    def withdraw(self, thread_id: str, turn_ids: tuple[int, ...]) -> None:
+        """Stop a turn of ours that is void; quicker than to look."""
+        job = self._jobs.get(thread_id)
+        if job is not None and job.lease.turn.id in turn_ids:
+            job.leash.stop(Why.VOID)
+
+    async def ended(self, turn: Turn) -> Turn:
+        """Wait until a turn is over, whoever works on it."""
+        wake = asyncio.Event()
+        waiting = self._waiting.setdefault(turn.thread_id, set())
+        waiting.add(wake)
+        try:
+            while True:
+                found = await self._parts.journal.get_turn(turn.id)
+                if found.state not in _LIVE:
+                    return found
+                await self._parts.clock.wait(self._parts.clock.now() + _POLL, wake)
+        finally:
+            waiting.discard(wake)
+            if not waiting:
+                self._waiting.pop(turn.thread_id, None)
+
+    @contextmanager
+    def resting(self, thread_id: str) -> Iterator[None]:
+        """Around a wait for another turn, which may need the room."""
+        job = self._jobs.get(thread_id)
+        if job is None:
+            yield
+            return
+        job.is_resting = True
+        self._parts.agendas.turns.at_once()
+        try:
+            yield
+        finally:
+            job.is_resting = False
+
+    async def close(self, patience: timedelta) -> None:
+        """Take no more turns; let those at work finish, and hand back what does not in time."""
+        self._is_closing = True
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=patience.total_seconds())
+        for job in self._jobs.values():
+            job.leash.stop(Why.SHUTDOWN)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=self._parts.lease_for.total_seconds())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def _has_room(self) -> bool:
+        busy = sum(not job.is_resting for job in self._jobs.values())
+        return not self._is_closing and busy < self._slots
+
+    def _start(self, lease: TurnLease) -> None:
+        job = _Job(lease, Leash(self._rules.batch_time))
+        if not self._jobs:
+            self._parts.agendas.leases.at(self._parts.clock.now() + self._parts.lease_for / 3)
+        self._jobs[lease.turn.thread_id] = job
+        task = asyncio.create_task(self._work(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, job: _Job) -> None:
+        turn = job.lease.turn
+        with self._parts.clock.working():
+            try:
+                await self._processor.process(job.lease, job.leash)
+            except SegueError as error:
+                # The journal is away; the turn is taken again when its lease is over.
+                logger.warning("Turn %s broke off: %s", turn.id, error)
+            except Exception:
+                logger.exception("Turn %s broke off", turn.id)
+            finally:
+                if self._jobs.get(turn.thread_id) is job:
+                    del self._jobs[turn.thread_id]
+                self._tell_waiting(turn.thread_id)
+                self._parts.agendas.turns.at_once()
+
+    def _tell_waiting(self, thread_id: str) -> None:
+        for wake in self._waiting.get(thread_id, ()):
+            wake.set()
+
+    async def _extend(self, job: _Job) -> None:
+        parts = self._parts
+        try:
+            lease = await parts.journal.extend_turn(
+                job.lease, now=parts.clock.now(), lease_for=parts.lease_for
+            )
+        except (ConflictError, NotFoundError):
+            job.leash.stop(Why.VOID)
+            return
+        if lease.turn.cancel_requested:
+            job.leash.stop(Why.CANCELLED)

@@ -1,0 +1,115 @@
+"""Why the agent wrote, and why it did not: the records of a thread as one story.
+
+Made of decisions, timers, turns and effects alone. It says which trigger and why, never a
+trigger's words, so that it can be shown to anyone who may see the thread.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from segue.core.snowflake import time_of
+from segue.journal.ports import Journal
+from segue.journal.records import (
+    Decision,
+    Effect,
+    EffectState,
+    Timer,
+    TimerState,
+    Turn,
+    TurnKind,
+    TurnState,
+)
+
+_OVER = frozenset(
+    {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that happened, or did not, and why."""
+
+    at: datetime
+    what: str
+    outcome: str
+    why: str
+    details: dict[str, Any] = field(default_factory=dict)
+    # Of the record that says so: what happened at one moment is told in this order.
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.what}: {self.outcome}. {self.why}".rstrip()
+
+
+async def why(journal: Journal, thread_id: str, *, limit: int = 50) -> list[Reason]:
+    """What was decided in a thread, and what came of it; oldest first."""
+    reasons = [
+        *map(_of_decision, await journal.list_decisions(thread_id, limit=limit)),
+        *_of_timers(await journal.list_timers(thread_id, limit=limit)),
+        *_of_turns(await journal.list_turns(thread_id, limit=limit)),
+        *_of_effects(await journal.list_effects(thread_id, limit=limit)),
+    ]
+    return sorted(reasons, key=lambda reason: (reason.at, reason.number))[-limit:]
+
+
+def _of_decision(decision: Decision) -> Reason:
+    what = {
+        "plan": "planning a follow-up",
+        "gates": "the gates of a due follow-up",
+        "gates_before_showing": "the gates before the first word",
+    }
+    return Reason(
+        decision.decided_at,
+        what.get(decision.kind, decision.kind),
+        decision.outcome,
+        decision.reasons[0] if decision.reasons else "",
+        dict(decision.facts) | {"reasons": list(decision.reasons[1:])},
+        decision.id,
+    )
+
+
+def _of_timers(timers: list[Timer]) -> Iterator[Reason]:
+    for timer in timers:
+        if timer.state in _OVER:
+            yield Reason(
+                timer.updated_at,
+                f"the follow-up planned for {timer.due_at:%Y-%m-%d %H:%M:%S}",
+                timer.state.value,
+                timer.state_reason or "",
+                {"trigger": timer.trigger_type},
+                timer.id,
+            )
+
+
+def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
+    for turn in turns:
+        if turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None:
+            yield Reason(turn.shown_at, "a follow-up", "sent", "All gates were open.", {}, turn.id)
+        elif turn.kind is TurnKind.FOLLOW_UP and turn.state is TurnState.VOID:
+            yield Reason(time_of(turn.id), "a follow-up", "void", turn.error or "", {}, turn.id)
+        elif turn.state is TurnState.FAILED:
+            yield Reason(
+                time_of(turn.id), f"a {turn.kind.value}", "failed", turn.error or "", {}, turn.id
+            )
+
+
+def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
+    words = {
+        EffectState.DONE: "delivered",
+        EffectState.DEAD: "not delivered",
+        EffectState.PENDING: "waiting",
+        EffectState.CLAIMED: "under way",
+    }
+    for effect in effects:
+        if effect.kind == "webhook":
+            why_not = effect.error or ""
+            yield Reason(
+                effect.created_at,
+                "the webhook of a follow-up",
+                words[effect.state],
+                effect.evidence or why_not,
+                {},
+                effect.id,
+            )

@@ -1,0 +1,104 @@
+"""A clock that a test or a simulation moves: weeks pass in the time that their work takes.
+
+Time stands still while anything works. `advance` lets it run to the next moment that somebody
+waits for, again and again, so that everything happens in order and at its exact time.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+
+from segue.core.errors import UsageError
+from segue.core.quiet import as_utc
+
+_REAL_SECONDS = 60.0
+
+
+@dataclass(order=True)
+class _Sleeper:
+    until: datetime
+    number: int
+    wake: asyncio.Event = field(compare=False)
+
+
+class VirtualClock:
+    """Time that moves by `advance` alone."""
+
+    def __init__(self, start: datetime, *, patience: float = _REAL_SECONDS) -> None:
+        self._now = as_utc(start)
+        # How many seconds of real time the work at one moment may take.
+        self._patience = patience
+        self._awake = 0
+        self._waiting: set[asyncio.Event] = set()
+        self._sleepers: list[_Sleeper] = []
+        self._numbers = count()
+        self._rest = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
+        if until is not None and until <= self._now:
+            wake.set()
+        elif until is not None:
+            heapq.heappush(self._sleepers, _Sleeper(until, next(self._numbers), wake))
+        self._waiting.add(wake)
+        self._stop_work()
+        try:
+            await wake.wait()
+        finally:
+            self._awake += 1
+            self._waiting.discard(wake)
+            self._sleepers = [s for s in self._sleepers if s.wake is not wake]
+            heapq.heapify(self._sleepers)
+        wake.clear()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        self._awake += 1
+        try:
+            yield
+        finally:
+            self._stop_work()
+
+    async def advance(self, span: timedelta) -> None:
+        """Let so much time pass, and everything happen that is due in it."""
+        if span < timedelta(0):
+            raise UsageError(f"Time does not run back: {span}.")
+        await self.advance_to(self._now + span)
+
+    async def advance_to(self, moment: datetime) -> None:
+        """Let time pass until a moment, and everything happen that is due until then."""
+        goal = as_utc(moment)
+        await self.settle()
+        while self._sleepers and self._sleepers[0].until <= goal:
+            sleeper = heapq.heappop(self._sleepers)
+            self._now = max(self._now, sleeper.until)
+            sleeper.wake.set()
+            await self.settle()
+        self._now = max(self._now, goal)
+
+    async def settle(self) -> None:
+        """Let everything that can happen at this moment happen."""
+        try:
+            async with asyncio.timeout(self._patience):
+                while not self._is_at_rest():
+                    self._rest.clear()
+                    await self._rest.wait()
+        except TimeoutError:
+            raise UsageError(
+                f"{self._awake} tasks still work at {self._now.isoformat()} after "
+                f"{self._patience:g} s: does one of them wait without the clock?"
+            ) from None
+
+    def _stop_work(self) -> None:
+        self._awake -= 1
+        if self._is_at_rest():
+            self._rest.set()
+
+    def _is_at_rest(self) -> bool:
+        return self._awake <= 0 and not any(wake.is_set() for wake in self._waiting)

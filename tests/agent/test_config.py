@@ -1,0 +1,112 @@
+"""What a config says about speaking first, and what it refuses."""
+
+from datetime import time, timedelta
+from typing import Any
+
+import pytest
+
+from segue import TriggerType
+from segue.agent.config import AgentConfig, Autonomy, MemoryConfig
+from segue.core.decide import Delays
+from segue.core.errors import UsageError
+from segue.core.policy import Policy
+from segue.core.prompts import PromptVariant, choose_prompt
+from segue.core.quiet import QuietHours
+
+
+def test_an_agent_speaks_first_without_being_told() -> None:
+    """With nothing in the config the rules decide, with the default policy and fixed prompts."""
+    autonomy = AgentConfig(id="ada").autonomy
+    assert autonomy.enabled
+    assert (autonomy.policy, autonomy.delays) == (Policy(), Delays())
+    assert (autonomy.decider, autonomy.missed, autonomy.holdout) == ("rules", "run", 0)
+    assert autonomy.prompts == {}
+
+
+def test_autonomy_is_read_from_plain_values() -> None:
+    """What a file can hold becomes what the gates, the decider and the prompts take."""
+    values = {
+        "policy": {"max_per_day": 2, "quiet_hours": {"start": "22:00", "end": "07:30"}},
+        "delays": {"check_in": "PT2H", "task_incomplete": 90},
+        "prompts": {
+            "check_in": "Ask how it went.",
+            "task_incomplete": [
+                {"name": "warm", "text": "Ask kindly.", "weight": 2},
+                {"name": "brief", "text": "Ask."},
+            ],
+        },
+        "holdout": 0.1,
+        "decider": "my_package.deciders:mine",
+        "missed": "run_if_within:30",
+    }
+    autonomy = AgentConfig.parse({"id": "ada", "autonomy": values}, "agent").autonomy
+    night = QuietHours(time(22), time(7, 30))
+    assert autonomy.policy == Policy(max_per_day=2, quiet_hours=night)
+    assert autonomy.delays == Delays(
+        check_in=timedelta(hours=2), task_incomplete=timedelta(seconds=90)
+    )
+    assert autonomy.prompts == {
+        TriggerType.CHECK_IN: (PromptVariant(name="own", text="Ask how it went."),),
+        TriggerType.TASK_INCOMPLETE: (
+            PromptVariant(name="warm", text="Ask kindly.", weight=2),
+            PromptVariant(name="brief", text="Ask."),
+        ),
+    }
+    chosen = choose_prompt(autonomy.prompts, 0, "check_in", "thread")
+    assert chosen is not None
+    assert chosen.text == "Ask how it went."
+
+
+def test_autonomy_takes_values_that_are_made_already() -> None:
+    """In Python the policy and the delays are given as they are."""
+    policy, delays = Policy(max_consecutive=1), Delays(check_in=timedelta(minutes=1))
+    autonomy = Autonomy(policy=policy, delays=delays)
+    assert autonomy.policy is policy
+    assert autonomy.delays is delays
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"policy": {"max_per_week": 2}}, "autonomy.policy.max_per_week"),
+    ({"policy": {"max_per_day": -1}}, "autonomy.policy: .*max_per_day is negative"),
+    ({"delays": {"check_in": 0}}, "autonomy.delays: .*check_in is not above zero"),
+    ({"delays": Delays(check_in=timedelta())}, "check_in is not above zero"),
+    ({"delays": {"birthday": 60}}, "autonomy.delays.birthday"),
+    ({"prompts": {"birthday": "Hi."}}, "autonomy.prompts.birthday.*check_in"),
+    ({"prompts": {"check_in": " "}}, "autonomy.prompts.check_in.*is empty"),
+    ({"prompts": {"check_in": []}}, "autonomy.prompts.check_in: There is no variant"),
+    ({"prompts": {"check_in": [{"name": "a", "text": ""}]}}, "'a' is empty"),
+    ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "weight": 0}]}}, "weight of .*'a'"),
+    ({"prompts": {"check_in": [{"name": "a", "text": "Hi."}] * 2}}, "share a name: a, a"),
+    ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "wait": 1}]}}, "wait: Unexpected"),
+    ({"decider": "magic"}, "autonomy.decider: There is no decider 'magic'"),
+    ({"missed": "never"}, "autonomy.missed: There is no policy 'never'"),
+    ({"missed": "run_if_within:soon"}, "autonomy.missed"),
+]
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED)
+def test_autonomy_that_cannot_be_meant_is_refused(values: dict[str, Any], said: str) -> None:
+    """The error names the setting and says what was expected, in one sentence each."""
+    with pytest.raises(UsageError, match=said) as error:
+        Autonomy.parse(values, "autonomy")
+    assert "Value error" not in str(error.value)
+    assert not str(error.value).endswith("..")
+
+
+def test_a_config_never_changes() -> None:
+    """What was checked stays as it was checked."""
+    with pytest.raises(ValueError, match="frozen"):
+        Autonomy().enabled = False
+
+
+@pytest.mark.parametrize("name", ["", "minilm", "openai:", ":x", " :x", "openai: "])
+def test_a_name_that_is_no_embedders_is_refused_by_the_config(name: str) -> None:
+    """A wrong name shows when the config is read, not when the first memory is searched."""
+    with pytest.raises(UsageError, match=r"memory.embedder: There is no embedder .*'local'"):
+        MemoryConfig.parse({"embedder": name}, "memory")
+
+
+@pytest.mark.parametrize("name", ["local", "openai:text-embedding-3-small", "ollama:a:b"])
+def test_names_of_embedders_are_taken(name: str) -> None:
+    """Whether a provider is there shows when it is loaded."""
+    assert MemoryConfig(embedder=name).embedder == name

@@ -1,0 +1,223 @@
+"""What is special about a PostgreSQL that processes share: locks, and words between them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from segue.core.errors import BackendError, ConflictError
+from segue.core.messages import synthetic_message
+from segue.journal.postgres import PostgresJournal, database
+from segue.journal.postgres.counts import _USER_LOCK
+from segue.journal.postgres.watching import Listeners
+from segue.journal.records import Turn
+from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
+from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
+from segue.testing.postgres import PostgresServer
+from tests.journal.stores import ask, change
+from tests.journal.test_postgres_server import WAITS_FOR_A_LOCK, holding, until
+
+__all__ = ["anyio_backend"]
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 30.0
+THIS_THREAD = "SELECT * FROM threads WHERE id = 'chat' FOR UPDATE"
+THE_USER = f"SELECT pg_advisory_xact_lock({_USER_LOCK}, hashtext('{USER}'))"
+LISTENING = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+
+
+@pytest.fixture
+def dsn(server: PostgresServer) -> str:
+    return server.create_database()
+
+
+@pytest.fixture
+async def chat(dsn: str) -> AsyncIterator[Chat]:
+    async with opened(dsn) as journal:
+        yield await Chat(journal, ticking_ids(), START).begin()
+
+
+@pytest.fixture
+async def elsewhere(dsn: str) -> AsyncIterator[PostgresJournal]:
+    """The same store in another process."""
+    async with opened(dsn) as journal:
+        yield journal
+
+
+@asynccontextmanager
+async def opened(dsn: str, pool_size: int = 4) -> AsyncIterator[PostgresJournal]:
+    journal = PostgresJournal(dsn, pool_size=pool_size)
+    await journal.open()
+    yield journal
+    await journal.close()
+
+
+async def fire_counted(chat: Chat, other: Chat) -> list[Turn | BaseException | None]:
+    """Fire a follow-up in each thread at once, each on what was counted before both."""
+    steps = []
+    for own in (chat, other):
+        counted = await own.journal.count_follow_ups(own.thread_id, day_began=START)
+        await own.arm()
+        lease = await own.take_timer()
+        message = synthetic_message("check_in")
+        steps.append(
+            own.journal.fire_timer(lease, message, ids=own.ids, now=START, counted=counted)
+        )
+    return await asyncio.gather(*steps, return_exceptions=True)
+
+
+async def test_of_two_follow_ups_on_one_count_one_gets_through(
+    dsn: str, chat: Chat, elsewhere: PostgresJournal
+) -> None:
+    """Two processes that fire timers of two threads of a user cannot both be within the limit."""
+    other = await Chat(elsewhere, ticking_ids(node=2), START, "second").begin()
+    with holding(dsn, THE_USER) as blocker:
+        firing = asyncio.create_task(fire_counted(chat, other))
+        await until(dsn, "count(*) = 2 FROM pg_locks WHERE NOT granted")
+        blocker.rollback()
+        results = await firing
+    fired = [result for result in results if isinstance(result, Turn)]
+    [refused] = [result for result in results if isinstance(result, ConflictError)]
+    assert len(fired) == 1
+    assert "got a follow-up" in str(refused)
+    assert ask(dsn, "SELECT count(*) FROM turns") == [(1,)]
+
+
+async def test_users_do_not_wait_for_each_other(chat: Chat, elsewhere: PostgresJournal) -> None:
+    """Follow-ups of two users are counted apart, and fire at once."""
+    grace = Chat(elsewhere, ticking_ids(node=2), START, "second")
+    other = await grace.begin(user_id="grace")
+    results = await fire_counted(chat, other)
+    assert [type(result) for result in results] == [Turn, Turn]
+
+
+async def test_a_partial_text_waits_for_nobody(dsn: str, chat: Chat) -> None:
+    """While another step holds the thread, the text so far goes on reaching listeners."""
+    await chat.say()
+    lease = await chat.take_turn()
+    with holding(dsn, THIS_THREAD):
+        async with asyncio.timeout(PATIENCE):
+            await chat.journal.save_partial(lease, "reply-1", "Until s")
+            partial = (await chat.journal.events("chat")).partial
+    assert partial is not None
+    assert partial.text == "Until s"
+
+
+async def test_writers_of_a_held_thread_do_not_stop_all_others(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They give up and say so, and their connections serve other threads before those give up."""
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.2)
+    async with opened(dsn, pool_size=2) as journal:
+        chat = await Chat(journal, ticking_ids(), START).begin()
+        other = await chat.another("second")
+        with holding(dsn, THIS_THREAD):
+            waiting = [asyncio.create_task(chat.say()) for _ in range(4)]
+            await until(dsn, WAITS_FOR_A_LOCK)
+            assert (await other.say()).is_new
+            for refused in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(refused, BackendError)
+                assert "lock_timeout. Nothing was written" in str(refused)
+        assert texts(await chat.messages()) == []
+        assert (await chat.say()).is_new
+
+
+async def test_what_one_process_writes_another_hears(
+    chat: Chat, elsewhere: PostgresJournal
+) -> None:
+    """A watcher is told of the thread, and first that something may have been before."""
+    async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
+        assert await anext(words) == ""
+        await chat.say()
+        assert await anext(words) == "chat"
+        lease = await chat.take_turn()
+        await chat.journal.save_partial(lease, "reply-1", "Until s")
+        assert await anext(words) == "chat"
+
+
+async def test_a_step_that_fails_is_not_heard(chat: Chat, elsewhere: PostgresJournal) -> None:
+    """What was not written is nothing to look for."""
+    second = await chat.another("second")
+    stale = await second.say()
+    lease = await chat.journal.claim_turn("worker-a", now=START, lease_for=LEASE)
+    assert lease is not None
+    await chat.journal.release_turn(lease, now=START)
+    async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
+        assert await anext(words) == ""
+        with pytest.raises(ConflictError, match=str(stale.turn.id)):
+            await chat.journal.release_turn(lease, now=START)
+        await chat.say()
+        assert await anext(words) == "chat"
+
+
+async def test_a_thread_with_a_very_long_name_is_heard_as_any(
+    chat: Chat, elsewhere: PostgresJournal
+) -> None:
+    """A notification holds 8000 bytes; a longer name must not keep a message from being stored."""
+    async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
+        assert await anext(words) == ""
+        assert (await (await chat.another("x" * 9000)).say()).is_new
+        assert await anext(words) == ""
+
+
+async def test_a_watcher_comes_back_after_its_connection_broke(
+    dsn: str, chat: Chat, elsewhere: PostgresJournal
+) -> None:
+    """It says that something may have been missed, and hears again."""
+    async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
+        assert await anext(words) == ""
+        change(dsn, f"SELECT pg_terminate_backend(pid) {LISTENING}")
+        assert await anext(words) == ""
+        await chat.say()
+        assert await anext(words) == "chat"
+
+
+async def test_closing_the_journal_ends_all_watching(dsn: str) -> None:
+    """One who waits is sent away, one who looks elsewhere finds the end, and no trace is left."""
+    tasks = asyncio.all_tasks()
+    async with asyncio.timeout(PATIENCE), opened(dsn) as journal:
+        waiting, idle = journal.watch(), journal.watch()
+        assert [await anext(waiting), await anext(idle)] == ["", ""]
+        wait = asyncio.create_task(anext(waiting, "the end"))
+        await asyncio.sleep(0.05)
+        await journal.close()
+        assert await wait == "the end"
+        assert ask(dsn, f"SELECT count(*) {LISTENING}") == [(0,)]
+        assert await anext(idle, "the end") == "the end"
+        assert await anext(journal.watch(), "the end") == "the end"
+    assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_watcher_that_stops_leaves_nothing_behind(dsn: str, waits: bool) -> None:
+    """Its connection and its tasks go with it, whether it was cancelled or closed."""
+    async with asyncio.timeout(PATIENCE), opened(dsn) as journal:
+        words = journal.watch()
+        assert await anext(words) == ""
+        if waits:
+            wait = asyncio.create_task(anext(words, None))
+            await asyncio.sleep(0.05)
+            assert "_heard" in names_of_tasks()
+            wait.cancel()
+            with suppress(asyncio.CancelledError):
+                await wait
+        await words.aclose()
+        await until(dsn, f"count(*) = 0 {LISTENING}")
+        assert "_heard" not in names_of_tasks()
+
+
+def names_of_tasks() -> set[str]:
+    return {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks()}
+
+
+async def test_a_watcher_without_a_server_can_be_closed(dsn: str) -> None:
+    """Between two tries to connect it still hears that the journal is closed."""
+    listeners = Listeners(make_conninfo(dsn, port=1))
+    listeners.open()
+    wait = asyncio.create_task(anext(listeners.watch(), "the end"))
+    await asyncio.sleep(0.05)
+    await listeners.close()
+    async with asyncio.timeout(0.4):
+        assert await wait == "the end"

@@ -1,0 +1,68 @@
+"""Watching a store until it is closed, on both databases."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import cast
+
+import pytest
+
+from segue.journal.ports import Journal
+from segue.testing.journal_contract.chat import Chat
+from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
+from segue.testing.journal_contract.watching import watching
+from tests.journal.stores import journal_at
+
+__all__ = ["anyio_backend"]
+pytestmark = pytest.mark.anyio
+
+
+async def opened(address: str) -> Journal:
+    journal = journal_at(address)
+    await journal.open()
+    return journal
+
+
+async def read_to_the_end(journal: Journal) -> None:
+    async for _ in journal.watch():
+        pass
+
+
+async def test_closing_the_journal_ends_a_watch(address: str) -> None:
+    """Whoever waits for the next hint is told that none will come."""
+    journal = await opened(address)
+    async with watching(journal) as hints, asyncio.timeout(20):
+        await hints.catch_up(await Chat(journal, ticking_ids(), START).begin())
+        ending = asyncio.create_task(read_to_the_end(journal))
+        await asyncio.sleep(0)
+        await journal.close()
+        await ending
+
+
+async def test_a_watch_that_nobody_reads_does_not_keep_the_journal_open(address: str) -> None:
+    """The journal closes at once, and the watch is over when it is asked again."""
+    journal, other = await opened(address), await opened(address)
+    async with aclosing(cast("AsyncGenerator[str]", journal.watch())) as hints:
+        async with asyncio.timeout(20):
+            first = asyncio.create_task(anext(hints))
+            chat = await Chat(other, ticking_ids(), START).begin()
+            while not first.done():
+                await chat.say()
+                await asyncio.sleep(0.05)
+            await journal.close()
+            assert [hint async for hint in hints if hint] == []
+    await other.close()
+
+
+async def test_a_watch_may_be_left_at_any_moment(address: str) -> None:
+    """Cancelled before its first hint, it leaves neither a task nor a warning."""
+    journal = await opened(address)
+    before = asyncio.all_tasks()
+    for pause in (0, 0, 0.001, 0.01, 0.05):
+        task = asyncio.create_task(read_to_the_end(journal))
+        await asyncio.sleep(pause)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert asyncio.all_tasks() <= before
+    await journal.close()

@@ -1,0 +1,178 @@
+"""What the stories share: agents that grow impatient, models that can be held up, and questions
+about what came of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+from pydantic import PrivateAttr
+
+from segue.agent.config import AgentConfig
+from segue.agent.scripted import Line, ScriptedChatModel
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.journal.records import NewTimer, Timer, TurnKind
+from segue.runtime.events import ThreadEvent
+from segue.testing.world import Stage, World, plain_agent
+
+PATIENCE = timedelta(seconds=30)
+TOLD = "Oslo is the capital of Norway."
+
+
+def eager_agent(id: str = "guide", **autonomy: Any) -> AgentConfig:
+    """An agent that speaks first after 30 s of silence, whatever was said before."""
+    delays = {trigger.value: PATIENCE.total_seconds() for trigger in TriggerType}
+    policy = {"cooldown": 0, **autonomy.pop("policy", {})}
+    chosen = {"delays": delays, "policy": policy, **autonomy}
+    return plain_agent(id, autonomy=chosen)
+
+
+def model_of(*lines: Line, then: str = TOLD) -> ScriptedChatModel:
+    """A model that says these lines, and after them the same for ever."""
+    left = list(lines)
+
+    def speak(messages: list[BaseMessage]) -> Any:
+        line = left.pop(0) if left else then
+        return line(messages) if callable(line) else line
+
+    return ScriptedChatModel(script=speak)
+
+
+class Held:
+    """A line of a script that is not spoken before the test says so."""
+
+    def __init__(self, text: str) -> None:
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+        self._text = text
+
+    async def __call__(self, messages: list[BaseMessage]) -> str:
+        del messages
+        self.asked.set()
+        await self.go.wait()
+        return self._text
+
+
+@asynccontextmanager
+async def passing(world: World, span: timedelta) -> AsyncIterator[None]:
+    """Time passes in the background, as far as a held model lets it."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(world.pass_time(span))
+        yield
+
+
+class Halting(ScriptedChatModel):
+    """A model that stops in the middle of a reply, once it is told to, until the test lets it."""
+
+    _stops: bool = PrivateAttr(default=False)
+    _go: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
+
+    def stop_after_a_word(self) -> None:
+        self._stops = True
+
+    def go_on(self) -> None:
+        self._go.set()
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in super()._astream(*args, **kwargs):
+            yield piece
+            if self._stops:
+                await self._go.wait()
+
+
+class Listener:
+    """A tab that is open: all that it was told."""
+
+    def __init__(self) -> None:
+        self.events: list[ThreadEvent] = []
+        self._new = asyncio.Event()
+
+    async def until(self, kind: type[ThreadEvent]) -> None:
+        while not any(isinstance(event, kind) for event in self.events):
+            self._new.clear()
+            await self._new.wait()
+
+    async def listen(self, world: World, thread: str) -> None:
+        async for heard in world.segue.listen(thread, "0"):
+            self.events.append(heard.event)
+            self._new.set()
+
+
+@asynccontextmanager
+async def doing_at(world: World, moment: datetime, action: Awaitable[Any]) -> AsyncIterator[None]:
+    """Something is done at a moment, before all that others have to do at the same one."""
+
+    async def wait_and_do() -> None:
+        with world.clock.working():
+            await world.clock.wait(moment, asyncio.Event())
+            await action
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(wait_and_do())
+        await asyncio.sleep(0)  # who waits first is woken first
+        yield
+
+
+@asynccontextmanager
+async def listening(world: World, thread: str) -> AsyncIterator[Listener]:
+    """Somebody listens to a thread, from its beginning, until the block is left."""
+    listener = Listener()
+    task = asyncio.create_task(listener.listen(world, thread))
+    try:
+        yield listener
+        await world.clock.settle()
+        await asyncio.sleep(0)  # what was told last is heard
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def arm(
+    world: World, thread: str, due_at: datetime, trigger: str = "check_in", **more: Any
+) -> Timer:
+    """Arm a timer by hand, past all that plans."""
+    parts = world.composed.parts
+    timer = await parts.journal.arm_timer(
+        NewTimer(thread, due_at, trigger, **more), ids=parts.ids, now=parts.clock.now()
+    )
+    parts.agendas.timers.at(due_at)
+    return timer
+
+
+async def sent_at(world: World, thread: str) -> list[datetime]:
+    """When the user saw follow-ups, oldest first."""
+    turns = await world.journal.list_turns(thread, limit=10_000)
+    return sorted(
+        turn.shown_at
+        for turn in turns
+        if turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None
+    )
+
+
+async def told(world: World, thread: str, what: str) -> list[str]:
+    """What `why` gives as reasons for one kind of thing, oldest first, as `outcome: why`."""
+    reasons = await world.segue.why(thread, limit=1_000)
+    return [f"{reason.outcome}: {reason.why}" for reason in reasons if what in reason.what]
+
+
+def asked_by(request: Sequence[BaseMessage]) -> TriggerType | None:
+    """The trigger whose words end a request to the model."""
+    known = {text: TriggerType(name) for name, text in TRIGGER_PROMPTS.items()}
+    return known.get(request[-1].text)
+
+
+async def new_thread(
+    world: World, user: str = "ann", agent: str | None = None, **wishes: Any
+) -> str:
+    """A new conversation's id."""
+    return (await world.segue.create_thread(user, agent, settings=wishes)).id
+
+
+def at(stage: Stage, moment: str) -> datetime:
+    """A moment of the stage's first day, in UTC."""
+    hour, minute = moment.split(":")
+    return stage.clock.now().replace(hour=int(hour), minute=int(minute))
