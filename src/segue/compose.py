@@ -35,7 +35,7 @@ from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
 from segue.runtime.initiative import WEBHOOK, Initiative
 from segue.runtime.parts import Agent, Parts
-from segue.runtime.processor_new import SessionProcessor, TurnRules
+from segue.runtime.processor import SessionProcessor, TurnRules
 from segue.runtime.runtime import Runtime
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
@@ -54,6 +54,7 @@ class Replacements:
     # Models by the agent's id.
     models: Mapping[str, BaseChatModel] = field(default_factory=dict)
     http: httpx.AsyncClient | None = None
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Composed:
 async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Composed]:
     """Open everything, run it, and close it again."""
     async with AsyncExitStack() as stack:
-        journal, checkpoints = await _open_stores(settings, stack)
+        journal, checkpoints = await _open_stores(settings, stack, given)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         ids = LeasedIds(journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
         await ids.open()
@@ -91,7 +92,11 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
         gatekeeper = Gatekeeper(journal, ids)
         deciders = _Deciders(settings, given)
         initiative = Initiative(parts, gatekeeper, deciders.of)
-        rules = TurnRules(max_attempts=settings.max_attempts, batch_time=settings.batch_time)
+        rules = TurnRules(
+            max_attempts=settings.max_attempts,
+            retries=settings.retries,
+            batch_time=settings.batch_time,
+        )
         processor = SessionProcessor(parts, initiative, rules)
         turns = TurnWorker(parts, processor, rules, settings.slots)
         books = {
@@ -131,7 +136,9 @@ class _Kit:
     given: Replacements
 
 
-async def _open_stores(settings: Settings, stack: AsyncExitStack) -> tuple[Journal, Checkpoints]:
+async def _open_stores(
+    settings: Settings, stack: AsyncExitStack, given: Replacements
+) -> tuple[Journal, Checkpoints]:
     journal: Journal
     checkpoints: Any
     if settings.is_postgres:
@@ -147,6 +154,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> tuple[Journ
         settings.folder.mkdir(parents=True, exist_ok=True)
         journal = SqliteJournal(settings.folder / JOURNAL_FILE)
         checkpoints = SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
+    checkpoints = given.checkpoints or checkpoints
     await journal.open()
     stack.push_async_callback(journal.close)
     await checkpoints.open()

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from segue.agent.config import AgentConfig, Config, Count, Span
 from segue.core.errors import UsageError
 from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
-from segue.runtime.processor_new import TurnRules
+from segue.runtime.processor import TurnRules
 
 _ADDRESS = ("postgresql://", "postgres://")
 
@@ -27,6 +27,8 @@ class Settings(Config):
     slots: Count = 8
     # How often a turn is tried before it fails, and how long its batch may take.
     max_attempts: Count = TurnRules().max_attempts
+    # How often a model that failed for a moment is asked again.
+    retries: Annotated[int, Field(ge=0)] = TurnRules().retries
     batch_time: Span = TurnRules().batch_time
     # After this time without a sign of life, another process takes over a turn or timer.
     lease_for: Span = timedelta(seconds=30)

@@ -1,12 +1,12 @@
 """A conversation with one agent on a real journal, with the moves that stories are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 
 from segue import Batch, SnowflakeGenerator, synthetic_message, user_message
@@ -15,15 +15,78 @@ from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
-from segue.agent.run import Run, Token
+from segue.agent.run import AgentEvent, NewMessage, Question, Run, Token
 from segue.journal.ports import Journal
-from segue.journal.records import NewTimer, Turn, TurnLease
-from segue.runtime.processor import Failed, SessionProcessor, TurnEvent
+from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
+from segue.runtime.bus import Bus, ending_event
+from segue.runtime.clock import SystemClock
+from segue.runtime.events import Asked, Failed, ThreadEvent
+from segue.runtime.parts import Agent, Parts
+from segue.runtime.processor import Conversed, SessionProcessor, TurnRules
 from segue.testing.journal_contract.fixtures import ticking_ids
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)
 THREAD = "chat"
+Told = AgentEvent | ThreadEvent
+
+
+class Ear(Bus):
+    """A bus that keeps what it is told, whoever listens, and passes on what is stored."""
+
+    def __init__(self, journal: Journal, notice: Callable[[BaseMessage], None]) -> None:
+        super().__init__(journal)
+        self.heard: list[Told] = []
+        self._notice = notice
+        self._known: set[str | None] = set()
+
+    def write(self, thread_id: str, turn_id: int, message_id: str, text: str) -> Partial:
+        self.heard.append(Token(message_id, text))
+        return super().write(thread_id, turn_id, message_id, text)
+
+    def tell(self, thread_id: str, event: ThreadEvent) -> None:
+        self.heard.append(event)
+        super().tell(thread_id, event)
+
+    async def stored(self, thread_id: str) -> None:
+        [newest, *_] = await self._journal.tail(thread_id, max_tokens=1)
+        for message in newest.messages:
+            if message.id not in self._known:
+                self._known.add(message.id)
+                self._notice(message)
+                if not isinstance(message, HumanMessage):
+                    self.heard.append(NewMessage(message))
+        await super().stored(thread_id)
+
+
+class Unplanned:
+    """An agent whose follow-ups are the test's to send."""
+
+    async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
+        del turn, batch
+        return None
+
+    async def ending(self, turn: Turn, said: Conversed) -> Ending:
+        del turn
+        if not said.questions:
+            return Ending()
+        says = {"kind": "question", "questions": said.questions}
+        return Ending(says=says, is_waiting=True)
+
+
+class Ticking(SystemClock):
+    """A clock that goes on a little whenever it is read."""
+
+    def __init__(self, tick: Callable[[], datetime]) -> None:
+        self._tick = tick
+
+    def now(self) -> datetime:
+        return self._tick()
+
+
+def ignore(message: BaseMessage) -> None:
+    """What most tests do with a message that was stored."""
+    del message
 
 
 @dataclass
@@ -32,7 +95,8 @@ class Session:
     agent: LangGraphAgent
     ids: SnowflakeGenerator = field(default_factory=ticking_ids)
     now: datetime = START
-    events: list[TurnEvent] = field(default_factory=list)
+    # Told of each message that is stored.
+    notice: Callable[[BaseMessage], None] = ignore
 
     @classmethod
     async def begin(
@@ -51,12 +115,12 @@ class Session:
         await journal.create_thread(THREAD, agent_id="guide", user_id="ada", now=START)
         return session
 
-    async def say(self, text: str) -> list[TurnEvent]:
+    async def say(self, text: str) -> list[Told]:
         """The user writes, and the turn runs to its end."""
         await self.journal.accept_message(THREAD, user_message(text), ids=self.ids, now=self.tick())
         return await self.work()
 
-    async def nudge(self, trigger: str = "check_in", reason: str | None = None) -> list[TurnEvent]:
+    async def nudge(self, trigger: str = "check_in", reason: str | None = None) -> list[Told]:
         """A timer fires, and the follow-up runs to its end."""
         now = self.tick()
         await self.journal.arm_timer(NewTimer(THREAD, now, trigger), ids=self.ids, now=now)
@@ -70,21 +134,27 @@ class Session:
         assert lease is not None
         return lease
 
-    async def work(self) -> list[TurnEvent]:
-        self.events = []
-        await self.processor.process(await self.claim())
-        return self.events
+    async def work(self) -> list[Told]:
+        return await self.work_with(lambda _: self.agent)
+
+    async def work_with(self, agent_of: Callable[[str], Agent]) -> list[Told]:
+        lease = await self.claim()
+        ear = Ear(self.journal, self.notice)
+        await self._processor(agent_of, ear).process(lease)
+        turn = await self.journal.get_turn(lease.turn.id)
+        return [*ear.heard, *_endings(turn)]
 
     @property
     def processor(self) -> SessionProcessor:
-        return SessionProcessor(self.journal, lambda _: self.agent, self.ids, self.tick, self.hear)
+        return self._processor(lambda _: self.agent, Ear(self.journal, self.notice))
+
+    def _processor(self, agent_of: Callable[[str], Agent], ear: Bus) -> SessionProcessor:
+        parts = Parts(self.journal, self.ids, Ticking(self.tick), ear, agent_of, "test")
+        return SessionProcessor(parts, Unplanned(), TurnRules(max_attempts=99, retries=0))
 
     def run_of(self, batch: Batch, answer: Any = None) -> Run:
         """A run of a batch as it is stored, without the journal at its side."""
         return Run(THREAD, "guide", "ada", batch, answer=answer)
-
-    def hear(self, _turn: Turn, event: TurnEvent) -> None:
-        self.events.append(event)
 
     def tick(self) -> datetime:
         self.now += timedelta(milliseconds=1)
@@ -101,11 +171,20 @@ class Session:
         return (await self.batches())[-1]
 
 
-def streamed(events: Sequence[TurnEvent]) -> str:
+def _endings(turn: Turn) -> list[Told]:
+    if turn.ending is None:
+        return []
+    ending = ending_event(turn.id, turn.ending)
+    if isinstance(ending, Asked):
+        return [Question(name, value) for name, value in ending.questions.items()]
+    return [ending]
+
+
+def streamed(events: Sequence[Told]) -> str:
     return "".join(event.text for event in events if isinstance(event, Token))
 
 
-def failure(events: Sequence[TurnEvent]) -> Failed:
+def failure(events: Sequence[Told]) -> Failed:
     [failed] = [event for event in events if isinstance(event, Failed)]
     return failed
 

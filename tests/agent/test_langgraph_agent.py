@@ -25,7 +25,6 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.metadata import KEYS
 from segue.journal.ports import Journal
 from segue.journal.records import TurnState
-from segue.runtime.processor import SessionProcessor
 from segue.testing.providers import request_problems
 from tests.agent.session import LEASE, Session, failure, kinds, streamed
 
@@ -151,14 +150,12 @@ async def test_a_result_is_stored_while_its_sibling_still_runs(begin: Begin) -> 
     session = await begin(
         ScriptedChatModel(script=[AIMessage("", tool_calls=calls), "Done."]), tools=[quick, slow]
     )
-    hear = session.hear
 
-    def notice(turn: Any, event: Any) -> None:
-        hear(turn, event)
-        if isinstance(event, NewMessage) and event.message.text == "quick":
+    def notice(message: BaseMessage) -> None:
+        if message.text == "quick":
             stored.set()
 
-    session.hear = notice  # type: ignore[method-assign,assignment]  # a listener of this test
+    session.notice = notice
     await session.say("Both, please.")
     assert [m.text for m in (await session.last_batch()).messages[2:4]] == ["quick", "slow"]
 
@@ -562,15 +559,13 @@ async def test_an_agent_that_is_not_there_is_an_error_the_user_is_told(begin: Be
     await session.journal.accept_message(
         "chat", HumanMessage("Hello?"), ids=session.ids, now=session.now
     )
-    processor = SessionProcessor(session.journal, nobody, session.ids, session.tick, session.hear)
-    await processor.process(await session.claim())
-    assert failure(session.events).code == "not_found"
+    assert failure(await session.work_with(nobody)).code == "not_found"
     assert (await session.last_batch()).is_complete
 
 
 async def test_a_turn_that_somebody_else_took_over_writes_nothing(begin: Begin) -> None:
-    """A worker that was slow finds out when it stores; the other takes over what it got done."""
-    session = await begin(ScriptedChatModel(script=["Yes."]))
+    """A worker that was slow finds out when it stores; the other gives the one answer."""
+    session = await begin(ScriptedChatModel(script=["Yes?", "Yes."]))
     await session.journal.accept_message(
         "chat", HumanMessage("Hello?"), ids=session.ids, now=session.now
     )

@@ -315,6 +315,15 @@ async def test_words_that_were_never_finished_are_not_kept(address: str, chat: C
         assert tables_holding(address, "unfinished") == []
 
 
+async def test_a_batch_that_was_settled_is_not_looked_at_again(address: str, chat: Chat) -> None:
+    """Once the user said something else, no row names it as unfinished or as waiting."""
+    await chat.ask_back()
+    left = "SELECT count(*) FROM turns WHERE left_open OR is_waiting"
+    assert ask(address, left) == [(1,)]
+    await chat.say("Never mind.")
+    assert ask(address, left) == [(0,)]
+
+
 class Spy:
     """Every statement that a journal sends, with its values in it."""
 

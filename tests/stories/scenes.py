@@ -16,7 +16,9 @@ from segue.agent.config import AgentConfig
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import NewTimer, Timer, TurnKind
+from segue.runtime.clock import sleep
 from segue.runtime.events import ThreadEvent
+from segue.testing.clock import VirtualClock
 from segue.testing.world import Stage, World, plain_agent
 
 PATIENCE = timedelta(seconds=30)
@@ -55,6 +57,17 @@ class Held:
         self.asked.set()
         await self.go.wait()
         return self._text
+
+
+def slowly(clock: VirtualClock, span: timedelta, text: str) -> Line:
+    """A line that takes the model so much time."""
+
+    async def think(messages: list[BaseMessage]) -> str:
+        del messages
+        await sleep(clock, span)
+        return text
+
+    return think
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
@@ -20,6 +21,7 @@ from segue.agent.build import BuiltGraph, Graph
 from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.ids import by_position, missing_from
+from segue.agent.lazy_saver import LazySaver
 from segue.agent.run import RUN_KEY, AgentEvent, Run
 from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
@@ -48,6 +50,8 @@ class LangGraphAgent:
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
+        # Savers of running batches that may have stored nothing.
+        self._lazy: dict[int, LazySaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
@@ -85,10 +89,21 @@ class LangGraphAgent:
 
     async def forget(self, batch: int) -> None:
         """Drop the checkpoints of a batch that is over."""
-        await self._checkpoints.saver().adelete_thread(str(batch))
+        lazy = self._lazy.pop(batch, None)
+        if lazy is None or lazy.has_stored:
+            await self._checkpoints.saver().adelete_thread(str(batch))
+
+    def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
+        """A new batch of the built-in agent begins with the model, which can be asked again."""
+        self._lazy.pop(run.batch.id, None)
+        saver = self._checkpoints.saver()
+        if not run.is_new or self._built.holds_window:
+            return saver
+        self._lazy[run.batch.id] = LazySaver(saver)
+        return self._lazy[run.batch.id]
 
     def _graph_for(self, run: Run) -> tuple[Graph, RunnableConfig]:
-        graph = self._built.graph.copy({"checkpointer": self._checkpoints.saver()})
+        graph = self._built.graph.copy({"checkpointer": self._saver_for(run)})
         config: RunnableConfig = {
             "configurable": {"thread_id": str(run.batch.id), RUN_KEY: run},
             "recursion_limit": self.config.limits.steps,

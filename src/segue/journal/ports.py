@@ -21,6 +21,7 @@ from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import (
     Accepted,
     Arrival,
+    Claimed,
     Decision,
     Deleted,
     Effect,
@@ -225,6 +226,12 @@ class Turns(Protocol):
         None if there is none, or if the only ones are in somebody's hands this moment:
         `next_turn_at` says when to ask again.
         """
+        ...
+
+    async def claim_turns(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
+    ) -> Claimed:
+        """Take several turns at once, each as `claim_turn` does, and say when to ask again."""
         ...
 
     async def extend_turn(

@@ -114,6 +114,14 @@ class TurnLease:
 
 
 @dataclass(frozen=True, slots=True)
+class Claimed:
+    """Turns that were taken, and when the next one can be: in the past means at once."""
+
+    leases: list[TurnLease]
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """A user's message in the journal, the turn that answers it, and what it made void."""
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
@@ -125,7 +126,29 @@ def decode_message(body: str) -> BaseMessage:
 
 
 def decode_batch(batch: int, bodies: Iterable[str]) -> Batch:
-    """A whole batch with sound metadata; `BackendError` if any of it cannot be read."""
+    """A whole batch with sound metadata; `BackendError` if any of it cannot be read.
+
+    The next turn reads most of what the last one read, and a complete batch hardly ever changes:
+    it is made once, and is the same object for everyone. Treat its messages as read-only.
+    """
+    rows = tuple(bodies)
+    if sum(map(len, rows)) > _MAX_SHARED_SIZE:
+        return _decoded(batch, rows)
+    shared = _shared(batch, rows)
+    # One that is still being worked on belongs to whoever works on it.
+    return shared if shared.is_complete else _decoded(batch, rows)
+
+
+_MAX_SHARED_SIZE: Final = 20_000
+
+
+@lru_cache(maxsize=4_096)
+def _shared(batch: int, bodies: tuple[str, ...]) -> Batch:
+    """By its stored form, so that what another process added makes another batch of it."""
+    return _decoded(batch, bodies)
+
+
+def _decoded(batch: int, bodies: Iterable[str]) -> Batch:
     try:
         decoded = Batch(batch, [decode_message(body) for body in bodies])
         decoded.state  # noqa: B018 - judged here, where a damaged row can be named

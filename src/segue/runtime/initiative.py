@@ -20,13 +20,14 @@ from segue.journal.records import (
     Ending,
     NewEffect,
     NewTimer,
+    TimerState,
     Turn,
     TurnKind,
 )
 from segue.runtime.follow_up import Planned, Reply, later_decision, plan_by_rules, refusal
 from segue.runtime.gatekeeper import Gatekeeper, Proposal
 from segue.runtime.parts import Parts
-from segue.runtime.processor_new import Conversed
+from segue.runtime.processor import Conversed
 
 WEBHOOK: Final = "webhook"
 # What a model that decides is told of the conversation.
@@ -62,7 +63,8 @@ class Initiative:
         timers = []
         until = checked.decision.until
         if checked.decision.outcome is Outcome.POSTPONE and until is not None:
-            timers = [NewTimer(turn.thread_id, until, trigger, reason)]
+            rules = await self._rules_of(turn)
+            timers = [NewTimer(turn.thread_id, until, trigger, reason, **rules)]
         return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
 
     async def ending(self, turn: Turn, said: Conversed) -> Ending:
@@ -130,6 +132,20 @@ class Initiative:
     async def _is_past(self, turn: Turn) -> bool:
         """Whether the user wrote after the turn, so that nothing is to be planned for it."""
         return (await self._parts.journal.get_thread(turn.thread_id)).epoch != turn.epoch
+
+    async def _rules_of(self, turn: Turn) -> dict[str, Any]:
+        """What holds for a follow-up that is put off: what held for the timer that it comes from,
+        the last one of its thread that fired.
+        """
+        timers = await self._parts.journal.list_timers(turn.thread_id)
+        fired = (t for t in timers if t.state is TimerState.FIRED and t.kind is turn.kind)
+        if (timer := next(fired, None)) is None:
+            return {}
+        return {
+            "expires_at": timer.expires_at,
+            "missed": timer.missed,
+            "payload": dict(timer.payload),
+        }
 
     async def _consecutive(self, turn: Turn) -> int:
         if turn.kind is TurnKind.REPLY:

@@ -1,136 +1,198 @@
 """`SessionProcessor`: takes a turn through the agent, and stores what comes out as it comes.
 
-The story of a turn is `process`. Claiming turns and keeping their leases is the caller's; what
-listeners see goes through `tell`.
+The story of a turn is `process`. Claiming turns and keeping their leases is the caller's.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol, cast
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from segue.agent.config import AgentConfig
-from segue.agent.models import explain_model_error
-from segue.agent.run import AgentEvent, NewMessage, Question, Run
-from segue.core.batch import Batch, BatchState
+from segue.agent.models import explain_model_error, is_retryable
+from segue.agent.run import AgentEvent, NewMessage, Question, Run, Token
+from segue.core.batch import BATCH_TIMEOUT, Batch, BatchState
 from segue.core.calls import calls_of
 from segue.core.errors import BackendError, ConflictError, SegueError
+from segue.core.messages import visible_messages
 from segue.core.settle import interrupted_results, settle
-from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import Turn, TurnLease, TurnState
+from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease, TurnState
+from segue.runtime.leash import Leash, Stopped, Why
+from segue.runtime.parts import Agent, Parts
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A turn that ended without a reply, with words for the user."""
-
-    code: str
-    reason: str
-
-
-TurnEvent = AgentEvent | Failed
+# How often the text so far is kept, for those who listen elsewhere or come back after a crash.
+_KEEP_DRAFT_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What is left to store, and whether the batch waits for a person."""
+class TurnRules:
+    """How often a turn is tried, and how long its batch may take."""
 
-    last: list[BaseMessage]
-    waits: bool
+    # Claims in all, those included that ended with their process.
+    max_attempts: int = 5
+    # Of a model that failed for a moment.
+    retries: int = 2
+    first_pause: timedelta = timedelta(seconds=1)
+    batch_time: timedelta = BATCH_TIMEOUT
+
+    def pause_after(self, attempts: int) -> timedelta:
+        return self.first_pause * float(4 ** max(attempts - 1, 0))
 
 
-class Agent(Protocol):
-    """What answers a batch."""
+@dataclass
+class Conversed:
+    """What a run has said so far: the batch as it is stored, and what is left to store."""
 
-    config: AgentConfig
+    run: Run
+    stored: list[BaseMessage]
+    last: list[BaseMessage] = field(default_factory=list)
+    questions: dict[str, Any] = field(default_factory=dict)
+    is_shown: bool = False
 
-    def run(self, run: Run) -> AsyncIterator[AgentEvent]: ...
+    @property
+    def batch(self) -> Batch:
+        return Batch(self.run.batch.id, [*self.stored, *self.last])
 
-    async def forget(self, batch: int) -> None: ...
+
+class Autonomous(Protocol):
+    """What has a say in whether and when the agent speaks first."""
+
+    async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
+        """None if the user may see it; else what is recorded of its withdrawal."""
+        ...
+
+    async def ending(self, turn: Turn, said: Conversed) -> Ending:
+        """What is stored with the end of a turn: plans, decisions, effects."""
+        ...
 
 
 class SessionProcessor:
     """Answers the batches of turns, one at a time or many."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        agent_of: Callable[[str], Agent],
-        ids: SnowflakeSource,
-        clock: Callable[[], datetime],
-        tell: Callable[[Turn, TurnEvent], None],
-    ) -> None:
-        self._journal = journal
-        self._agent_of = agent_of
-        self._ids = ids
-        self._clock = clock
-        self._tell = tell
+    def __init__(self, parts: Parts, autonomy: Autonomous, rules: TurnRules | None = None) -> None:
+        self._journal = parts.journal
+        self._agent_of = parts.agent_of
+        self._ids = parts.ids
+        self._clock = parts.clock.now
+        self._bus = parts.bus
+        self._agendas = parts.agendas
+        self._autonomy = autonomy
+        self._rules = rules or TurnRules()
 
-    async def process(self, lease: TurnLease) -> None:
+    async def process(self, lease: TurnLease, leash: Leash | None = None) -> None:
         """Answer the turn's batch. Whatever fails, the batch is closed and the user is told."""
         turn = lease.turn
-        try:
+        with self._bus.running(turn.thread_id):
             try:
-                agent = self._agent_of(turn.agent_id)
-                said = await self._converse(lease, agent)
-                last = said.last if said.waits else await self._ending(turn, said.last)
-                await self._journal.finish_turn(lease, last, ids=self._ids, now=self._clock())
-                if said.waits:
-                    return
-            except ConflictError:
-                raise
-            except Exception as error:  # noqa: BLE001 - the edge of a turn: it ends, others go on
-                await self._fail(lease, error)
-            await self._forget(turn)
-        except ConflictError as error:
-            # The user wrote, or somebody else has the turn: nothing of it is ours any more.
-            logger.info("Turn %s of thread %s was given up: %s", turn.id, turn.thread_id, error)
-            if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
-                await self._forget(turn)
+                await self._answer(lease, leash or Leash())
+            except ConflictError as error:
+                # The user wrote, or somebody else has the turn: nothing of it is ours any more.
+                logger.info("Turn %s of thread %s was given up: %s", turn.id, turn.thread_id, error)
+                self._bus.retract(turn.thread_id)
+                if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
+                    await self._forget(turn)
+            await self._bus.stored(turn.thread_id)
 
-    async def _converse(self, lease: TurnLease, agent: Agent) -> "_Said":
+    async def _answer(self, lease: TurnLease, leash: Leash) -> None:
+        turn = lease.turn
+        if turn.cancel_requested:
+            leash.stop(Why.CANCELLED)
+        try:
+            async with leash:
+                agent = self._agent_of(turn.agent_id)
+                self._refuse_hopeless(turn)
+                said = await self._converse(lease, agent)
+            await self._finish(lease, said)
+            if said.questions:
+                return  # the graph waits in its checkpoint
+        except _Withdrawn as withdrawn:
+            await self._withdraw(lease, withdrawn.ending)
+        except Stopped as stopped:
+            if not await self._stop(lease, stopped.why):
+                return
+        except _JournalAway as away:
+            await self._hand_back(lease, away.error)
+            return
+        except ConflictError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of a turn: it ends, others go on
+            if self._is_worth_a_retry(turn, error):
+                await self._retry(lease, error)
+                return
+            await self._fail(lease, error)
+        await self._forget(turn)
+
+    async def _converse(self, lease: TurnLease, agent: Agent) -> Conversed:
         """Run the agent and store each message; the reply is left for the turn's end."""
-        held: list[BaseMessage] = []
-        waits = False
-        run = await self._prepare(lease.turn, agent)
+        turn = lease.turn
+        run = await self._prepare(turn, agent)
+        said = Conversed(run, list(run.batch.messages), is_shown=turn.shown_at is not None)
+        draft = _Draft(self._journal, lease)
         async with aclosing(_events_of(agent, run)) as events:
             async for event in events:
-                if isinstance(event, NewMessage):
-                    await self._store(lease, held)
-                    held = [event.message]
-                    if not _may_be_last(event.message):
-                        await self._store(lease, held)
-                        held = []
-                waits = waits or isinstance(event, Question)
-                self._tell(lease.turn, event)
-        return _Said(held, waits)
+                if isinstance(event, Token):
+                    await self._show(lease, said)
+                    partial = self._bus.write(turn.thread_id, turn.id, event.message_id, event.text)
+                    await draft.keep(partial)
+                elif isinstance(event, NewMessage):
+                    await self._hear(lease, said, event.message)
+                elif isinstance(event, Question):
+                    said.questions[event.id] = event.value
+                else:
+                    self._bus.tell(turn.thread_id, event)
+        return said
 
-    async def _ending(self, turn: Turn, last: list[BaseMessage]) -> list[BaseMessage]:
-        """What ends the batch so that the next turn is told of it.
+    async def _hear(self, lease: TurnLease, said: Conversed, message: BaseMessage) -> None:
+        """Store what was held back; the newest is held back in turn if it may be the reply."""
+        if visible_messages([message]):
+            await self._show(lease, said)
+        await self._store(lease, said, said.last)
+        said.last = [message]
+        if not _may_be_last(message):
+            await self._store(lease, said, said.last)
+            said.last = []
 
-        A call that a lost checkpoint or a careless tool left without a result gets one.
-        """
-        stored = await self._journal.load_batch(turn.thread_id, turn.batch)
-        batch = Batch(turn.batch, [*stored.messages, *last])
-        if batch.state is BatchState.AWAITING_TOOLS:
-            last = [*interrupted_results(batch), *last]
-            batch = Batch(turn.batch, [*stored.messages, *last])
-        if batch.state is BatchState.OPEN:
-            raise BackendError("The agent ended without an answer.")
-        return last
+    async def _show(self, lease: TurnLease, said: Conversed) -> None:
+        """Before the user sees the first word of a follow-up, all gates are asked once more."""
+        turn = lease.turn
+        if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP:
+            return
+        if ending := await self._autonomy.may_show(turn, said.run.batch):
+            raise _Withdrawn(ending)
+        await self._journal.show_turn(lease, now=self._clock())
+        said.is_shown = True
+
+    async def _finish(self, lease: TurnLease, said: Conversed) -> None:
+        turn = lease.turn
+        if not said.questions:
+            said.last = _completed(said)
+        ending = await self._autonomy.ending(turn, said)
+        try:
+            await self._journal.finish_turn(
+                lease, said.last, ids=self._ids, now=self._clock(), ending=ending
+            )
+        except ConflictError:
+            raise
+        except BackendError as error:
+            raise _JournalAway(error) from error
+        self._bus.finish(turn.thread_id)
+        self._agendas.expect(ending, self._clock())
 
     async def _prepare(self, turn: Turn, agent: Agent) -> Run:
-        tail = await self._journal.tail(
-            turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
-        )
-        summary = await self._journal.find_summary(turn.thread_id)
+        try:
+            tail = await self._journal.tail(
+                turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
+            )
+            summary = await self._journal.find_summary(turn.thread_id)
+        except BackendError as error:
+            raise _JournalAway(error) from error
         # The tail leaves out a batch that cannot be read; loading it says why.
         found = (batch for batch in tail if batch.id == turn.batch)
         current = next(found, None) or await self._journal.load_batch(turn.thread_id, turn.batch)
@@ -141,12 +203,85 @@ class SessionProcessor:
             current,
             tail,
             summary.text if summary else None,
+            answer=turn.payload.get("answer"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
         )
 
-    async def _store(self, lease: TurnLease, messages: list[BaseMessage]) -> None:
-        if messages:
-            await self._journal.append(lease, messages, ids=self._ids, now=self._clock())
+    async def _store(
+        self, lease: TurnLease, said: Conversed, messages: Sequence[BaseMessage]
+    ) -> None:
+        if not messages:
+            return
+        try:
+            said.stored += await self._journal.append(
+                lease, messages, ids=self._ids, now=self._clock()
+            )
+        except BackendError as error:
+            raise _JournalAway(error) from error
+        self._bus.finish(lease.turn.thread_id)
+        await self._bus.stored(lease.turn.thread_id)
+
+    def _refuse_hopeless(self, turn: Turn) -> None:
+        if turn.attempts > self._rules.max_attempts:
+            raise BackendError(
+                f"The reply was begun {turn.attempts - 1} times and never finished; "
+                "it is not tried again."
+            )
+
+    def _is_worth_a_retry(self, turn: Turn, error: Exception) -> bool:
+        return turn.attempts <= self._rules.retries and is_retryable(error)
+
+    async def _retry(self, lease: TurnLease, error: Exception) -> None:
+        """Try again a little later, from where the run stopped."""
+        turn, now = lease.turn, self._clock()
+        pause = self._rules.pause_after(turn.attempts)
+        logger.warning(
+            "Turn %s of thread %s is tried again in %s: %s",
+            turn.id,
+            turn.thread_id,
+            pause,
+            type(error).__name__,
+        )
+        self._bus.retract(turn.thread_id)
+        await self._journal.release_turn(lease, now=now, retry_at=now + pause)
+
+    async def _stop(self, lease: TurnLease, why: Why) -> bool:
+        """End a turn that was stopped; whether it is over."""
+        turn = lease.turn
+        if why is Why.SHUTDOWN:
+            self._bus.retract(turn.thread_id)
+            await self._journal.release_turn(lease, now=self._clock())
+            return False
+        if why is Why.CANCELLED:
+            await self._cancel(lease)
+            return True
+        if why is Why.TIME_UP:
+            limit = self._rules.batch_time.total_seconds()
+            await self._fail(lease, BackendError(f"The reply took longer than {limit:g} s."))
+            return True
+        raise ConflictError(f"Turn {turn.id} was stopped: the user wrote or it was taken over.")
+
+    async def _cancel(self, lease: TurnLease) -> None:
+        """Keep what the user has seen of the reply, and close the batch."""
+        turn = lease.turn
+        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
+        draft = self._bus.retract(turn.thread_id)
+        if draft is not None and draft.text.strip():
+            seen = AIMessage(draft.text, id=draft.message_id)
+            closing = [*interrupted_results(batch), seen]
+        else:
+            closing = settle(batch, self._ids).messages[len(batch.messages) :]
+        says = {"kind": "cancelled"}
+        await self._journal.finish_turn(
+            lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
+        )
+
+    async def _withdraw(self, lease: TurnLease, ending: Ending) -> None:
+        reason = next((r for d in ending.decisions for r in d.reasons), "A gate refused it.")
+        await self._journal.withdraw_turn(
+            lease, reason, ids=self._ids, now=self._clock(), ending=ending
+        )
+        self._agendas.expect(ending, self._clock())
 
     async def _fail(self, lease: TurnLease, error: Exception) -> None:
         """Close the batch so that the next message works, and say honestly what happened."""
@@ -155,11 +290,18 @@ class SessionProcessor:
         logger.error(
             "Turn %s of thread %s failed: %s", turn.id, turn.thread_id, type(error).__name__
         )
-        closing = await self._closing(turn)
+        self._bus.retract(turn.thread_id)
+        # Of a follow-up that never spoke, nobody wants to hear that it failed.
+        is_heard = turn.kind is not TurnKind.FOLLOW_UP
+        says = {"kind": "error", "code": known.code, "reason": str(known)} if is_heard else None
         await self._journal.fail_turn(
-            lease, str(known), ids=self._ids, now=self._clock(), messages=closing
+            lease,
+            str(known),
+            ids=self._ids,
+            now=self._clock(),
+            messages=await self._closing(turn),
+            ending=Ending(says=says),
         )
-        self._tell(turn, Failed(known.code, str(known)))
 
     async def _closing(self, turn: Turn) -> list[BaseMessage]:
         try:
@@ -167,6 +309,13 @@ class SessionProcessor:
         except BackendError:  # it cannot be read, so nothing can be added that fits
             return []
         return settle(batch, self._ids).messages[len(batch.messages) :]
+
+    async def _hand_back(self, lease: TurnLease, error: SegueError) -> None:
+        """The journal is away: whoever finds it again goes on. Else the lease runs out."""
+        turn, now = lease.turn, self._clock()
+        logger.warning("Turn %s of thread %s broke off: %s", turn.id, turn.thread_id, error)
+        self._bus.retract(turn.thread_id)
+        await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
 
     async def _forget(self, turn: Turn) -> None:
         """Drop what the run left; it is stored, so a leftover costs room and nothing else."""
@@ -176,6 +325,41 @@ class SessionProcessor:
             logger.warning(
                 "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
             )
+
+
+class _Withdrawn(Exception):
+    """A gate refused at the last moment."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__("withdrawn")
+        self.ending = ending
+
+
+class _JournalAway(Exception):
+    """The journal failed, and nothing else: the turn is as good as before."""
+
+    def __init__(self, error: SegueError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Draft:
+    """Keeps the text so far in the journal, now and then."""
+
+    def __init__(self, journal: Journal, lease: TurnLease) -> None:
+        self._journal = journal
+        self._lease = lease
+        self._next_at = asyncio.get_running_loop().time() + _KEEP_DRAFT_SECONDS
+
+    async def keep(self, partial: Partial) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._next_at:
+            return
+        self._next_at = now + _KEEP_DRAFT_SECONDS
+        try:
+            await self._journal.save_partial(self._lease, partial.message_id, partial.text)
+        except BackendError as error:  # a convenience; the reply goes on without
+            logger.debug("The text so far of turn %s was not kept: %s", partial.turn_id, error)
 
 
 async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:
@@ -188,6 +372,21 @@ async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:
                 yield event
     except ConflictError as error:
         raise BackendError(str(error)) from error
+
+
+def _completed(said: Conversed) -> list[BaseMessage]:
+    """What ends the batch so that the next turn is told of it.
+
+    A call that a lost checkpoint or a careless tool left without a result gets one.
+    """
+    batch = said.batch
+    last = said.last
+    if batch.state is BatchState.AWAITING_TOOLS:
+        last = [*interrupted_results(batch), *last]
+        batch = Batch(batch.id, [*said.stored, *last])
+    if batch.state is BatchState.OPEN:
+        raise BackendError("The agent ended without an answer.")
+    return last
 
 
 def _may_be_last(message: BaseMessage) -> bool:

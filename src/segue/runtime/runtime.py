@@ -35,7 +35,7 @@ class Runtime:
     async def running(self) -> AsyncIterator[None]:
         """Work until the block is left; then finish or hand back what is being worked on."""
         agendas = self.parts.agendas
-        async with asyncio.TaskGroup() as tasks:
+        async with _unwrapped(), asyncio.TaskGroup() as tasks:
             keep = [
                 tasks.create_task(work)
                 for work in (
@@ -69,3 +69,14 @@ class Runtime:
                     await self.parts.bus.stored(thread_id)
                 except Exception:
                     logger.exception("Word of thread %s was not passed on", thread_id)
+
+
+@asynccontextmanager
+async def _unwrapped() -> AsyncIterator[None]:
+    """A caller's own error comes out as it is, not in the group that tasks put it in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None

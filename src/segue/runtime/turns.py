@@ -15,7 +15,7 @@ from segue.core.errors import ConflictError, NotFoundError, SegueError
 from segue.journal.records import Turn, TurnLease, TurnState
 from segue.runtime.leash import Leash, Why
 from segue.runtime.parts import Parts
-from segue.runtime.processor_new import SessionProcessor, TurnRules
+from segue.runtime.processor import SessionProcessor, TurnRules
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +51,18 @@ class TurnWorker:
 
     async def step(self) -> datetime | None:
         """Take turns while there is room; when to look again."""
-        journal, now = self._parts.journal, self._parts.clock.now()
-        while self._has_room:
-            lease = await journal.claim_turn(
-                self._parts.owner, now=now, lease_for=self._parts.lease_for
-            )
-            if lease is None:
-                next_at = await journal.next_turn_at(now=now)
-                return now + _MOMENT if next_at is not None and next_at <= now else next_at
+        if not self._room:
+            return None  # the end of a turn wakes us
+        parts, now, room = self._parts, self._parts.clock.now(), self._room
+        claimed = await parts.journal.claim_turns(
+            parts.owner, now=now, lease_for=parts.lease_for, limit=room
+        )
+        for lease in claimed.leases:
             self._start(lease)
-        return None  # the end of a turn wakes us
+        if len(claimed.leases) == room:
+            return None
+        next_at = claimed.next_at
+        return now + _MOMENT if next_at is not None and next_at <= now else next_at
 
     async def extend_leases(self) -> datetime | None:
         """Keep what is being worked on; and hear whether somebody wants it to stop."""
@@ -134,9 +136,9 @@ class TurnWorker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
-    def _has_room(self) -> bool:
+    def _room(self) -> int:
         busy = sum(not job.is_resting for job in self._jobs.values())
-        return not self._is_closing and busy < self._slots
+        return 0 if self._is_closing else max(self._slots - busy, 0)
 
     def _start(self, lease: TurnLease) -> None:
         job = _Job(lease, Leash(self._rules.batch_time))

@@ -41,6 +41,11 @@ class VirtualClock:
     def now(self) -> datetime:
         return self._now
 
+    @property
+    def next_at(self) -> datetime | None:
+        """The next moment that somebody waits for, if there is one."""
+        return self._sleepers[0].until if self._sleepers else None
+
     async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
         if until is not None and until <= self._now:
             wake.set()
@@ -84,6 +89,7 @@ class VirtualClock:
 
     async def settle(self) -> None:
         """Let everything that can happen at this moment happen."""
+        await asyncio.sleep(0)  # tasks that were made just now begin, and count as at work
         try:
             async with asyncio.timeout(self._patience):
                 while not self._is_at_rest():

@@ -6,11 +6,13 @@ what was committed until then: PostgreSQL takes a new snapshot for every stateme
 reads has one snapshot.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import resources
 from typing import Any, LiteralString, TypeVar
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, IsolationLevel
@@ -58,6 +60,8 @@ TELL = tell_of("thread_id")
 # the next step keeps them short, so that a server that comes back is soon found.
 _RECONNECT_SECONDS = 5.0
 _RETRIES = 2
+# A connection that worked a moment ago is not asked again whether it does.
+_TRUSTED_SECONDS = 0.5
 _MIGRATION_LOCK = 0x5E6E
 _SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
 _SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FROM segue_schema"
@@ -88,6 +92,8 @@ class Database:
             reconnect_timeout=_RECONNECT_SECONDS,
         )
         self.has_pgvector = False
+        # When each connection last worked.
+        self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     async def open(self) -> None:
         check_address(self._dsn)
@@ -112,6 +118,18 @@ class Database:
     async def read(self, step: Step[T]) -> T:
         """Run a step that only reads, on one snapshot."""
         return await self._run(step, read_only=True)
+
+    async def look(self, step: Step[T]) -> T:
+        """Run a step that reads with a single statement, which is a snapshot by itself."""
+        try:
+            async with self._pool.connection() as connection:
+                await connection.set_autocommit(True)
+                try:
+                    return await step(connection)
+                finally:
+                    await self._give_back(connection)
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            raise self._translated(error) from error
 
     async def _run(self, step: Step[T], *, read_only: bool) -> T:
         try:
@@ -142,9 +160,19 @@ class Database:
                     "PostgreSQL: the connection was lost during the commit, so it is not known "
                     "whether the step was written. Look before you repeat it."
                 ) from error
+            await self._give_back(connection)
             return result
 
+    async def _give_back(self, connection: Connection) -> None:
+        """As every step finds it, and known to have worked a moment ago."""
+        if connection.autocommit and not connection.closed:
+            await connection.set_autocommit(False)
+        self._used_at[connection] = asyncio.get_running_loop().time()
+
     async def _check(self, connection: Connection) -> None:
+        used_at = self._used_at.get(connection, -_TRUSTED_SECONDS)
+        if asyncio.get_running_loop().time() - used_at < _TRUSTED_SECONDS:
+            return
         try:
             await AsyncConnectionPool.check_connection(connection)
         except psycopg.OperationalError:

@@ -66,7 +66,7 @@ class OutboxSteps:
             row = await fetch_one(db, sql, (LATEST,))
             return None if row is None else row["at"]
 
-        return await self._db.read(step)
+        return await self._db.look(step)
 
     async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None:
         async def step(db: Connection) -> None:

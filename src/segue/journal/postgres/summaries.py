@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import LiteralString
 
 from psycopg.rows import DictRow
 
@@ -10,7 +11,7 @@ from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.postgres.batches import ids_above, next_id
 from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
-from segue.journal.postgres.threads import lock_thread, thread_of
+from segue.journal.postgres.threads import lock_thread
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, to_json
 
@@ -55,11 +56,19 @@ class SummarySteps:
         return await self._db.write(step)
 
     async def find_summary(self, thread_id: str) -> Summary | None:
-        async def step(db: Connection) -> Summary | None:
-            await thread_of(db, thread_id)
-            return await _find_newest(db, thread_id)
+        sql: LiteralString = (
+            "SELECT threads.id AS owner, newest.* FROM threads LEFT JOIN LATERAL (SELECT * "
+            "FROM summaries WHERE thread_id = threads.id ORDER BY id DESC LIMIT 1) newest ON true "
+            "WHERE threads.id = %s"
+        )
 
-        return await self._db.read(step)
+        async def step(db: Connection) -> Summary | None:
+            row = await fetch_one(db, sql, (thread_id,))
+            if row is None:
+                raise NotFoundError(f"There is no thread {thread_id!r}.")
+            return None if row["id"] is None else _to_summary(row)
+
+        return await self._db.look(step)
 
     async def undo_summary(self, summary: Summary) -> None:
         async def step(db: Connection) -> None:

@@ -58,7 +58,7 @@ class ThreadSteps:
         return await self._db.write(step)
 
     async def get_thread(self, thread_id: str) -> Thread:
-        return await self._db.read(lambda db: thread_of(db, thread_id))
+        return await self._db.look(lambda db: thread_of(db, thread_id))
 
     async def list_threads(
         self,

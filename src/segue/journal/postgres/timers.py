@@ -96,7 +96,7 @@ class TimerSteps:
             row = await fetch_one(db, sql, (_EARLIEST, LATEST))
             return None if row is None else row["wake_at"]
 
-        return await self._db.read(step)
+        return await self._db.look(step)
 
     async def fire_timer(
         self,

@@ -22,7 +22,7 @@ from segue.journal.postgres.database import (
     fetch_row,
 )
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.records import Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import Claimed, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, readable, to_json
 
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
@@ -65,6 +65,21 @@ class NewTurn:
     available_at: datetime | None = None
 
 
+_CLAIM: LiteralString = """
+    WITH next AS (
+        SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
+        FROM turns JOIN threads ON threads.id = turns.thread_id
+        WHERE turns.wake_at <= %(now)s ORDER BY turns.wake_at, turns.id LIMIT %(limit)s
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), served AS (
+        UPDATE threads SET served_at = %(now)s FROM next WHERE threads.id = next.thread_id
+    )
+    UPDATE turns SET state = 'running', owner = %(owner)s, token = token + 1,
+        wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
+    FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
+"""
+
+
 class TurnSteps:
     _db: Database
 
@@ -92,6 +107,32 @@ class TurnSteps:
         except ConflictError:
             # The index that allows one running turn per thread: somebody else was faster.
             return None
+
+    async def claim_turns(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
+    ) -> Claimed:
+        values = {
+            "owner": owner,
+            "now": now,
+            "until": lease_end(now, lease_for),
+            "limit": limit,
+        }
+
+        async def step(db: Connection) -> Claimed:
+            rows = await fetch_all(db, _CLAIM, values)
+            sound = [row for row in rows if readable(to_turn, [row])]
+            for row in rows:
+                if row not in sound:
+                    await _set_aside(db, row, now)
+            # In the order of the line, which the update does not keep.
+            sound.sort(key=lambda row: (row["waited_since"], row["id"]))
+            return Claimed([_to_lease(row) for row in sound], await _next_at(db, now))
+
+        try:
+            return await self._db.write(step)
+        except ConflictError:
+            # The index that allows one running turn per thread: somebody else was faster.
+            return Claimed([], aware(now))
 
     async def extend_turn(
         self, lease: TurnLease, *, now: datetime, lease_for: timedelta
@@ -144,22 +185,27 @@ class TurnSteps:
     async def cancel_turns(
         self, thread_id: str, *, now: datetime, before: int | None = None
     ) -> list[Turn]:
-        aware(now)
-
         async def step(db: Connection) -> list[Turn]:
             await lock_thread(db, thread_id)
             rows = await fetch_all(
                 db,
-                "UPDATE turns SET cancel_requested = true "
-                "WHERE thread_id = %s AND state IN ('queued', 'running') AND id < %s RETURNING *",
-                (thread_id, MAX_ID if before is None else before),
+                # One that is held back ends at once.
+                "UPDATE turns SET cancel_requested = true, wake_at = CASE "
+                "WHEN state = 'queued' AND wake_at > %(now)s THEN %(now)s ELSE wake_at END "
+                "WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running') "
+                "AND id < %(before)s RETURNING *",
+                {
+                    "now": now,
+                    "thread_id": thread_id,
+                    "before": MAX_ID if before is None else before,
+                },
             )
             return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 
         return await self._db.write(step)
 
     async def get_turn(self, turn_id: int) -> Turn:
-        return await self._db.read(lambda db: turn_of(db, turn_id))
+        return await self._db.look(lambda db: turn_of(db, turn_id))
 
     async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
@@ -171,13 +217,7 @@ class TurnSteps:
         return await self._db.read(step)
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
-        sql: LiteralString = "SELECT min(wake_at) AS at FROM turns WHERE wake_at IS NOT NULL"
-
-        async def step(db: Connection) -> datetime | None:
-            at: datetime | None = (await fetch_row(db, sql))["at"]
-            return None if at is None else max(at, aware(now))
-
-        return await self._db.read(step)
+        return await self._db.look(lambda db: _next_at(db, now))
 
 
 async def queue_turn(
@@ -257,12 +297,22 @@ async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
         row = await fetch_one(db, _NEXT, (now,))
         if row is None or readable(to_turn, [row]):
             return row
-        await db.execute(
-            "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
-            "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
-            (now, row["id"]),
-        )
-        await wake_first(db, row["thread_id"], now)
+        await _set_aside(db, row, now)
+
+
+async def _set_aside(db: Connection, row: DictRow, now: datetime) -> None:
+    await db.execute(
+        "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
+        "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
+        (now, row["id"]),
+    )
+    await wake_first(db, row["thread_id"], now)
+
+
+async def _next_at(db: Connection, now: datetime) -> datetime | None:
+    sql: LiteralString = "SELECT min(wake_at) AS at FROM turns WHERE wake_at IS NOT NULL"
+    at: datetime | None = (await fetch_row(db, sql))["at"]
+    return None if at is None else max(at, aware(now))
 
 
 async def wake_first(db: Connection, thread_id: str, now: datetime) -> None:

@@ -16,7 +16,7 @@ class UserSteps:
             row = await fetch_one(db, "SELECT settings FROM users WHERE user_id = %s", (user_id,))
             return {} if row is None else settings_of(row["settings"])
 
-        return await self._db.read(step)
+        return await self._db.look(step)
 
     async def update_user_settings(
         self, user_id: str, settings: Mapping[str, Any], *, now: datetime

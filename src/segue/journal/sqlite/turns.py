@@ -10,7 +10,7 @@ from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.inputs import check_ending, lease_end
-from segue.journal.records import Ending, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import Claimed, Ending, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.arming import arm
 from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
@@ -27,19 +27,16 @@ class TurnSteps:
     async def claim_turn(
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
-        def step(db: sqlite3.Connection) -> TurnLease | None:
-            at = to_micros(now)
-            row = _next_sound(db, now)
-            if row is None:
-                return None
-            db.execute(
-                "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-                "wake_at = ?, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
-                "WHERE id = ?",
-                (owner, to_micros(lease_end(now, lease_for)), row["id"]),
-            )
-            db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (at, row["thread_id"]))
-            return _lease_of(db, row["id"])
+        return await self._db.write(lambda db: _claim(db, owner, now, lease_for))
+
+    async def claim_turns(
+        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
+    ) -> Claimed:
+        def step(db: sqlite3.Connection) -> Claimed:
+            leases: list[TurnLease] = []
+            while len(leases) < limit and (lease := _claim(db, owner, now, lease_for)):
+                leases.append(lease)
+            return Claimed(leases, _next_at(db, now))
 
         return await self._db.write(step)
 
@@ -159,15 +156,15 @@ class TurnSteps:
     async def cancel_turns(
         self, thread_id: str, *, now: datetime, before: int | None = None
     ) -> list[Turn]:
-        aware(now)
-
         def step(db: sqlite3.Connection) -> list[Turn]:
             thread_of(db, thread_id)
             rows = db.execute(
                 # By name: the planner would rather walk through all turns of the thread.
-                "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1 "
+                # One that is held back ends at once.
+                "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1, "
+                "wake_at = iif(state = 'queued', min(wake_at, ?), wake_at) "
                 "WHERE thread_id = ? AND state IN ('queued', 'running') AND id < ? RETURNING *",
-                (thread_id, MAX_ID if before is None else before),
+                (to_micros(now), thread_id, MAX_ID if before is None else before),
             ).fetchall()
             return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 
@@ -186,13 +183,7 @@ class TurnSteps:
         return await self._db.read(step)
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
-        sql = "SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL"
-
-        def step(db: sqlite3.Connection) -> datetime | None:
-            (micros,) = db.execute(sql).fetchone()
-            return None if micros is None else max(from_micros(micros), aware(now))
-
-        return await self._db.read(step)
+        return await self._db.read(lambda db: _next_at(db, now))
 
 
 def queue_turn(
@@ -220,7 +211,7 @@ def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> li
     rows = db.execute(
         # By name: the planner would rather walk through all turns of the thread.
         "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = 'The user wrote.', "
-        "finished_at = ?, owner = NULL, wake_at = NULL "
+        "finished_at = ?, owner = NULL, wake_at = NULL, partial_id = NULL, partial_text = NULL "
         "WHERE thread_id = ? AND kind = 'follow_up' "
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
         (to_micros(now), thread_id),
@@ -254,6 +245,28 @@ def _is_complete(db: sqlite3.Connection, turn: Turn) -> bool:
         return batch_of(db, turn.thread_id, turn.batch).is_complete
     except BackendError:  # a damaged row must not keep the turn from ending
         return False
+
+
+def _claim(
+    db: sqlite3.Connection, owner: str, now: datetime, lease_for: timedelta
+) -> TurnLease | None:
+    until = to_micros(lease_end(now, lease_for))
+    row = _next_sound(db, now)
+    if row is None:
+        return None
+    db.execute(
+        "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
+        "wake_at = ?, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
+        "WHERE id = ?",
+        (owner, until, row["id"]),
+    )
+    db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (to_micros(now), row["thread_id"]))
+    return _lease_of(db, row["id"])
+
+
+def _next_at(db: sqlite3.Connection, now: datetime) -> datetime | None:
+    (micros,) = db.execute("SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL").fetchone()
+    return None if micros is None else max(from_micros(micros), aware(now))
 
 
 def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:

@@ -4,6 +4,7 @@
 
 import asyncio
 from datetime import datetime
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -101,7 +102,7 @@ async def test_another_agents_question_says_whose_it_is(
 
 @pytest.mark.parametrize("known", [{"parent_batch": 7}, {"source_agent_id": "planner"}], ids=str)
 async def test_half_of_where_a_question_comes_from_is_enough(
-    journal: Journal, chat: Chat, known: dict[str, int | str]
+    journal: Journal, chat: Chat, known: dict[str, Any]
 ) -> None:
     """An agent without a batch, or a batch without an agent's name, is no user either."""
     accepted = await chat.say(**known)

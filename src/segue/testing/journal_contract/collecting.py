@@ -4,6 +4,7 @@
 
 import asyncio
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -20,9 +21,9 @@ WAIT = timedelta(seconds=4)
 MOMENT = timedelta(seconds=1)
 
 
-async def say_at(chat: Chat, moment: datetime, text: str = "Hi.", **given: object) -> Accepted:
+async def say_at(chat: Chat, moment: datetime, text: str = "Hi.", **given: Any) -> Accepted:
     chat.now = moment
-    return await chat.say(text, **{"collect": WAIT} | given)  # type: ignore[arg-type]  # given by name
+    return await chat.say(text, **{"collect": WAIT} | given)
 
 
 async def claim(journal: Journal, now: datetime) -> TurnLease | None:

@@ -5,6 +5,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -161,13 +162,13 @@ async def test_a_follow_up_armed_with_an_end_replaces_the_live_one(
     ids=str,
 )
 async def test_a_timer_that_cannot_be_right_is_refused_with_the_end(
-    journal: Journal, chat: Chat, now: datetime, end: str, wrong: dict[str, object]
+    journal: Journal, chat: Chat, now: datetime, end: str, wrong: dict[str, Any]
 ) -> None:
     """One of another thread, or one that could not fire; the turn runs on."""
     await chat.another("second")
     await chat.follow_up()
     lease = await chat.take_turn()
-    timer = replace(check_in(now), **wrong)  # type: ignore[arg-type]  # that is what is wrong
+    timer = replace(check_in(now), **wrong)
     with pytest.raises(UsageError):
         await ENDS[end](chat, lease, Ending(timers=[timer], says={}))
     assert await journal.get_turn(lease.turn.id) == lease.turn

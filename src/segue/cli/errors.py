@@ -1,0 +1,25 @@
+"""How a command ends when something is wrong: one line, an exit code, and no traceback."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import typer
+
+from segue.core.errors import NotFoundError, SegueError, UsageError
+
+# As programs do: 2 for what the caller can mend, 1 for what failed.
+WRONG_USE: Final = 2
+FAILED: Final = 1
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turn what Segue raises on purpose into a line on stderr and an exit code."""
+    try:
+        yield
+    except SegueError as error:
+        line = " ".join(str(error).split())
+        typer.echo(f"Error: {line}", err=True)
+        code = WRONG_USE if isinstance(error, UsageError | NotFoundError) else FAILED
+        raise typer.Exit(code) from None

@@ -1,0 +1,179 @@
+"""The driver: users who write, write again, change their minds and type, all at once.
+
+They reach the journal from a process of their own, as a client's server would. After an error the
+same message is sent again under its own id, as a client does that does not know whether it came
+through. Everything that was accepted is remembered here, outside of the database.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from random import Random
+from typing import Final
+
+from segue.core.errors import BackendError, ConflictError
+from segue.core.messages import user_message
+from segue.core.snowflake import SnowflakeSource
+from segue.journal.ports import Journal
+from segue.journal.records import Accepted, Arrival
+from segue.runtime.clock import Clock
+from tests.chaos.cast import PLANS, question
+
+THREADS: Final = 20
+USERS: Final = 6
+AGENTS: Final = ("guide", "guide", "planner", "host")
+_COLLECT: Final = timedelta(seconds=0.5)
+# How long a client goes on trying; far longer than any restart takes.
+_PATIENCE: Final = timedelta(seconds=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was accepted."""
+
+    thread_id: str
+    token: str
+    plan: str
+    text: str
+    batch: int
+    turn_id: int
+    # When the client had it in writing that the message is stored.
+    returned_at: datetime
+
+
+@dataclass
+class Spoken:
+    """All that the users did."""
+
+    sent: list[Sent] = field(default_factory=list)
+    # Turns that somebody wanted to be stopped.
+    cancelled: set[int] = field(default_factory=set)
+    did: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Driver:
+    """Twenty conversations at once."""
+
+    journal: Journal
+    ids: SnowflakeSource
+    clock: Clock
+    seed: int
+    spoken: Spoken = field(default_factory=Spoken)
+    _tokens: "count[int]" = field(default_factory=lambda: count(1))
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Talk in all threads until it is over; what was begun is brought to its end."""
+        async with asyncio.TaskGroup() as talks:
+            for number in range(THREADS):
+                agent = AGENTS[number % len(AGENTS)]
+                talks.create_task(_Talk(self, f"thread-{number}", agent).run(over))
+
+    async def create(self, thread_id: str, agent: str, user_id: str) -> None:
+        await self.journal.create_thread(
+            thread_id, agent_id=agent, user_id=user_id, now=self.clock.now()
+        )
+
+    async def send(self, thread_id: str, plan: str, arrival: Arrival) -> Accepted | None:
+        """Send a message until it is accepted; None if it was refused."""
+        token = f"q{next(self._tokens)}"
+        text = question(token, plan)
+        give_up_at = self.clock.now() + _PATIENCE
+        while True:
+            try:
+                accepted = await self.journal.accept_message(
+                    thread_id,
+                    user_message(text),
+                    ids=self.ids,
+                    now=self.clock.now(),
+                    client_message_id=token,
+                    arrival=arrival,
+                )
+            except ConflictError:
+                assert arrival.only_if_idle
+                self.spoken.did["refused"] += 1
+                return None
+            except BackendError:
+                if self.clock.now() > give_up_at:
+                    raise
+                self.spoken.did["sent again"] += 1
+                await asyncio.sleep(0.2)
+            else:
+                break
+        self.spoken.did["known already"] += not accepted.is_new
+        turn = accepted.turn
+        self.spoken.sent.append(
+            Sent(thread_id, token, plan, text, turn.batch, turn.id, self.clock.now())
+        )
+        return accepted
+
+    async def cancel(self, thread_id: str, before: int | None = None) -> None:
+        stopped = await self.journal.cancel_turns(thread_id, now=self.clock.now(), before=before)
+        self.spoken.cancelled |= {turn.id for turn in stopped}
+        self.spoken.did["cancelled"] += len(stopped)
+
+
+class _Talk:
+    """One conversation; its dice do not depend on what happens in others."""
+
+    def __init__(self, driver: Driver, thread_id: str, agent: str) -> None:
+        self._driver = driver
+        self._thread_id = thread_id
+        self._agent = agent
+        self._random = Random(f"{driver.seed} {thread_id}")  # noqa: S311 - no secret
+
+    async def run(self, over: asyncio.Event) -> None:
+        user = f"user-{self._random.randrange(USERS)}"
+        await self._driver.create(self._thread_id, self._agent, user)
+        while not over.is_set():
+            await self._once()
+            # Short enough to meet an answer, long enough for a follow-up, or two.
+            pause = self._random.choice((0.3, 0.8, 1.6, 3.0, 4.5)) * self._random.uniform(0.7, 1.3)
+            try:
+                async with asyncio.timeout(pause):
+                    await over.wait()
+            except TimeoutError:
+                pass
+
+    async def _once(self) -> None:
+        how = self._random.choices(
+            (self._type, self._double, self._interrupt, self._collect, self._change_mind, self._ask),
+            (2, 1, 1, 1, 1, 6),
+        )[0]
+        try:
+            await how()
+        except BackendError:  # of a wish that nobody insists on
+            self._driver.spoken.did["gave up a wish"] += 1
+
+    async def _ask(self, arrival: Arrival = Arrival()) -> Accepted | None:  # noqa: B008 - frozen
+        plan = self._random.choice(list(PLANS[self._agent]))
+        return await self._driver.send(self._thread_id, plan, arrival)
+
+    async def _type(self) -> None:
+        await self._driver.journal.note_typing(self._thread_id, now=self._driver.clock.now())
+        await asyncio.sleep(self._random.uniform(0.1, 0.6))
+        await self._ask()
+
+    async def _double(self) -> None:
+        await self._ask()
+        await asyncio.sleep(self._random.uniform(0, 0.3))
+        await self._ask(Arrival(only_if_idle=self._random.random() < 0.3))
+
+    async def _interrupt(self) -> None:
+        await self._ask()
+        await asyncio.sleep(self._random.uniform(0, 0.8))
+        accepted = await self._ask()
+        assert accepted is not None
+        await self._driver.cancel(self._thread_id, before=accepted.turn.id)
+
+    async def _collect(self) -> None:
+        for _ in range(self._random.randint(2, 3)):
+            await self._ask(Arrival(collect=_COLLECT))
+            await asyncio.sleep(self._random.uniform(0, 0.3))
+
+    async def _change_mind(self) -> None:
+        await self._ask()
+        await asyncio.sleep(self._random.uniform(0, 1.2))
+        await self._driver.cancel(self._thread_id)

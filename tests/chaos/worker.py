@@ -1,0 +1,110 @@
+"""A worker: a whole Segue in a process of its own, until it is killed or asked to stop.
+
+Its clock, its database and its kill are real; only its models are scripted.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from segue.agent.langgraph_agent import LangGraphAgent
+from segue.agent.run import AgentEvent, Run
+from segue.compose import Composed, Replacements, compose
+from segue.core.errors import BackendError
+from segue.runtime.clock import SystemClock
+from segue.settings import Settings
+from tests.chaos import cast
+from tests.chaos.ledger import Ledger, Life
+
+LEASE: Final = timedelta(seconds=2)
+MAX_ATTEMPTS: Final = 6
+CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker is told when it starts."""
+
+    database: str
+    folder: str
+    life: int
+    seed: int
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(Path(self.folder) / "ledger")
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder) / f"worker-{self.life}.log"
+
+
+def live(orders: Orders) -> None:
+    """Work until SIGTERM, then end in order; or as far as one gets."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    asyncio.run(_work(orders))
+
+
+async def _work(orders: Orders) -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    watching = asyncio.create_task(_end_with(os.getppid()))
+    async with AsyncExitStack() as stack:
+        composed = await _open(orders, stack)
+        node = composed.runtime.ids.node
+        orders.ledger.note_life(Life(orders.life, node, "took", CLOCK.now()))
+        await stopped.wait()
+        # Before it is given back: from then on another may take it.
+        orders.ledger.note_life(Life(orders.life, node, "gives back", CLOCK.now()))
+    watching.cancel()
+
+
+async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
+    """Like whatever keeps a service running: tries again while the database is away."""
+    random = Random(orders.seed)  # noqa: S311 - no secret
+    settings = Settings(
+        database=orders.database,
+        agents=cast.agents(orders.ledger, random, CLOCK.now),
+        lease_for=LEASE,
+        max_attempts=MAX_ATTEMPTS,
+        poll=timedelta(seconds=1),
+        patience=timedelta(seconds=1),
+    )
+    given = Replacements(clock=CLOCK, models=cast.models(orders.life, random))
+    while True:
+        with suppress(BackendError):
+            composed = await stack.enter_async_context(compose(settings, given))
+            break
+        await asyncio.sleep(0.2)
+    for name in cast.PLANS:
+        _date_runs(composed.parts.agent_of(name))
+    return composed
+
+
+def _date_runs(agent: Any) -> None:
+    """Let tools know when the run began that they are part of: after its batch was read."""
+    assert isinstance(agent, LangGraphAgent)
+    begin = agent.run
+
+    def dated(run: Run) -> AsyncIterator[AgentEvent]:
+        run.notes[cast.BEGAN_AT] = CLOCK.now()
+        return begin(run)
+
+    agent.run = dated  # type: ignore[method-assign]  # there is no other place to look from
+
+
+async def _end_with(parent: int) -> None:
+    """Leave no worker behind when whoever started it dies."""
+    while os.getppid() == parent:
+        await asyncio.sleep(1)
+    os._exit(1)
