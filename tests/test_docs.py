@@ -13,7 +13,13 @@ import segue
 
 ROOT = Path(__file__).parent.parent
 # Each page with the number of its programs that show what they print.
-PAGES = {"README.md": 2, "docs/library.md": 1, "docs/journal.md": 1, "docs/agent.md": 1}
+PAGES = {
+    "README.md": 2,
+    "docs/library.md": 1,
+    "docs/journal.md": 1,
+    "docs/agent.md": 1,
+    "docs/simulate.md": 1,
+}
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+# What a worker would import when it opens its database.
+import segue.agent.postgres_saver
+import segue.journal.postgres  # noqa: F401
 from tests.chaos.worker import Orders, live
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -104,9 +107,11 @@ class _Parent:
         return self._end(**how) if what == "end" else None
 
     def _start(self, orders: Orders) -> int:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         pid = os.fork()
         if pid == 0:
             _become(orders)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         self._ends[pid] = None
         return pid
 

@@ -7,19 +7,19 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.run import AgentEvent, Run
 from segue.compose import Composed, Replacements, compose
 from segue.core.errors import BackendError
-from segue.runtime.clock import SystemClock
+from segue.runtime.clock import Clock, SystemClock
 from segue.settings import Settings
 from tests.chaos import cast
 from tests.chaos.ledger import Ledger, Life
@@ -27,6 +27,7 @@ from tests.chaos.ledger import Ledger, Life
 LEASE: Final = timedelta(seconds=2)
 MAX_ATTEMPTS: Final = 6
 CLOCK: Final = SystemClock()
+Begin = Callable[[Run], AsyncIterator[AgentEvent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ def live(orders: Orders) -> None:
 async def _work(orders: Orders) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    # Held back until here, so that no order comes too early to be understood.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     watching = asyncio.create_task(_end_with(os.getppid()))
     async with AsyncExitStack() as stack:
         composed = await _open(orders, stack)
@@ -86,21 +89,24 @@ async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
             composed = await stack.enter_async_context(compose(settings, given))
             break
         await asyncio.sleep(0.2)
-    for name in cast.PLANS:
-        _date_runs(composed.parts.agent_of(name))
+    date_runs(composed)
     return composed
 
 
-def _date_runs(agent: Any) -> None:
+def date_runs(composed: Composed) -> None:
     """Let tools know when the run began that they are part of: after its batch was read."""
-    assert isinstance(agent, LangGraphAgent)
-    begin = agent.run
+    for name in cast.PLANS:
+        agent = composed.parts.agent_of(name)
+        assert isinstance(agent, LangGraphAgent)
+        agent.run = _dated(agent.run, composed.parts.clock)  # type: ignore[method-assign]  # the only place to look from
 
+
+def _dated(begin: Begin, clock: Clock) -> Begin:
     def dated(run: Run) -> AsyncIterator[AgentEvent]:
-        run.notes[cast.BEGAN_AT] = CLOCK.now()
+        run.notes[cast.BEGAN_AT] = clock.now()
         return begin(run)
 
-    agent.run = dated  # type: ignore[method-assign]  # there is no other place to look from
+    return dated
 
 
 async def _end_with(parent: int) -> None:

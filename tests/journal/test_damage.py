@@ -118,6 +118,22 @@ async def test_a_malformed_turn_does_not_hold_up_the_queue(
     assert ask(address, "SELECT state FROM turns WHERE kind = 'sneeze'") == [("failed",)]
 
 
+async def test_malformed_turns_are_left_out_of_many(
+    address: str, journal: Journal, chat: Chat
+) -> None:
+    """Of turns that are taken together, those that can be read are."""
+    await chat.say("One?")
+    other = await (await chat.another("second")).say("Two?")
+    change(address, "UPDATE turns SET kind = 'sneeze' WHERE thread_id = 'chat'")
+    later = await chat.say("Three?")
+    taken = []
+    for _ in range(2):
+        claimed = await journal.claim_turns("worker-a", now=START, lease_for=LEASE, limit=5)
+        taken += [lease.turn.id for lease in claimed.leases]
+    assert sorted(taken) == sorted([other.turn.id, later.turn.id])
+    assert ask(address, "SELECT state FROM turns WHERE kind = 'sneeze'") == [("failed",)]
+
+
 async def test_a_malformed_effect_does_not_hold_up_the_outbox(
     address: str, journal: Journal, chat: Chat
 ) -> None:

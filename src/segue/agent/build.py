@@ -15,7 +15,7 @@ from langgraph.pregel import Pregel
 
 from segue.agent.config import AgentConfig
 from segue.agent.memory import MemoryBook
-from segue.agent.middleware import Bounds, Invisibility, UniqueIds, Window
+from segue.agent.middleware import Bounds, Invisibility, Together, UniqueIds, Window
 from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.tools import memory_tools
@@ -67,7 +67,7 @@ def build_graph(
         model or load_model(config.model, config.model_settings),
         all_tools,
         system_prompt=config.system_prompt,
-        middleware=middleware,
+        middleware=[Together(*middleware)],
         name=None,
     )
     return BuiltGraph(built, holds_window=False)

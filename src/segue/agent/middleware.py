@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from langchain.agents.middleware import (
@@ -36,6 +37,8 @@ from segue.core.tokens import estimate_text, estimate_tokens
 
 # How OpenAI, Anthropic and Google say that an answer ran out of tokens.
 _CUT_OFF = frozenset({"length", "max_tokens"})
+# How many messages are kept without their metadata.
+_MAX_KNOWN = 8_192
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -43,14 +46,77 @@ Handler = Callable[[Request], ModelResponse[Any]]
 AsyncHandler = Callable[[Request], Awaitable[ModelResponse[Any]]]
 
 
+class Together(AgentMiddleware[Any, Any, Any]):
+    """Several middleware as one, the first outermost.
+
+    LangChain traces each by itself, at the price of two visits to another thread for every call.
+    """
+
+    def __init__(self, *parts: AgentMiddleware[Any, Any, Any]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
+        inner: Any = handler
+        for part in reversed(self._parts):
+            inner = partial(part.wrap_model_call, handler=inner)
+        response: Response = inner(request)
+        return response
+
+    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+        inner: Any = handler
+        for part in reversed(self._parts):
+            inner = partial(part.awrap_model_call, handler=inner)
+        response: Response = await inner(request)
+        return response
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
+    ) -> ToolResult:
+        inner: Any = handler
+        for part in reversed(self._parts):
+            if type(part).wrap_tool_call is not AgentMiddleware.wrap_tool_call:
+                inner = partial(part.wrap_tool_call, handler=inner)
+        result: ToolResult = inner(request)
+        return result
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
+    ) -> ToolResult:
+        inner: Any = handler
+        for part in reversed(self._parts):
+            if type(part).awrap_tool_call is not AgentMiddleware.awrap_tool_call:
+                inner = partial(part.awrap_tool_call, handler=inner)
+        result: ToolResult = await inner(request)
+        return result
+
+
 class Invisibility(AgentMiddleware[Any, Any, Any]):
     """Takes Segue's metadata from what the model gets, whatever the provider's client does."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Most messages of a request were in the last one, too, and are the same objects.
+        self._known: dict[int, tuple[BaseMessage, BaseMessage]] = {}
+
     def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(_invisible(request))
+        return handler(self._invisible(request))
 
     async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
-        return await handler(_invisible(request))
+        return await handler(self._invisible(request))
+
+    def _invisible(self, request: Request) -> Request:
+        return request.override(messages=_any([*map(self._stripped, request.messages)]))
+
+    def _stripped(self, message: BaseMessage) -> BaseMessage:
+        known = self._known.get(id(message))
+        if known is None or known[0] is not message:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[id(message)] = (message, *strip_metadata([message]))
+        return known[1]
 
 
 class Window(AgentMiddleware[Any, Any, Any]):
@@ -168,10 +234,6 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
             if isinstance(error, TimeoutError) and clock.expired():
                 return failed(request, f"It did not finish within {_seconds(limit)}.")
             return failed(request, _described(error))
-
-
-def _invisible(request: Request) -> Request:
-    return request.override(messages=_any(strip_metadata(request.messages)))
 
 
 def _with_messages(request: Request, messages: list[BaseMessage]) -> Request:

@@ -10,7 +10,7 @@ Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost
 `UsageError` for input that cannot be right, `BackendError` when the database fails.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ from segue.journal.records import (
     TimerState,
     Turn,
     TurnLease,
+    Window,
 )
 
 
@@ -175,6 +176,12 @@ class Messages(Protocol):
         Never a cut batch. With a current batch, nothing newer than it. Cost follows the budget,
         not the length of the thread.
         """
+        ...
+
+    async def window(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> Window:
+        """The tail together with the newest summary, as of one moment."""
         ...
 
     async def history(
@@ -586,8 +593,10 @@ class Journal(
 
     async def close(self) -> None: ...
 
-    def watch(self) -> AsyncIterator[str]:
+    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
         """The ids of threads in which something was written, by any process; "" stands for any.
+
+        With `of_others`, what this journal wrote itself may be left out.
 
         A hint and no more: it may come late, twice or, while a connection is broken, not at all.
         Ends when the journal is closed or the iterator is.

@@ -12,6 +12,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from segue.core.batch import Batch
+
 
 class TurnKind(StrEnum):
     """Why a turn was queued; follow-ups are void once the user writes."""
@@ -343,6 +345,16 @@ class Summary:
     batches: tuple[int, ...]
     previous_id: int | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a model is told of a thread: its newest batches, newest first, and the summary of
+    those before them.
+    """
+
+    batches: list[Batch]
+    summary: Summary | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,11 @@ class Agendas:
         if ending.effects:
             self.effects.at(now)
 
-    def look(self) -> None:
+    def look(self, moment: datetime) -> None:
         """Another process may have brought work for any of them."""
-        self.turns.at_once()
-        self.timers.at_once()
-        self.effects.at_once()
+        self.turns.at(moment)
+        self.timers.at(moment)
+        self.effects.at(moment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,22 +187,21 @@ class SessionProcessor:
 
     async def _prepare(self, turn: Turn, agent: Agent) -> Run:
         try:
-            tail = await self._journal.tail(
+            window = await self._journal.window(
                 turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
             )
-            summary = await self._journal.find_summary(turn.thread_id)
         except BackendError as error:
             raise _JournalAway(error) from error
-        # The tail leaves out a batch that cannot be read; loading it says why.
-        found = (batch for batch in tail if batch.id == turn.batch)
+        # The window leaves out a batch that cannot be read; loading it says why.
+        found = (batch for batch in window.batches if batch.id == turn.batch)
         current = next(found, None) or await self._journal.load_batch(turn.thread_id, turn.batch)
         return Run(
             turn.thread_id,
             turn.agent_id,
             turn.user_id,
             current,
-            tail,
-            summary.text if summary else None,
+            window.batches,
+            window.summary.text if window.summary else None,
             answer=turn.payload.get("answer"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
         )

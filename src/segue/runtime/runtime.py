@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
+from typing import Final
 
 from segue.runtime.effects import EffectRunner
 from segue.runtime.ids import LeasedIds
@@ -16,6 +16,9 @@ from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 
 logger = logging.getLogger(__name__)
+
+# Word of other processes often comes in bursts; one look is enough for all of it.
+_MOMENT: Final = timedelta(milliseconds=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,9 @@ class Runtime:
 
     async def _watch(self) -> None:
         """Pass on what other processes did."""
-        changes = cast("AsyncGenerator[str]", self.parts.journal.watch())
-        async with aclosing(changes):
+        async with aclosing(self.parts.journal.watch(of_others=True)) as changes:
             async for thread_id in changes:
-                self.parts.agendas.look()
+                self.parts.agendas.look(self.parts.clock.now() + _MOMENT)
                 try:
                     await self.turns.look_after(thread_id)
                     await self.parts.bus.stored(thread_id)

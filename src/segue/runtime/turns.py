@@ -93,16 +93,21 @@ class TurnWorker:
             job.leash.stop(Why.VOID)
 
     async def ended(self, turn: Turn) -> Turn:
-        """Wait until a turn is over, whoever works on it."""
+        """Wait until a turn is over, whoever works on it.
+
+        One that this process is about to take or works on tells us; so we look after a moment.
+        """
         wake = asyncio.Event()
         waiting = self._waiting.setdefault(turn.thread_id, set())
         waiting.add(wake)
         try:
+            pause = _MOMENT
             while True:
+                await self._parts.clock.wait(self._parts.clock.now() + pause, wake)
                 found = await self._parts.journal.get_turn(turn.id)
                 if found.state not in _LIVE:
                     return found
-                await self._parts.clock.wait(self._parts.clock.now() + _POLL, wake)
+                pause = _POLL
         finally:
             waiting.discard(wake)
             if not waiting:

@@ -160,38 +160,41 @@ class _Records:
         )
 
     def _decision(self, decision: Decision) -> Iterator[Numbered]:
-        trigger, verdicts = decision.facts.get("trigger"), _verdicts(decision)
         if decision.kind == "plan":
             yield self._plan(decision)
         elif decision.facts.get("held_out"):
-            timer = self.thread.timers.get(decision.timer_id or 0)
-            yield (
-                decision.id,
-                self._entry(
-                    Kind.NOT_SENT,
-                    decision.decided_at,
-                    f"{trigger} is held out",
-                    why=(timer.state_reason if timer else None) or "",
-                    trigger=trigger,
-                    gate=HELD_OUT,
-                    verdicts=verdicts,
-                ),
-            )
+            yield decision.id, self._held_out(decision)
         elif decision.outcome != Outcome.ALLOW:  # what is allowed is told with its words
-            waits = decision.outcome == Outcome.POSTPONE
-            yield (
-                decision.id,
-                self._entry(
-                    Kind.POSTPONED if waits else Kind.NOT_SENT,
-                    decision.decided_at,
-                    f"{trigger} has to wait" if waits else f"{trigger} is not sent",
-                    why=decision.reasons[0],
-                    trigger=trigger,
-                    gate=_decisive(decision, verdicts),
-                    until=_moment(decision.facts.get("until")),
-                    verdicts=verdicts,
-                ),
-            )
+            yield decision.id, self._refusal(decision)
+
+    def _held_out(self, decision: Decision) -> Entry:
+        trigger = decision.facts.get("trigger")
+        timer = self.thread.timers.get(decision.timer_id or 0)
+        return self._entry(
+            Kind.NOT_SENT,
+            decision.decided_at,
+            f"{trigger} is held out",
+            why=(timer.state_reason if timer else None) or "",
+            trigger=trigger,
+            gate=HELD_OUT,
+            verdicts=_verdicts(decision),
+        )
+
+    def _refusal(self, decision: Decision) -> Entry:
+        trigger, verdicts = decision.facts.get("trigger"), _verdicts(decision)
+        waits = decision.outcome == Outcome.POSTPONE
+        against = [v for v in verdicts if v.outcome == decision.outcome]
+        return self._entry(
+            Kind.POSTPONED if waits else Kind.NOT_SENT,
+            decision.decided_at,
+            f"{trigger} has to wait" if waits else f"{trigger} is not sent",
+            # All of them: one gate may let it wait until a time at which another is closed.
+            why=" ".join(v.reason for v in against) or decision.reasons[0],
+            trigger=trigger,
+            gate=against[0].gate.value if against else None,
+            until=_moment(decision.facts.get("until")),
+            verdicts=verdicts,
+        )
 
     def _plan(self, decision: Decision) -> Numbered:
         trigger = decision.facts.get("trigger")
@@ -208,18 +211,15 @@ class _Records:
 
     def _timers(self) -> Iterator[Numbered]:
         """What ended without a word of the gates, and what has not ended."""
-        refused = self.thread.refused
+        end, refused = self.story.timetable.end, self.thread.refused
         for timer in self.thread.timers.values():
             if timer.kind is not TurnKind.FOLLOW_UP:
                 continue
             if timer.state is TimerState.CANCELLED and timer.id not in refused:
-                ended_by = self.story.ended_by.get(timer.id)
-                yield (
-                    ended_by or _last_number(timer.updated_at),
-                    self._timer(timer, Kind.NOT_SENT, timer.updated_at, "is dropped"),
-                )
+                at = timer.updated_at
+                number = self.story.ended_by.get(timer.id) or _last_number(at)
+                yield number, self._timer(timer, Kind.NOT_SENT, at, "is dropped")
             elif timer.state in _ALIVE:
-                end = self.story.timetable.end
                 yield _last_number(end), self._timer(timer, Kind.PENDING, end, "is still planned")
 
     def _timer(self, timer: Timer, kind: Kind, at: datetime, what: str) -> Entry:
@@ -234,22 +234,20 @@ class _Records:
         )
 
     def _failures(self) -> Iterator[Numbered]:
-        withdrawn = self.thread.withdrawn
         for turn in self.thread.turns:
-            if turn.id in withdrawn or turn.state not in (TurnState.FAILED, TurnState.VOID):
-                continue
-            is_follow_up = turn.kind is TurnKind.FOLLOW_UP
-            number = turn.end_position or turn.id
-            yield (
-                number,
-                self._entry(
-                    Kind.NOT_SENT if is_follow_up else Kind.FAILED,
-                    time_of(number),
-                    "the follow-up came to nothing" if is_follow_up else "no answer",
-                    why=turn.error or "",
-                    gate=FAILED if is_follow_up else None,
-                ),
-            )
+            is_over = turn.state in (TurnState.FAILED, TurnState.VOID)
+            if is_over and turn.id not in self.thread.withdrawn:
+                yield turn.end_position or turn.id, self._failure(turn)
+
+    def _failure(self, turn: Turn) -> Entry:
+        is_follow_up = turn.kind is TurnKind.FOLLOW_UP
+        return self._entry(
+            Kind.NOT_SENT if is_follow_up else Kind.FAILED,
+            time_of(turn.end_position or turn.id),
+            "the follow-up came to nothing" if is_follow_up else "no answer",
+            why=turn.error or "",
+            gate=FAILED if is_follow_up else None,
+        )
 
     def _entry(self, kind: Kind, at: datetime, what: str, **more: Any) -> Entry:
         local = self.story.timetable.local
@@ -273,11 +271,6 @@ def _verdicts(decision: Decision) -> tuple[Verdict, ...]:
         for gate, reason in zip(Gate, decision.reasons[1:], strict=False)
         if gate.value in said
     )
-
-
-def _decisive(decision: Decision, verdicts: tuple[Verdict, ...]) -> str | None:
-    """The gate whose reason is the decision's."""
-    return next((v.gate.value for v in verdicts if v.reason == decision.reasons[0]), None)
 
 
 def _moment(text: str | None) -> datetime | None:

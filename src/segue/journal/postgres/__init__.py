@@ -46,5 +46,5 @@ class PostgresJournal(
         await self._listeners.close()
         await self._db.close()
 
-    def watch(self) -> AsyncGenerator[str]:
-        return self._listeners.watch()
+    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
+        return self._listeners.watch(self._db.is_own if of_others else None)

@@ -111,6 +111,10 @@ class Database:
     async def close(self) -> None:
         await self._pool.close()
 
+    def is_own(self, pid: int) -> bool:
+        """Whether a process of the server works for one of our connections."""
+        return any(c.info.backend_pid == pid for c in self._used_at if not c.closed)
+
     async def write(self, step: Step[T]) -> T:
         """Run a step in a transaction of its own; nothing is written if it raises."""
         return await self._run(step, read_only=False)

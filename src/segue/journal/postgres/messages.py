@@ -21,10 +21,11 @@ from segue.journal.postgres.batches import (
     insert_message,
 )
 from segue.journal.postgres.database import Connection, Database, fetch_all
+from segue.journal.postgres.summaries import newest_summary
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import clear_partial
 from segue.journal.postgres.words import asked_words, ranked, to_query
-from segue.journal.records import Found, Page, Thread, TurnLease
+from segue.journal.records import Found, Page, Thread, TurnLease, Window
 from segue.journal.rows import decode_batch, decode_message, readable
 
 logger = logging.getLogger(__name__)
@@ -93,17 +94,17 @@ class MessageSteps:
     ) -> list[Batch]:
         async def step(db: Connection) -> list[Batch]:
             await thread_of(db, thread_id)
-            batches: list[Batch] = []
-            below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
-            left = max_tokens
-            while left > 0 and (page := await _batches_below(db, thread_id, below)):
-                for batch, tokens in page:
-                    batches.append(batch)
-                    left -= tokens
-                    if left <= 0:
-                        break
-                below = batches[-1].id
-            return batches
+            return await _tail(db, thread_id, max_tokens, current_batch)
+
+        return await self._db.read(step)
+
+    async def window(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> Window:
+        async def step(db: Connection) -> Window:
+            await thread_of(db, thread_id)
+            batches = await _tail(db, thread_id, max_tokens, current_batch)
+            return Window(batches, await newest_summary(db, thread_id))
 
         return await self._db.read(step)
 
@@ -195,8 +196,28 @@ class MessageSteps:
         return await self._db.read(step)
 
 
-async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:
-    """The next older batches, whole and newest first, with their estimated tokens."""
+async def _tail(
+    db: Connection, thread_id: str, max_tokens: int, current_batch: int | None
+) -> list[Batch]:
+    batches: list[Batch] = []
+    below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
+    left = max_tokens
+    while left > 0 and below:
+        page, below = await _batches_below(db, thread_id, below)
+        for batch, tokens in page:
+            batches.append(batch)
+            left -= tokens
+            if left <= 0:
+                break
+    return batches
+
+
+async def _batches_below(
+    db: Connection, thread_id: str, below: int
+) -> tuple[list[tuple[Batch, int]], int]:
+    """The next older batches, whole and newest first, with their estimated tokens; and below
+    which one there may be more, 0 if there are none.
+    """
     ids = await fetch_all(
         db,
         "SELECT DISTINCT batch FROM messages WHERE thread_id = %s AND NOT archived "
@@ -204,7 +225,7 @@ async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tup
         (thread_id, below, _BATCHES_PER_READ),
     )
     if not ids:
-        return []
+        return [], 0
     rows = await fetch_all(
         db,
         "SELECT batch, tokens, body FROM messages WHERE thread_id = %s "
@@ -212,7 +233,8 @@ async def _batches_below(db: Connection, thread_id: str, below: int) -> list[tup
         (thread_id, ids[-1]["batch"], ids[0]["batch"]),
     )
     groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
-    return readable(_batch_with_tokens, groups)
+    more = ids[-1]["batch"] if len(ids) == _BATCHES_PER_READ else 0
+    return readable(_batch_with_tokens, groups), more
 
 
 def _to_found(row: DictRow) -> Found:

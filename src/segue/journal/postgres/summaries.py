@@ -35,7 +35,7 @@ class SummarySteps:
             thread = await lock_thread(db, thread_id)
             for batch in batches:
                 await _archive(db, thread_id, batch)
-            previous = await _find_newest(db, thread_id)
+            previous = await newest_summary(db, thread_id)
             row = await fetch_row(
                 db,
                 "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "
@@ -73,7 +73,7 @@ class SummarySteps:
     async def undo_summary(self, summary: Summary) -> None:
         async def step(db: Connection) -> None:
             await lock_thread(db, summary.thread_id)
-            newest = await _find_newest(db, summary.thread_id)
+            newest = await newest_summary(db, summary.thread_id)
             if newest is None or newest.id != summary.id:
                 raise ConflictError(
                     f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
@@ -111,7 +111,7 @@ async def _archive(db: Connection, thread_id: str, batch: int) -> None:
     )
 
 
-async def _find_newest(db: Connection, thread_id: str) -> Summary | None:
+async def newest_summary(db: Connection, thread_id: str) -> Summary | None:
     row = await fetch_one(
         db,
         "SELECT * FROM summaries WHERE thread_id = %s ORDER BY id DESC LIMIT 1",

@@ -6,7 +6,7 @@ Each watcher has a connection of its own, outside the pool: it is never free. Wr
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
 
@@ -42,14 +42,17 @@ class Listeners:
     def open(self) -> None:
         self._is_open = True
 
-    async def watch(self) -> AsyncGenerator[str]:
-        """Yield what is heard, and "" whenever something may have been missed."""
+    async def watch(self, is_own: Callable[[int], bool] | None = None) -> AsyncGenerator[str]:
+        """Yield what is heard, and "" whenever something may have been missed.
+
+        `is_own` says of a process of the server whether what it tells is no news.
+        """
         if not self._is_open:
             raise BackendError("PostgreSQL: the journal is not open; call open() first.")
         pause = _FIRST_PAUSE
         while not self._closed.is_set():
             try:
-                async with aclosing(self._hear()) as heard:
+                async with aclosing(self._hear(is_own or _nobody)) as heard:
                     async for thread_id in heard:
                         if self._closed.is_set():
                             return
@@ -71,7 +74,7 @@ class Listeners:
             async with connection.lock:  # whoever waits for words there has been sent away
                 await connection.close()
 
-    async def _hear(self) -> AsyncGenerator[str]:
+    async def _hear(self, is_own: Callable[[int], bool]) -> AsyncGenerator[str]:
         missing = {k: v for k, v in _SIGNS_OF_LIFE.items() if k not in conninfo_to_dict(self._dsn)}
         address = make_conninfo(self._dsn, **missing)
         connection = await AsyncConnection.connect(address, autocommit=True)
@@ -80,15 +83,17 @@ class Listeners:
             await connection.execute(f"LISTEN {WAKE_CHANNEL}")
             yield ""
             while not self._closed.is_set():
-                for thread_id in await self._next_words(connection):
+                for thread_id in await self._next_words(connection, is_own):
                     yield thread_id
         finally:
             self._connections.discard(connection)
             await connection.close()
 
-    async def _next_words(self, connection: AsyncConnection) -> list[str]:
+    async def _next_words(
+        self, connection: AsyncConnection, is_own: Callable[[int], bool]
+    ) -> list[str]:
         """What comes next, each word once; nothing if the journal is closed before."""
-        words = asyncio.create_task(_heard(connection))
+        words = asyncio.create_task(_heard(connection, is_own))
         closed = asyncio.create_task(self._closed.wait())
         try:
             await asyncio.wait((words, closed), return_when=asyncio.FIRST_COMPLETED)
@@ -99,6 +104,11 @@ class Listeners:
             await asyncio.gather(words, closed, return_exceptions=True)
 
 
-async def _heard(connection: AsyncConnection) -> list[str]:
+async def _heard(connection: AsyncConnection, is_own: Callable[[int], bool]) -> list[str]:
     notifies = connection.notifies(stop_after=1)
-    return list(dict.fromkeys([notify.payload async for notify in notifies]))
+    return list(dict.fromkeys([n.payload async for n in notifies if not is_own(n.pid)]))
+
+
+def _nobody(pid: int) -> bool:
+    del pid
+    return False

@@ -42,5 +42,6 @@ class SqliteJournal(
     async def close(self) -> None:
         await self._db.close()
 
-    def watch(self) -> AsyncGenerator[str]:
+    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
+        del of_others  # SQLite does not say who it was
         return watch(self._db)

@@ -14,7 +14,7 @@ from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.places import batches_of, importable, place_of, span_of
-from segue.journal.records import Found, Page, TurnLease
+from segue.journal.records import Found, Page, TurnLease, Window
 from segue.journal.rows import decode_batch, decode_message, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
@@ -24,6 +24,7 @@ from segue.journal.sqlite.batches import (
     insert_message,
 )
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.summaries import newest_summary
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import check_turn
 
@@ -76,17 +77,17 @@ class MessageSteps:
     ) -> list[Batch]:
         def step(db: sqlite3.Connection) -> list[Batch]:
             thread_of(db, thread_id)
-            batches: list[Batch] = []
-            below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
-            left = max_tokens
-            while left > 0 and (page := _batches_below(db, thread_id, below)):
-                for batch, tokens in page:
-                    batches.append(batch)
-                    left -= tokens
-                    if left <= 0:
-                        break
-                below = batches[-1].id
-            return batches
+            return _tail(db, thread_id, max_tokens, current_batch)
+
+        return await self._db.read(step)
+
+    async def window(
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+    ) -> Window:
+        def step(db: sqlite3.Connection) -> Window:
+            thread_of(db, thread_id)
+            batches = _tail(db, thread_id, max_tokens, current_batch)
+            return Window(batches, newest_summary(db, thread_id))
 
         return await self._db.read(step)
 
@@ -178,8 +179,28 @@ def match_any(text: str) -> str:
     return " OR ".join(f'"{word}"' for word in re.findall(r"\w+", text))
 
 
-def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[tuple[Batch, int]]:
-    """The next older batches, whole and newest first, with their estimated tokens."""
+def _tail(
+    db: sqlite3.Connection, thread_id: str, max_tokens: int, current_batch: int | None
+) -> list[Batch]:
+    batches: list[Batch] = []
+    below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
+    left = max_tokens
+    while left > 0 and below:
+        page, below = _batches_below(db, thread_id, below)
+        for batch, tokens in page:
+            batches.append(batch)
+            left -= tokens
+            if left <= 0:
+                break
+    return batches
+
+
+def _batches_below(
+    db: sqlite3.Connection, thread_id: str, below: int
+) -> tuple[list[tuple[Batch, int]], int]:
+    """The next older batches, whole and newest first, with their estimated tokens; and below
+    which one there may be more, 0 if there are none.
+    """
     ids = db.execute(
         # By name: the other index would walk through everything archived.
         "SELECT DISTINCT batch FROM messages INDEXED BY messages_live "
@@ -188,14 +209,15 @@ def _batches_below(db: sqlite3.Connection, thread_id: str, below: int) -> list[t
         (thread_id, below, _BATCHES_PER_READ),
     ).fetchall()
     if not ids:
-        return []
+        return [], 0
     rows = db.execute(
         "SELECT batch, tokens, body FROM messages WHERE thread_id = ? "
         "AND batch BETWEEN ? AND ? AND archived = 0 ORDER BY batch DESC, sequence_num",
         (thread_id, ids[-1]["batch"], ids[0]["batch"]),
     ).fetchall()
     groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
-    return readable(_batch_with_tokens, groups)
+    more = ids[-1]["batch"] if len(ids) == _BATCHES_PER_READ else 0
+    return readable(_batch_with_tokens, groups), more
 
 
 def _to_found(row: sqlite3.Row) -> Found:

@@ -33,7 +33,7 @@ class SummarySteps:
             thread_of(db, thread_id)
             for batch in batches:
                 _archive(db, thread_id, batch)
-            previous = _newest(db, thread_id)
+            previous = newest_summary(db, thread_id)
             summary_id = next_id(db, thread_id, ids)
             db.execute(
                 "INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -56,14 +56,14 @@ class SummarySteps:
     async def find_summary(self, thread_id: str) -> Summary | None:
         def step(db: sqlite3.Connection) -> Summary | None:
             thread_of(db, thread_id)
-            return _newest(db, thread_id)
+            return newest_summary(db, thread_id)
 
         return await self._db.read(step)
 
     async def undo_summary(self, summary: Summary) -> None:
         def step(db: sqlite3.Connection) -> None:
             thread_of(db, summary.thread_id)
-            newest = _newest(db, summary.thread_id)
+            newest = newest_summary(db, summary.thread_id)
             if newest is None or newest.id != summary.id:
                 raise ConflictError(
                     f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
@@ -99,7 +99,7 @@ def _archive(db: sqlite3.Connection, thread_id: str, batch: int) -> None:
     )
 
 
-def _newest(db: sqlite3.Connection, thread_id: str) -> Summary | None:
+def newest_summary(db: sqlite3.Connection, thread_id: str) -> Summary | None:
     row = db.execute(
         "SELECT * FROM summaries WHERE thread_id = ? ORDER BY id DESC LIMIT 1", (thread_id,)
     ).fetchone()

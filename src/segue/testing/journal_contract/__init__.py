@@ -19,6 +19,7 @@ _NOUNS = (
     "appending",
     "arriving",
     "cancelling",
+    "claiming",
     "collecting",
     "counting",
     "decisions",
@@ -53,6 +54,7 @@ from segue.testing.journal_contract.answering import *
 from segue.testing.journal_contract.appending import *
 from segue.testing.journal_contract.arriving import *
 from segue.testing.journal_contract.cancelling import *
+from segue.testing.journal_contract.claiming import *
 from segue.testing.journal_contract.collecting import *
 from segue.testing.journal_contract.counting import *
 from segue.testing.journal_contract.decisions import *

@@ -5,9 +5,11 @@
 from dataclasses import replace
 from datetime import datetime
 
+import pytest
+
 from segue.journal.ports import Journal
 from segue.journal.records import TurnState
-from segue.testing.journal_contract.chat import LEASE, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
 
 
 async def test_all_live_turns_of_a_thread_are_marked(
@@ -50,6 +52,31 @@ async def test_whoever_takes_a_turn_sees_the_mark(
     again = await journal.claim_turn("worker-b", now=now + LEASE, lease_for=LEASE)
     assert again is not None
     assert again.turn.cancel_requested
+
+
+@pytest.mark.parametrize("held", ["collected", "to be retried"])
+async def test_a_turn_that_is_held_back_is_stopped_at_once(
+    journal: Journal, chat: Chat, now: datetime, held: str
+) -> None:
+    """Who stops it does not wait for what it waits for."""
+    accepted = await chat.say(collect=HOUR if held == "collected" else None)
+    if held == "to be retried":
+        await journal.release_turn(await chat.take_turn(), now=now, retry_at=now + HOUR)
+    assert await journal.next_turn_at(now=now) == now + HOUR
+    await journal.cancel_turns("chat", now=now)
+    assert await journal.next_turn_at(now=now) == now
+    assert (await chat.take_turn()).turn.id == accepted.turn.id
+
+
+async def test_a_running_turn_that_is_to_be_stopped_stays_leased(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Nobody else takes it while its worker ends it."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await journal.cancel_turns("chat", now=now)
+    assert await journal.claim_turn("worker-b", now=now, lease_for=LEASE) is None
+    assert await journal.next_turn_at(now=now) == lease.until
 
 
 async def test_what_comes_later_is_not_stopped(journal: Journal, chat: Chat, now: datetime) -> None:

@@ -1,0 +1,139 @@
+"""Taking several turns at once."""
+
+# ruff: noqa: S101 - tests assert
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.errors import UsageError
+from segue.journal.ports import Journal
+from segue.journal.records import Claimed, TurnLease, TurnState
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.fixtures import OpenJournal
+
+
+async def take(journal: Journal, now: datetime, limit: int, owner: str = "worker-a") -> Claimed:
+    return await journal.claim_turns(owner, now=now, lease_for=LEASE, limit=limit)
+
+
+async def queue_in_threads(chat: Chat, count: int) -> list[int]:
+    """One message in each of several threads, a second apart; the turns in that order."""
+    turns = []
+    for n in range(count):
+        thread = Chat(chat.journal, chat.ids, chat.now - HOUR + timedelta(seconds=n), f"line-{n}")
+        turns.append((await (await thread.begin()).say()).turn.id)
+    return turns
+
+
+def ids_of(leases: list[TurnLease]) -> list[int]:
+    return [lease.turn.id for lease in leases]
+
+
+async def test_turns_taken_together_are_leased_like_any_other(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Each is running, leased until the same time, and counts the attempt."""
+    await queue_in_threads(chat, 2)
+    claimed = await take(journal, now, 5, "worker-b")
+    assert len(claimed.leases) == 2
+    for lease in claimed.leases:
+        assert (lease.owner, lease.until) == ("worker-b", now + LEASE)
+        assert (lease.turn.state, lease.turn.attempts) == (TurnState.RUNNING, 1)
+        assert await journal.get_turn(lease.turn.id) == lease.turn
+        await chat.finish(lease, AIMessage("Yes."))
+
+
+async def test_those_that_wait_longest_are_taken_first(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """In the order of the line, and no more than were asked for."""
+    line = await queue_in_threads(chat, 5)
+    first = await take(journal, now, 3)
+    assert ids_of(first.leases) == line[:3]
+    assert first.next_at is not None
+    assert first.next_at <= now
+    second = await take(journal, now, 3)
+    assert ids_of(second.leases) == line[3:]
+
+
+async def test_of_one_thread_one_turn_is_taken(journal: Journal, chat: Chat, now: datetime) -> None:
+    """The second message waits until the first is answered, however many may be taken."""
+    first = await chat.say("First.")
+    await chat.say("Second.")
+    assert ids_of((await take(journal, now, 9)).leases) == [first.turn.id]
+    assert (await take(journal, now, 9)).leases == []
+
+
+async def test_a_thread_that_was_served_goes_to_the_end_of_the_line(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A busy thread does not keep others waiting."""
+    [busy, *others] = await queue_in_threads(chat, 3)
+    [lease] = (await take(journal, now, 1)).leases
+    assert lease.turn.id == busy
+    await chat.finish(lease, AIMessage("Yes."))
+    again = await Chat(journal, chat.ids, now, lease.turn.thread_id).say()
+    assert ids_of((await take(journal, now, 9)).leases) == [*others, again.turn.id]
+
+
+async def test_who_takes_turns_knows_when_to_ask_again(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """When a lease runs out, when a turn may be tried again, or never."""
+    assert await take(journal, now, 2) == Claimed([], None)
+    await chat.say()
+    claimed = await take(journal, now, 2)
+    assert claimed.next_at == now + LEASE
+    [lease] = claimed.leases
+    await journal.release_turn(lease, now=now, retry_at=now + HOUR)
+    assert await take(journal, now, 2) == Claimed([], now + HOUR)
+
+
+async def test_turns_whose_leases_ran_out_are_taken_together(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """What a dead worker left is begun anew, without its words."""
+    await queue_in_threads(chat, 2)
+    late = (await take(journal, now, 2)).leases
+    await journal.save_partial(late[0], "m-1", "Let me")
+    again = (await take(journal, now + LEASE, 2, "worker-b")).leases
+    assert ids_of(again) == ids_of(late)
+    assert [lease.turn.attempts for lease in again] == [2, 2]
+    assert not {lease.token for lease in again} & {lease.token for lease in late}
+    assert (await journal.events(late[0].turn.thread_id)).partial is None
+
+
+async def test_nothing_is_taken_if_nothing_is_wanted(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A worker whose hands are full only asks when to come again."""
+    await chat.say()
+    claimed = await take(journal, now, 0)
+    assert claimed.leases == []
+    assert claimed.next_at is not None
+    assert claimed.next_at <= now
+
+
+async def test_turns_are_not_taken_for_ever(journal: Journal, chat: Chat, now: datetime) -> None:
+    """A lease without a sane end is refused, and the turns can be taken by others."""
+    await chat.say()
+    with pytest.raises(UsageError, match="lease"):
+        await journal.claim_turns("worker-a", now=now, lease_for=timedelta.max, limit=2)
+    assert len((await take(journal, now, 2)).leases) == 1
+
+
+async def test_workers_that_take_several_never_share_one(
+    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Handles that claim at the same time get all turns, each once."""
+    expected = await queue_in_threads(chat, 9)
+    handles = [journal, await open_journal()]
+    claimed = await asyncio.gather(*(take(handles[n % 2], now, 3, f"worker-{n}") for n in range(6)))
+    taken = [turn for each in claimed for turn in ids_of(each.leases)]
+    assert len(taken) == len(set(taken))
+    while leases := (await take(journal, now, 3)).leases:  # a claim may pass over a locked row
+        taken += ids_of(leases)
+    assert sorted(taken) == sorted(expected)

@@ -1,0 +1,63 @@
+"""Reading what a storm has left: by the journal where it has the words, else from its tables."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from segue.journal.ports import Journal
+from segue.journal.rows import decode_message
+from tests.chaos.driver import Spoken
+from tests.chaos.ledger import Ledger
+from tests.chaos.soundness import Aftermath
+from tests.journal.stores import ask
+
+_ALL = 1_000_000
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def read_aftermath(
+    journal: Journal, address: str, now: datetime, spoken: Spoken, ledger: Ledger
+) -> Aftermath:
+    rows = ask(address, "SELECT thread_id, created_at, body FROM messages ORDER BY position")
+    names = [name for (name,) in ask(address, "SELECT id FROM threads ORDER BY id")]
+    return Aftermath(
+        now=now,
+        threads=[await journal.get_thread(name) for name in names],
+        messages=[(name, _moment(at), decode_message(body)) for name, at, body in rows],
+        turns=[turn for name in names for turn in await journal.list_turns(name, limit=_ALL)],
+        timers=[timer for name in names for timer in await journal.list_timers(name, limit=_ALL)],
+        decisions=[one for name in names for one in await journal.list_decisions(name, limit=_ALL)],
+        history={name: await _history(journal, name) for name in names},
+        spoken=spoken,
+        tools=ledger.tools(),
+        lives=ledger.lives(),
+    )
+
+
+async def is_quiet(address: str) -> bool:
+    """Whether nothing is left to do, now or later."""
+    live: Sequence[tuple[Any, ...]] = ask(
+        address,
+        "SELECT id FROM turns WHERE state IN ('queued', 'running') UNION ALL "
+        "SELECT id FROM timers WHERE state IN ('pending', 'postponed', 'claimed') LIMIT 1",
+    )
+    return not live
+
+
+async def _history(journal: Journal, thread_id: str) -> list[BaseMessage]:
+    """All of it, page by page as a person scrolls back."""
+    messages: list[BaseMessage] = []
+    before = None
+    while True:
+        page = await journal.history(thread_id, limit=50, before=before)
+        messages = page.messages + messages
+        if page.before is None:
+            return messages
+        before = page.before
+
+
+def _moment(stored: Any) -> datetime:
+    """SQLite holds microseconds."""
+    return stored if isinstance(stored, datetime) else _UNIX + timedelta(microseconds=stored)
