@@ -1,5 +1,7 @@
 """Puts all parts together: the only file that knows all others."""
 
+import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -21,9 +23,10 @@ from segue.agent.embedders import load_embedder
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.models import load_model
-from segue.core.errors import NotFoundError, UsageError
+from segue.core.errors import NotFoundError, SegueError, UsageError
 from segue.journal.ports import Journal
 from segue.journal.records import Effect
+from segue.journal.selftest import check_integrity
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.asking import ask_agent_tool
 from segue.runtime.bus import Bus
@@ -41,6 +44,8 @@ from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
 from segue.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.db"
 CHECKPOINT_FILE = "checkpoints.db"
@@ -77,7 +82,10 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
         ids = LeasedIds(journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
         await ids.open()
         stack.push_async_callback(ids.close)
-        http = given.http or await stack.enter_async_context(httpx.AsyncClient())
+        await check_integrity(journal, checkpoints.saver(), ids=ids, now=given.clock.now())
+        http = given.http
+        if http is None:
+            http = await stack.enter_async_context(httpx.AsyncClient())
 
         agents: dict[str, Agent] = {}
         parts = Parts(
@@ -122,7 +130,12 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
         )
         inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
         async with runtime.running():
-            yield Composed(settings, parts, inbox, runtime, books)
+            embedding = asyncio.create_task(_reembed(books))
+            try:
+                yield Composed(settings, parts, inbox, runtime, books)
+            finally:
+                embedding.cancel()
+                await asyncio.gather(embedding, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,20 @@ def _book(config: AgentConfig, parts: Parts) -> MemoryBook:
         clock=parts.clock.now,
         config=config.memory,
     )
+
+
+async def _reembed(books: Mapping[str, MemoryBook]) -> None:
+    """Give memories that have no vector of their agent's embedder one, off everybody's path."""
+    for agent_id, book in books.items():
+
+        def tell(done: int, total: int, agent_id: str = agent_id) -> None:
+            logger.info("Embedded %d of %d memories of agent %s", done, total, agent_id)
+
+        try:
+            await book.reembed(tell, agent_id)
+        except SegueError as error:
+            # They are found by their words meanwhile; the next start tries again.
+            logger.warning("Memories of agent %s were not embedded: %s", agent_id, error)
 
 
 class _Deciders:

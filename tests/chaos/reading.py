@@ -52,9 +52,9 @@ async def _history(journal: Journal, thread_id: str) -> list[BaseMessage]:
     before = None
     while True:
         page = await journal.history(thread_id, limit=50, before=before)
-        messages = page.messages + messages
-        if page.before is None:
+        if not page.messages:
             return messages
+        messages = page.messages + messages
         before = page.before
 
 

@@ -82,10 +82,10 @@ class Crew:
         return found
 
     async def _strike(self, victim: Worker, late: asyncio.TaskGroup) -> None:
-        how = self.random.choices((self._kill, self._dismiss, self._freeze), (8, 1, 1))[0]
-        if how is self._freeze and self.size == 1:
-            how = self._kill
-        await how(victim, late)
+        # Nobody takes over what a frozen worker has if it is the only one.
+        share = 0 if self.size == 1 else 1
+        ways = (self._kill, self._dismiss, self._freeze)
+        await self.random.choices(ways, (8, 1, share))[0](victim, late)
 
     async def _kill(self, victim: Worker, late: asyncio.TaskGroup) -> None:
         del late

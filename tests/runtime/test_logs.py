@@ -13,6 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from segue.core.errors import UsageError
 from segue.runtime.logs import configure_logging
+from segue.runtime.noting import note
 
 pytestmark = pytest.mark.anyio
 
@@ -177,3 +178,19 @@ def test_an_unknown_level_is_refused(level: str) -> None:
     with pytest.raises(UsageError, match=r"There is no log level .* INFO"):
         configure_logging(level)
     assert logging.getLogger().handlers == before
+
+
+def test_a_noted_event_brings_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sentence for people, and its kind and fields for programs, on one line."""
+    configure_logging(json=True)
+    note(
+        logging.getLogger("segue.test"),
+        "follow_up_fired",
+        "Follow-up of {thread_id} fired",
+        thread_id="pizza",
+        timer_id=7,
+    )
+    [line] = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert found["event"] == "Follow-up of pizza fired"
+    assert (found["kind"], found["timer_id"]) == ("follow_up_fired", 7)

@@ -260,9 +260,11 @@ def test_the_user_answers_follow_ups_after_a_while() -> None:
 
 
 def test_a_user_who_wrote_meanwhile_does_not_answer_again() -> None:
-    """What the scenario says is the answer then."""
-    report = run({"at": "+2h", "say": "Goodbye!"}, user=answering(), agents=once())
-    assert [e.what for e in report.of(Kind.USER_MESSAGE)] == ["I want to run.", "Goodbye!"]
+    """What the scenario says is the answer then, even at the moment at which it comes."""
+    for at in ("+2h", "+1h"):
+        report = run({"at": at, "say": "Goodbye!"}, user=answering(), agents=once())
+        assert [e.what for e in report.of(Kind.USER_MESSAGE)] == ["I want to run.", "Goodbye!"]
+        assert told(report) == [SENT]
 
 
 def test_an_answer_that_falls_into_an_outage_comes_when_it_is_over() -> None:
@@ -393,6 +395,23 @@ def test_the_database_is_kept_if_a_folder_is_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a journal already"):
         simulate(scenario, folder)
     assert (folder / JOURNAL_FILE).read_bytes() == kept
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file is in its place."""
+    (tmp_path / "taken").touch()
+    scenario = read_scenario({"start": "2027-03-01 09:00", "for": "1 day"})
+    with pytest.raises(UsageError, match="taken' cannot be made: File exists"):
+        simulate(scenario, tmp_path / "taken")
+
+
+@pytest.mark.anyio
+async def test_inside_of_an_event_loop_it_says_what_to_do() -> None:
+    """And that works."""
+    scenario = read_scenario({"start": "2027-03-01 09:00", "for": "1 day", "events": ASKED})
+    with pytest.raises(UsageError, match=r"asyncio\.to_thread"):
+        simulate(scenario)
+    assert (await asyncio.to_thread(simulate, scenario)).follow_ups
 
 
 def test_a_graph_of_ones_own_can_be_simulated() -> None:

@@ -6,6 +6,7 @@ its parent, so that a crash of either side loses nothing: asked again, the same 
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -13,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 
 from segue.agent.run import Run, current_run
-from segue.core.errors import UsageError
+from segue.core.errors import SegueError, UsageError
 from segue.core.messages import user_message, visible_messages
 from segue.journal.records import Accepted, Arrival, Turn, TurnState
 from segue.runtime.parts import Parts
@@ -42,11 +43,13 @@ def ask_agent_tool(
             async with asyncio.timeout(limit.total_seconds()):
                 with turns.resting(run.thread_id):
                     turn = await turns.ended(accepted.turn)
-        except (TimeoutError, asyncio.CancelledError) as error:
-            await asyncio.shield(_give_up(parts, turns, accepted.turn))
-            if isinstance(error, asyncio.CancelledError):
-                raise
+        except TimeoutError:
+            await _give_up(parts, turns, accepted.turn)
             return f"{name} did not answer within {limit.total_seconds():g} s."
+        except asyncio.CancelledError:
+            with suppress(SegueError):  # whatever fails, the run is to stop
+                await asyncio.shield(_leave(parts, turns, run, accepted.turn))
+            raise
         return await _reply_of(parts, turn, name)
 
     ask_agent.__doc__ = (
@@ -92,6 +95,12 @@ async def _accept(parts: Parts, run: Run, name: str, text: str, call_id: str) ->
             payload={CHAIN: _chain(run)},
         ),
     )
+
+
+async def _leave(parts: Parts, turns: TurnWorker, run: Run, asked: Turn) -> None:
+    """Stop the other agent, unless another process goes on with the run and waits for it there."""
+    if not await turns.goes_on(run.thread_id):
+        await _give_up(parts, turns, asked)
 
 
 async def _give_up(parts: Parts, turns: TurnWorker, turn: Turn) -> None:

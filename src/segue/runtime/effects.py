@@ -12,6 +12,7 @@ from typing import Final
 
 from segue.core.errors import ConflictError, SegueError
 from segue.journal.records import Effect, EffectLease
+from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 from segue.runtime.webhooks import DeliveryError, next_try
 
@@ -68,7 +69,15 @@ class EffectRunner:
         except ConflictError as error:
             # Somebody else does it too: receivers know it by its id.
             logger.info("Effect %s took longer than its lease: %s", effect.id, error)
-        logger.info("Effect %s (%s) is done: %s", effect.id, effect.kind, evidence)
+        note(
+            logger,
+            "effect_done",
+            "Effect {effect_id} ({effect_kind}) is done: {evidence}",
+            effect_id=effect.id,
+            effect_kind=effect.kind,
+            thread_id=effect.thread_id,
+            evidence=evidence,
+        )
 
     async def _retry(self, lease: EffectLease, error: DeliveryError) -> None:
         effect = lease.effect
@@ -76,12 +85,16 @@ class EffectRunner:
             next_try(effect.attempts, retry_after=error.retry_after) if error.retryable else None
         )
         retry_at = None if pause is None else self._parts.clock.now() + pause
-        logger.warning(
-            "Effect %s (%s) failed (%s), %s",
-            effect.id,
-            effect.kind,
-            error,
-            f"next try in {pause}" if pause else "given up",
+        note(
+            logger,
+            "effect_failed" if pause else "effect_dead",
+            "Effect {effect_id} ({effect_kind}) failed ({reason}), {then}",
+            logging.WARNING,
+            effect_id=effect.id,
+            effect_kind=effect.kind,
+            thread_id=effect.thread_id,
+            reason=str(error),
+            then=f"next try in {pause}" if pause else "given up",
         )
         try:
             await self._parts.journal.retry_effect(lease, str(error), retry_at=retry_at)

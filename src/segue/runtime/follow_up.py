@@ -4,6 +4,7 @@ The rules decide at once, and their plan is stored with the end of the turn. A m
 does so afterwards, off the user's path: as an effect, so that a crash does not lose the plan.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,9 @@ from segue.core.prompts import choose_prompt
 from segue.core.quiet import after
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.journal.records import Decision, NewEffect, NewTimer, Timer, Turn, TurnKind
+from segue.runtime.noting import note
+
+logger = logging.getLogger(__name__)
 
 DECIDE: Final = "decide"
 
@@ -74,6 +78,17 @@ class Planned:
             timer_id=None,
             turn_id=turn.id,
             decided_at=now,
+        )
+        note(
+            logger,
+            "follow_up_planned" if timer else "no_follow_up",
+            "Thread {thread_id}, follow-up: {trigger_type}. {reason}",
+            thread_id=turn.thread_id,
+            agent_id=turn.agent_id,
+            turn_id=turn.id,
+            trigger_type=timer.trigger_type if timer else "none",
+            due_at=timer.due_at.isoformat() if timer else None,
+            reason=verdict.reason,
         )
         return cls(timer, decision)
 

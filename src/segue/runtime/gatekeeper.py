@@ -17,6 +17,7 @@ from segue.core.quiet import day_began, find_zone
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import Decision, FollowUpCounts, Timer, Turn
+from segue.runtime.noting import note
 
 logger = logging.getLogger(__name__)
 
@@ -128,13 +129,17 @@ class Gatekeeper:
         )
 
     def _log(self, asked: Proposal, decision: GateDecision) -> None:
-        logger.info(
-            "A follow-up of thread %s of agent %s (trigger %s): %s. %s",
-            asked.thread_id,
-            asked.agent_id,
-            asked.trigger,
-            decision.outcome.value,
-            decision.reason,
+        note(
+            logger,
+            "follow_up_gated",
+            "A follow-up of thread {thread_id} ({trigger_type}): {outcome}. {reason}",
+            thread_id=asked.thread_id,
+            agent_id=asked.agent_id,
+            trigger_type=asked.trigger,
+            timer_id=asked.timer_id,
+            turn_id=asked.turn_id,
+            outcome=decision.outcome.value,
+            reason=decision.reason,
         )
 
 

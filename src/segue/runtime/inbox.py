@@ -4,6 +4,7 @@ A second message while the first is being answered is treated by strategy: it wa
 answer, is refused, or is collected with the first.
 """
 
+import logging
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -12,8 +13,11 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.messages import user_message
 from segue.journal.records import Accepted, Arrival, Turn
+from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
+
+logger = logging.getLogger(__name__)
 
 COLLECT_FOR: Final = timedelta(seconds=2)
 
@@ -64,6 +68,7 @@ class Inbox:
             ),
         )
         if accepted.is_new:
+            _note_voided(accepted)
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if how is DoubleTexting.INTERRUPT:
                 await self._stop(thread_id, before=accepted.turn.id)
@@ -94,3 +99,16 @@ class Inbox:
     async def _arrived(self, thread_id: str) -> None:
         self._parts.agendas.turns.at_once()
         await self._parts.bus.stored(thread_id)
+
+
+def _note_voided(accepted: Accepted) -> None:
+    if accepted.cancelled_timers or accepted.voided_turns:
+        note(
+            logger,
+            "follow_up_voided",
+            "The user wrote in thread {thread_id}: its follow-ups are void",
+            thread_id=accepted.turn.thread_id,
+            agent_id=accepted.turn.agent_id,
+            timers=accepted.cancelled_timers,
+            turns=accepted.voided_turns,
+        )

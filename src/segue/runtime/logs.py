@@ -8,12 +8,13 @@ nothing of it. No line holds a trigger's words, a key or a local variable.
 
 import logging
 import sys
-from typing import Final
+from typing import Any, Final
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from segue.core.errors import UsageError
+from segue.runtime.noting import FIELDS
 
 _HANDLER: Final = "segue"
 # They log each URL with its query, and in detail the headers with their keys.
@@ -69,7 +70,7 @@ def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
     handler.name = _HANDLER
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[*shared, _add_fields],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *(_as_json() if json else _for_people()),
@@ -77,6 +78,11 @@ def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
         )
     )
     return handler
+
+
+def _add_fields(_: Any, __: str, event: EventDict) -> EventDict:
+    """What `note` puts beside its sentence."""
+    return {**getattr(event.get("_record"), FIELDS, {}), **event}
 
 
 def _as_json() -> list[Processor]:

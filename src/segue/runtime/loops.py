@@ -71,12 +71,20 @@ async def keep_going(
                 _log_failure(name, pause, error)
                 next_at = clock.now() + pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
+            _stop_if_cancelled()
             if next_at is not None:
                 agenda.at(next_at)
             if poll is not None:
                 agenda.at(clock.now() + poll)
             while not agenda.is_due(clock.now()):
                 await agenda.wait(clock)
+
+
+def _stop_if_cancelled() -> None:
+    """End a loop that was told to; a driver's own waiting may have taken that for itself."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _log_failure(name: str, pause: timedelta, error: Exception) -> None:

@@ -23,6 +23,7 @@ from segue.core.settle import interrupted_results, settle
 from segue.journal.ports import Journal
 from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease, TurnState
 from segue.runtime.leash import Leash, Stopped, Why
+from segue.runtime.noting import note
 from segue.runtime.parts import Agent, Parts
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,12 @@ class SessionProcessor:
                 await self._answer(lease, leash or Leash())
             except ConflictError as error:
                 # The user wrote, or somebody else has the turn: nothing of it is ours any more.
-                logger.info("Turn %s of thread %s was given up: %s", turn.id, turn.thread_id, error)
+                _note(
+                    turn,
+                    "turn_given_up",
+                    "Turn {turn_id} was given up: {reason}",
+                    reason=str(error),
+                )
                 self._bus.retract(turn.thread_id)
                 if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
                     await self._forget(turn)
@@ -234,12 +240,13 @@ class SessionProcessor:
         """Try again a little later, from where the run stopped."""
         turn, now = lease.turn, self._clock()
         pause = self._rules.pause_after(turn.attempts)
-        logger.warning(
-            "Turn %s of thread %s is tried again in %s: %s",
-            turn.id,
-            turn.thread_id,
-            pause,
-            type(error).__name__,
+        _note(
+            turn,
+            "turn_retried",
+            "Turn {turn_id} is tried again in {pause}: {error}",
+            logging.WARNING,
+            pause=str(pause),
+            error=type(error).__name__,
         )
         self._bus.retract(turn.thread_id)
         await self._journal.release_turn(lease, now=now, retry_at=now + pause)
@@ -281,13 +288,23 @@ class SessionProcessor:
             lease, reason, ids=self._ids, now=self._clock(), ending=ending
         )
         self._agendas.expect(ending, self._clock())
+        _note(
+            lease.turn,
+            "follow_up_withdrawn",
+            "Follow-up {turn_id} was withdrawn: {reason}",
+            reason=reason,
+        )
 
     async def _fail(self, lease: TurnLease, error: Exception) -> None:
         """Close the batch so that the next message works, and say honestly what happened."""
         turn = lease.turn
         known = error if isinstance(error, SegueError) else explain_model_error(error)
-        logger.error(
-            "Turn %s of thread %s failed: %s", turn.id, turn.thread_id, type(error).__name__
+        _note(
+            turn,
+            "turn_failed",
+            "Turn {turn_id} failed: {error}",
+            logging.ERROR,
+            error=type(error).__name__,
         )
         self._bus.retract(turn.thread_id)
         # Of a follow-up that never spoke, nobody wants to hear that it failed.
@@ -312,7 +329,13 @@ class SessionProcessor:
     async def _hand_back(self, lease: TurnLease, error: SegueError) -> None:
         """The journal is away: whoever finds it again goes on. Else the lease runs out."""
         turn, now = lease.turn, self._clock()
-        logger.warning("Turn %s of thread %s broke off: %s", turn.id, turn.thread_id, error)
+        _note(
+            turn,
+            "turn_broke_off",
+            "Turn {turn_id} broke off: {reason}",
+            logging.WARNING,
+            reason=str(error),
+        )
         self._bus.retract(turn.thread_id)
         await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
 
@@ -359,6 +382,20 @@ class _Draft:
             await self._journal.save_partial(self._lease, partial.message_id, partial.text)
         except BackendError as error:  # a convenience; the reply goes on without
             logger.debug("The text so far of turn %s was not kept: %s", partial.turn_id, error)
+
+
+def _note(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
+    note(
+        logger,
+        kind,
+        text,
+        level,
+        turn_id=turn.id,
+        thread_id=turn.thread_id,
+        agent_id=turn.agent_id,
+        turn_kind=turn.kind.value,
+        **fields,
+    )
 
 
 async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:

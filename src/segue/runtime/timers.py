@@ -11,6 +11,7 @@ from segue.core.gates import Outcome
 from segue.journal.records import TimerLease, TimerState, TurnKind
 from segue.runtime.follow_up import message_for
 from segue.runtime.gatekeeper import Checked, Gatekeeper, Proposal
+from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 
 logger = logging.getLogger(__name__)
@@ -111,12 +112,16 @@ class TimerWorker:
                 return False
             raise
         if turn is not None:
-            logger.info(
-                "Follow-up %s of thread %s of agent %s fired (trigger %s)",
-                timer.id,
-                timer.thread_id,
-                timer.agent_id,
-                timer.trigger_type,
+            note(
+                logger,
+                "follow_up_fired",
+                "Follow-up {timer_id} of thread {thread_id} fired ({trigger_type})",
+                thread_id=timer.thread_id,
+                agent_id=timer.agent_id,
+                trigger_type=timer.trigger_type,
+                timer_id=timer.id,
+                turn_id=turn.id,
+                variant=variant,
             )
             self._parts.agendas.turns.at_once()
         return True

@@ -113,6 +113,14 @@ class TurnWorker:
             if not waiting:
                 self._waiting.pop(turn.thread_id, None)
 
+    async def goes_on(self, thread_id: str) -> bool:
+        """Whether the turn that is being stopped here is still to be done, by somebody."""
+        job = self._jobs.get(thread_id)
+        if job is None:
+            return False
+        turn = await self._parts.journal.get_turn(job.lease.turn.id)
+        return turn.state in _LIVE and not turn.cancel_requested
+
     @contextmanager
     def resting(self, thread_id: str) -> Iterator[None]:
         """Around a wait for another turn, which may need the room."""

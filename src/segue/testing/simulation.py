@@ -43,25 +43,48 @@ Ts = TypeVarTuple("Ts")
 _NODE_LEASE: Final = timedelta(days=30)
 # At one moment no more follow-ups are sent than this.
 _NEWEST: Final = 50
+# Seconds of real time for the work at one moment: an agent may have a model that is really asked.
+_PATIENCE: Final = 600.0
 
 
 def simulate(scenario: Scenario, database: Path | None = None) -> SimulationReport:
     """Run a scenario to its end and tell everything that happened.
 
     The database is kept in a new folder, if one is given. The same scenario gives the same report.
-    Not to be called inside of an event loop: it runs one of its own, which uses no threads, so
-    that nothing happens in another order the next time.
+    It runs an event loop of its own, which uses no threads, so that nothing happens in another
+    order the next time; inside of another loop, call it by `asyncio.to_thread`.
     """
-    if database is not None and (database / JOURNAL_FILE).exists():
+    _check_no_loop()
+    with TemporaryDirectory(prefix="segue-") as temporary:
+        folder = Path(temporary) if database is None else _new_folder(database)
+        with asyncio.Runner(loop_factory=_OneThreadLoop) as runner:
+            return runner.run(_Simulation(scenario, folder).run())
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "An event loop runs here already, and a simulation has its own; "
+        "call it by `await asyncio.to_thread(simulate, scenario)`."
+    )
+
+
+def _new_folder(database: Path) -> Path:
+    if (database / JOURNAL_FILE).exists():
         raise UsageError(
             f"The folder {str(database)!r} holds a journal already; a simulation needs a new one, "
             "since its clock would play with what is planned there."
         )
-    with (
-        TemporaryDirectory(prefix="segue-") as temporary,
-        asyncio.Runner(loop_factory=_OneThreadLoop) as runner,
-    ):
-        return runner.run(_Simulation(scenario, database or Path(temporary)).run())
+    try:
+        database.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"The folder {str(database)!r} cannot be made: {error.strerror}."
+        ) from None
+    return database
 
 
 class _OneThreadLoop(asyncio.SelectorEventLoop):
@@ -93,7 +116,7 @@ class _Simulation:
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         self._scenario = scenario
         self._timetable = Timetable.of(scenario)
-        self._clock = VirtualClock(self._timetable.start)
+        self._clock = VirtualClock(self._timetable.start, patience=_PATIENCE)
         self._story = Storyline(self._timetable, scenario.user.id)
         self._checkpoints = MemoryCheckpoints()
         self._meter = Meter()
@@ -103,10 +126,10 @@ class _Simulation:
         )
         self._numbers = count()
         self._agenda: list[_Due] = []
-        # By agent: the newest follow-up that the user has seen, how many, and when they wrote.
+        # By agent: the newest follow-up that the user has seen, how many, and their last message.
         self._seen = dict.fromkeys(self._voices, 0)
         self._follow_ups = dict.fromkeys(self._voices, 0)
-        self._wrote_at: dict[str, datetime] = {}
+        self._wrote = dict.fromkeys(self._voices, 0)
 
     async def run(self) -> SimulationReport:
         """Live through it all, with a new process after each outage."""
@@ -121,7 +144,7 @@ class _Simulation:
                 back_at = await self._live(world)
                 if back_at is None:
                     return await self._report(world)
-            await self._clock.advance_to(back_at)
+            pass
 
     @asynccontextmanager
     async def _process(self) -> AsyncIterator[World]:
@@ -192,7 +215,7 @@ class _Simulation:
             await self._say(world, agent, event.say)
         elif event.replies is not None:
             self._voices[agent].lines.extend(event.replies)
-        elif event.type is not None:
+        elif event.kind == "type":
             await world.segue.typing(agent)
             self._note(world, f"types to {agent}")
         else:
@@ -210,7 +233,7 @@ class _Simulation:
         accepted = await world.segue.send(agent, text)
         position = MessageMetadata.of(accepted.message).position or 0
         self._story.ended_by |= dict.fromkeys(accepted.cancelled_timers, position)
-        self._wrote_at[agent] = self._clock.now()
+        self._wrote[agent] = position
         return position
 
     async def _wish(self, world: World, event: Event) -> None:
@@ -239,14 +262,14 @@ class _Simulation:
                 number = self._follow_ups[agent] = self._follow_ups[agent] + 1
                 if _draw(self._scenario.seed, agent, number) < answering.share:
                     text = answering.say[(number - 1) % len(answering.say)]
-                    answer = partial(self._answer, agent, text, self._clock.now())
+                    answer = partial(self._answer, agent, text, turn)
                     self._plan(self._clock.now() + answering.after, answer)
 
-    async def _answer(self, agent: str, text: str, seen_at: datetime, world: World) -> None:
+    async def _answer(self, agent: str, text: str, turn: Turn, world: World) -> None:
         """Answer a follow-up, unless the user wrote to the agent since it came."""
-        if (wrote_at := self._wrote_at.get(agent)) is None or wrote_at <= seen_at:
+        if self._wrote[agent] < turn.id and turn.shown_at is not None:
             position = await self._say(world, agent, text)
-            self._story.answers[position] = seen_at
+            self._story.answers[position] = turn.shown_at
 
 
 def _wishes(event: Event, now: datetime) -> tuple[str, dict[str, Any]]:
