@@ -18,6 +18,7 @@ PAGES = {
     "docs/library.md": 1,
     "docs/journal.md": 1,
     "docs/agent.md": 1,
+    "docs/runtime.md": 1,
     "docs/simulate.md": 1,
 }
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,5 +1,7 @@
 """Segue: a runtime on LangGraph for agents that speak first."""
 
+from typing import TYPE_CHECKING, Any
+
 from segue.core.batch import Batch, group_batches
 from segue.core.context import Context, build_context
 from segue.core.errors import ConflictError, NotFoundError, SegueError, UsageError
@@ -12,6 +14,10 @@ from segue.core.stamp import stamp
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.runtime.snowflakes import SnowflakeGenerator
 
+if TYPE_CHECKING:
+    from segue.facade import Segue
+    from segue.settings import Settings
+
 __all__ = [
     "TRIGGER_PROMPTS",
     "Batch",
@@ -21,7 +27,9 @@ __all__ = [
     "MemoryQuery",
     "MessageMetadata",
     "NotFoundError",
+    "Segue",
     "SegueError",
+    "Settings",
     "SnowflakeGenerator",
     "TriggerType",
     "UsageError",
@@ -37,3 +45,16 @@ __all__ = [
     "user_message",
     "visible_messages",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The running system brings LangGraph with it; who only uses the library need not wait."""
+    if name == "Segue":
+        from segue.facade import Segue  # noqa: PLC0415
+
+        return Segue
+    if name == "Settings":
+        from segue.settings import Settings  # noqa: PLC0415
+
+        return Settings
+    raise AttributeError(f"module 'segue' has no attribute {name!r}")

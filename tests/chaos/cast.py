@@ -53,7 +53,7 @@ def question(token: str, plan: str) -> str:
 
 def token_of(text: str) -> str | None:
     """Whose question, or whose answer, a text is."""
-    found = re.search(r"Question (\S+):|to (\S+) ", text)
+    found = re.search(r"Question (\S+):|\bto (q\S+) ", text)
     return None if found is None else found[1] or found[2]
 
 

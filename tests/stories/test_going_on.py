@@ -1,0 +1,183 @@
+"""Stories of going on: an agent that asked to continue later does so, in the same batch."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+
+from segue.agent.config import AgentConfig
+from segue.core.batch import Batch, BatchState
+from segue.core.messages import CONTINUATION_PROMPT
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.journal.records import TurnKind, TurnState
+from segue.runtime.clock import sleep
+from segue.testing.providers import request_problems
+from segue.testing.world import START, Stage, World, plain_agent
+from tests.stories.scenes import PATIENCE, eager_agent, listening, model_of, new_thread, sent_at
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+
+
+def patient_agent(**config: Any) -> AgentConfig:
+    return plain_agent(continuations=2, autonomy={"decider": "none"}, **config)
+
+
+def later(seconds: float = 60, text: str = "", **more: Any) -> AIMessage:
+    """What a model says that wants to look again."""
+    calls = [("continue_later", {"after_seconds": seconds, "reason": "see if it is done"})]
+    calls += more.items()
+    return AIMessage(
+        text,
+        tool_calls=[
+            {"name": name, "args": args, "id": f"call-{n}", "type": "tool_call"}
+            for n, (name, args) in enumerate(calls)
+        ],
+    )
+
+
+async def batch_of(world: World, thread: str, number: int = 0) -> Batch:
+    """The batch of a thread's first turn, or of a later one."""
+    turns = await world.journal.list_turns(thread)
+    return await world.journal.load_batch(thread, turns[-1 - number].batch)
+
+
+def places(batch: Batch) -> list[tuple[str, BatchType | None, int | None]]:
+    read = [(message.type, MessageMetadata.of(message)) for message in batch.messages]
+    return [(kind, metadata.batch_type, metadata.sequence_num) for kind, metadata in read]
+
+
+async def test_a_continuation_goes_on_in_the_same_batch(stage: Stage) -> None:
+    """It has the batch's id and the next number; the user sees the agent's words and no more."""
+    model = model_of(later(), "It is under way.", "It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            await world.say(thread, "Please send the parcel.")
+            open_batch = await batch_of(world, thread)
+            assert open_batch.state is BatchState.AWAITING_CONTINUATION
+            await world.pass_time(MINUTE)
+        seen = ["Please send the parcel.", "It is under way.", "It is done."]
+        assert await world.heard(thread) == seen
+        assert CONTINUATION_PROMPT not in repr(listener.events)
+        [continued, first] = await world.journal.list_turns(thread)
+        assert continued.batch == first.batch
+        assert (continued.kind, continued.queued_at) == (TurnKind.CONTINUATION, START + MINUTE)
+        batch = await batch_of(world, thread)
+        request, going_on = BatchType.USER_REQUEST, BatchType.CONTINUATION
+        assert [number for _, _, number in places(batch)] == [0, 1, 2, 3, 4, 5]
+        assert places(batch)[:4] == [
+            (kind, request, n) for n, kind in enumerate(["human", "ai", "tool", "ai"])
+        ]
+        assert places(batch)[4] == ("human", going_on, 4)
+        assert batch.is_complete
+        assert [request_problems(asked) for asked in model.seen] == [[]] * 3
+
+
+async def test_a_continuation_waits_until_all_results_are_stored(stage: Stage) -> None:
+    """A sibling tool takes five minutes, and the wish to go on at once has to wait for it."""
+
+    @tool
+    async def pack() -> str:
+        """Pack the parcel."""
+        await sleep(stage.clock, 5 * MINUTE)
+        return "packed"
+
+    stored: list[list[BaseMessage]] = []
+
+    def look(messages: list[BaseMessage]) -> str:
+        stored.append(messages)
+        return "Done."
+
+    model = model_of(later(0, pack={}), "Packed.", look)
+    async with stage.world(patient_agent(tools=[pack]), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please pack the parcel.")
+        await world.pass_time(hours=1)
+        [continued, _] = await world.journal.list_turns(thread)
+        assert continued.queued_at == START + 5 * MINUTE
+        [asked] = stored
+        kinds = [type(message) for message in asked if message.type != "system"]
+        called = [HumanMessage, AIMessage, ToolMessage, ToolMessage, AIMessage, HumanMessage]
+        assert kinds == called
+        assert asked[-1].text == CONTINUATION_PROMPT
+
+
+async def test_an_agent_goes_on_only_so_often(stage: Stage) -> None:
+    """Whoever always wants to look again is told to come to an end, and the batch is whole."""
+
+    def never_done(messages: list[BaseMessage]) -> AIMessage:
+        is_answered = isinstance(messages[-1], ToolMessage)
+        return AIMessage("Not yet.") if is_answered else later(60 + len(messages))
+
+    model = model_of()
+    model.script = never_done
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        await world.pass_time(days=1)
+        turns = await world.journal.list_turns(thread)
+        assert [turn.kind for turn in turns] == [
+            TurnKind.CONTINUATION,
+            TurnKind.CONTINUATION,
+            TurnKind.REPLY,
+        ]
+        batch = await batch_of(world, thread)
+        assert batch.is_complete
+        [*_, refusal] = [m for m in batch.messages if isinstance(m, ToolMessage)]
+        assert (refusal.status, "2 times already" in refusal.text) == ("error", True)
+
+
+async def test_a_continuation_survives_the_end_of_the_process(stage: Stage) -> None:
+    """The process that goes on is another one than that which was asked."""
+    models = {"guide": model_of(later(), "It is under way.")}
+    async with stage.world(patient_agent(), models=models) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+    await stage.clock.advance(timedelta(hours=5))
+    model = model_of("It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        await world.clock.settle()
+        assert (await world.heard(thread))[-1] == "It is done."
+        batch = await batch_of(world, thread)
+        assert (batch.is_complete, len(batch.messages)) == (True, 6)
+        [asked] = model.seen
+        assert request_problems(asked) == []
+        assert [m.text for m in asked if isinstance(m, ToolMessage)] == ["You will go on in 60 s."]
+
+
+async def test_a_user_who_writes_meanwhile_is_answered_and_the_work_goes_on(stage: Stage) -> None:
+    """The user's words do not end what the agent does for the user."""
+    model = model_of(later(), "It is under way.", "Oslo is in Norway.", "It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(MINUTE)
+        assert (await world.heard(thread))[2:] == [
+            "Where is Oslo?",
+            "Oslo is in Norway.",
+            "It is done.",
+        ]
+        turns = await world.journal.list_turns(thread)
+        assert {turn.state for turn in turns} == {TurnState.DONE}
+        # The user's turn is not shown half a batch, nor the continuation what came after it began.
+        assert "under way" not in repr(model.seen[2])
+        assert "Oslo" not in repr(model.seen[3])
+        assert [request_problems(asked) for asked in model.seen] == [[]] * 4
+
+
+async def test_silence_is_dated_from_the_end_of_the_work(stage: Stage) -> None:
+    """While the agent goes on by itself, nothing is planned; its last word begins the silence."""
+    agent = eager_agent().model_copy(update={"continuations": 2})
+    model = model_of(later(300), "It is under way.", "It is done.")
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        await world.pass_time(5 * MINUTE)
+        assert await sent_at(world, thread) == []
+        await world.pass_time(PATIENCE)
+        assert await sent_at(world, thread) == [START + 5 * MINUTE + PATIENCE]
