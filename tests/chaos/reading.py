@@ -36,6 +36,17 @@ async def read_aftermath(
     )
 
 
+async def sweep(journal: Journal, address: str) -> int:
+    """Delete what starts that were killed left of their self-test; how many there were.
+
+    They have a user and an agent of their own, so that nobody ever sees them.
+    """
+    left = ask(address, "SELECT id FROM threads WHERE id LIKE 'segue-self-test-%'")
+    for (name,) in left:
+        await journal.delete_thread(name)
+    return len(left)
+
+
 async def is_quiet(address: str) -> bool:
     """Whether nothing is left to do, now or later."""
     live: Sequence[tuple[Any, ...]] = ask(

@@ -24,7 +24,7 @@ from segue.testing.postgres import PostgresServer
 from tests.chaos.driver import Driver
 from tests.chaos.ledger import Ledger, Life
 from tests.chaos.nursery import Nursery
-from tests.chaos.reading import is_quiet, read_aftermath
+from tests.chaos.reading import is_quiet, read_aftermath, sweep
 from tests.chaos.soundness import NEVER_FINISHED, Aftermath, breaches, is_cancelled
 from tests.chaos.storm import Crew, until
 from tests.chaos.worker import CLOCK
@@ -87,6 +87,7 @@ class Storm:
             is_drained = await until(lambda: is_quiet(self.address), DRAIN_SECONDS)
             logger.info("Drained: %s, in %s", is_drained, CLOCK.now() - ended_at)
             await self.crew.stop()
+            self.crew.did["self-tests left"] = await sweep(driver.journal, self.address)
             return await read_aftermath(
                 driver.journal, self.address, CLOCK.now(), driver.spoken, self.ledger
             )

@@ -54,6 +54,7 @@ def simulate(scenario: Scenario, database: Path | None = None) -> SimulationRepo
     It runs an event loop of its own, which uses no threads, so that nothing happens in another
     order the next time; inside of another loop, call it by `asyncio.to_thread`.
     """
+    _check_no_loop()
     with TemporaryDirectory(prefix="segue-") as temporary:
         folder = Path(temporary) if database is None else _new_folder(database)
         with asyncio.Runner(loop_factory=_OneThreadLoop) as runner:
