@@ -27,6 +27,11 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.core.batch import Batch
 from segue.journal.records import FoundMemory, Memory
 from segue.journal.sqlite import SqliteJournal
+from segue.runtime.bus import Bus
+from segue.runtime.clock import SystemClock
+from segue.runtime.gatekeeper import Gatekeeper
+from segue.runtime.initiative import Initiative
+from segue.runtime.parts import Parts
 from segue.runtime.processor import SessionProcessor
 
 QUESTION = "Which of the two museums near the station is open today, and until when?"
@@ -103,7 +108,9 @@ async def whole(
     )
     ids = SnowflakeGenerator(node=2)
     await journal.create_thread("thread", agent_id="guide", user_id="ada", now=now())
-    processor = SessionProcessor(journal, lambda _: agent, ids, now, lambda *_: None)
+    parts = Parts(journal, ids, SystemClock(), Bus(journal), lambda _: agent, "bench")
+    initiative = Initiative(parts, Gatekeeper(journal, ids), lambda _: None)
+    processor = SessionProcessor(parts, initiative)
 
     async def work() -> None:
         await journal.accept_message("thread", user_message(QUESTION), ids=ids, now=now())

@@ -101,7 +101,7 @@ async def rate(talk: Talk, threads: int, turns: int) -> float:
 
 
 async def turn_rows(name: str, database: Callable[[], str]) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for threads, turns in ((1, TURNS), (THREADS, 2 * max(TURNS, THREADS))):
         async with bare(database()) as talk:
             theirs = await rate(talk, threads, turns)

@@ -69,19 +69,24 @@ class Storm:
         return Ledger(self.crew.folder / "ledger")
 
     async def rage(
-        self, seconds: float, pauses: tuple[float, float], halfway: Callable[[], None] | None
+        self, seconds: float, pauses: tuple[float, float], crash: Callable[[], None] | None
     ) -> Aftermath:
-        """Load and kills for some time, then only load's end; and what is left of it."""
+        """Load and kills for some time, then only the end of the load; and what is left of it.
+
+        The database crashes once in the middle, and in a long storm once in forty seconds.
+        """
+        spells = 2 + int(seconds // 60)
         async with self._driver() as driver:
             over = asyncio.Event()
             self.crew.fill()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(driver.run(over))
                 tasks.create_task(self.crew.suffer(over, pauses))
-                await asyncio.sleep(seconds / 2)
-                if halfway is not None:
-                    await asyncio.to_thread(halfway)
-                await asyncio.sleep(seconds / 2)
+                for spell in range(spells):
+                    if spell and crash is not None:
+                        await asyncio.to_thread(crash)
+                        self.crew.did["database crashed"] += 1
+                    await asyncio.sleep(seconds / spells)
                 over.set()
             ended_at = CLOCK.now()
             is_drained = await until(lambda: is_quiet(self.address), DRAIN_SECONDS)

@@ -387,10 +387,13 @@ def test_a_simulation_reaches_nobody(receiver: tuple[str, list[bytes]]) -> None:
 
 
 def test_the_database_is_kept_if_a_folder_is_given(tmp_path: Path) -> None:
-    """And never one that is in use: its timers would be played with."""
+    """The journal and nothing else; and never one that is in use, whose timers would be played
+    with.
+    """
     folder = tmp_path / "kept"
     scenario = read_scenario({"start": "2027-03-01 09:00", "for": "1 day", "events": ASKED})
     simulate(scenario, folder)
+    assert [path.name for path in folder.iterdir()] == [JOURNAL_FILE]
     kept = (folder / JOURNAL_FILE).read_bytes()
     with pytest.raises(UsageError, match="holds a journal already"):
         simulate(scenario, folder)

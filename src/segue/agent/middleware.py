@@ -115,7 +115,8 @@ class Invisibility(AgentMiddleware[Any, Any, Any]):
         if known is None or known[0] is not message:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[id(message)] = (message, *strip_metadata([message]))
+            [stripped] = strip_metadata([message])
+            known = self._known[id(message)] = (message, stripped)
         return known[1]
 
 

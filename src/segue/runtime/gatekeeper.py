@@ -110,6 +110,7 @@ class Gatekeeper:
     def record(self, checked: Checked, **facts: Any) -> Decision:
         """The decision as it is stored, with further facts."""
         asked, verdicts = checked.proposal, checked.decision.verdicts
+        decisive = checked.decision.decisive
         return Decision(
             id=self._ids.next(),
             thread_id=asked.thread_id,
@@ -120,6 +121,7 @@ class Gatekeeper:
                 "trigger": asked.trigger,
                 "verdicts": {v.gate.value: v.outcome.value for v in verdicts},
                 "until": _plain(checked.decision.until),
+                "gate": decisive.gate.value if decisive else None,
                 **{name: _plain(value) for name, value in asdict(checked.facts).items()},
                 **facts,
             },

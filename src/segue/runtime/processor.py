@@ -19,6 +19,7 @@ from segue.core.batch import BATCH_TIMEOUT, Batch, BatchState
 from segue.core.calls import calls_of
 from segue.core.errors import BackendError, ConflictError, SegueError
 from segue.core.messages import visible_messages
+from segue.core.metadata import MessageMetadata
 from segue.core.settle import interrupted_results, settle
 from segue.journal.ports import Journal
 from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease, TurnState
@@ -210,6 +211,8 @@ class SessionProcessor:
             window.summary.text if window.summary else None,
             answer=turn.payload.get("answer"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
+            # Such as who waits for this run: its tools look there.
+            notes=dict(turn.payload),
         )
 
     async def _store(
@@ -273,7 +276,8 @@ class SessionProcessor:
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
         draft = self._bus.retract(turn.thread_id)
         if draft is not None and draft.text.strip():
-            seen = AIMessage(draft.text, id=draft.message_id)
+            # Settled: with a continuation that was asked for before, nobody goes on.
+            seen = MessageMetadata(settled=True).onto(AIMessage(draft.text, id=draft.message_id))
             closing = [*interrupted_results(batch), seen]
         else:
             closing = settle(batch, self._ids).messages[len(batch.messages) :]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from segue.agent.config import Autonomy
-from segue.core.errors import ConflictError, NotFoundError
+from segue.core.errors import ConflictError, NotFoundError, SegueError
 from segue.core.gates import Outcome
 from segue.journal.records import TimerLease, TimerState, TurnKind
 from segue.runtime.follow_up import message_for
@@ -51,6 +51,9 @@ class TimerWorker:
             except (ConflictError, NotFoundError) as error:
                 # Cancelled, taken over or deleted meanwhile: whoever did it has recorded why.
                 logger.info("Timer %s was given up: %s", timer.id, error)
+            except SegueError as error:
+                # The journal is away; the timer is claimed again when its lease is over.
+                logger.warning("Timer %s could not be considered: %s", timer.id, error)
             except Exception:
                 # It is claimed again when its lease is over; the others are not held up.
                 logger.exception("Timer %s could not be considered", timer.id)

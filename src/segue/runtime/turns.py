@@ -6,7 +6,7 @@ Many threads at once, up to a bound; of one thread never two, which the journal 
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -30,8 +30,8 @@ _LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
 class _Job:
     lease: TurnLease
     leash: Leash
-    # A turn that waits for another agent's needs no room while it does.
-    is_resting: bool = False
+    # How many others' turns it waits for; it needs no room while it does.
+    resting: int = 0
 
 
 class TurnWorker:
@@ -128,12 +128,15 @@ class TurnWorker:
         if job is None:
             yield
             return
-        job.is_resting = True
+        # The first of several waits in the place of the turn itself.
+        counted = self._parts.clock.working() if job.resting else nullcontext()
+        job.resting += 1
         self._parts.agendas.turns.at_once()
         try:
-            yield
+            with counted:
+                yield
         finally:
-            job.is_resting = False
+            job.resting -= 1
 
     async def close(self, patience: timedelta) -> None:
         """Take no more turns; let those at work finish, and hand back what does not in time."""
@@ -150,7 +153,7 @@ class TurnWorker:
 
     @property
     def _room(self) -> int:
-        busy = sum(not job.is_resting for job in self._jobs.values())
+        busy = sum(not job.resting for job in self._jobs.values())
         return 0 if self._is_closing else max(self._slots - busy, 0)
 
     def _start(self, lease: TurnLease) -> None:

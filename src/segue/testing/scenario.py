@@ -6,16 +6,15 @@ Owns reading and checking one, and when its events happen. Running it is
 
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     PlainValidator,
@@ -37,6 +36,7 @@ from segue.testing.moments import (
     resolve,
     zone_of,
 )
+from segue.testing.readable import names_of, readable
 
 SCRIPTED: Final = "scripted"
 # Ids hold the time, and not every time.
@@ -135,35 +135,7 @@ def _read_agent(given: Any) -> Any:
     if not isinstance(given, Mapping):
         return given
     defaults = {"model": SCRIPTED, "memory": {"enabled": False}}
-    return defaults | _readable(AgentConfig, given)
-
-
-def _readable(kind: type, given: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The settings of a config with texts turned into lengths of time and quiet hours."""
-    hints = get_type_hints(kind)
-    read = dict(given)
-    for name, value in given.items():
-        hint, place = hints.get(name), f"{path}{name}"
-        options = {hint, *get_args(hint)}
-        try:
-            if timedelta in options and _is_for_people(value):
-                read[name] = read_span(value)
-            elif QuietHours in options:
-                read[name] = read_hours(value) or None
-        except UsageError as error:
-            raise UsageError(f"{place}: {error}") from None
-        if isinstance(value, Mapping) and isinstance(hint, type) and _has_settings(hint):
-            read[name] = _readable(hint, value, f"{place}.")
-    return read
-
-
-def _is_for_people(value: Any) -> bool:
-    """Whether it is no number of seconds and no text that pydantic can read: PT2H, 02:30:00."""
-    return isinstance(value, str) and not value.startswith("P") and ":" not in value
-
-
-def _has_settings(hint: Any) -> bool:
-    return isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, BaseModel))
+    return defaults | readable(AgentConfig, given)
 
 
 class Scenario(Config):
@@ -335,18 +307,10 @@ def _words(problem: Any) -> str:
 def _message(problem: Any, name: str) -> str:
     kind = problem["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = get_close_matches(name, sorted(set(_names_of(Scenario))), n=1)
+        known = {*names_of(Scenario), "for"} - {"lasts"}  # which files call by that word
+        near = get_close_matches(name, sorted(known), n=1)
         return "there is no such setting" + (f"; perhaps {near[0]!r} is meant" if near else "")
     if kind == "missing":
         return "it is missing"
     message: str = problem["msg"]
     return message.removeprefix("Value error, ").removesuffix(".")
-
-
-def _names_of(kind: type) -> Iterator[str]:
-    """All settings of a config and of those in it."""
-    for name, hint in get_type_hints(kind).items():
-        yield "for" if name == "lasts" else name
-        for part in (hint, *get_args(hint)):
-            if _has_settings(part):
-                yield from _names_of(part)

@@ -4,18 +4,20 @@ Called inside the steps of other modules; those that write hold the thread's loc
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any, LiteralString
 
 from langchain_core.messages import BaseMessage
+from psycopg.rows import DictRow
 
 from segue.core.batch import Batch
-from segue.core.errors import NotFoundError
+from segue.core.errors import BackendError, NotFoundError
 from segue.core.metadata import BatchType
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
-from segue.journal.places import RisingIds, is_of_batch, without_place
-from segue.journal.postgres.database import Connection, fetch_all, fetch_one
+from segue.journal.places import RisingIds, without_place
+from segue.journal.postgres.database import Connection, fetch_all
 from segue.journal.postgres.words import to_vector, words_of
 from segue.journal.records import Thread, Turn
 from segue.journal.rows import (
@@ -26,6 +28,49 @@ from segue.journal.rows import (
     preview_of,
     title_of,
 )
+
+_COLUMNS = tuple(column.name for column in fields(MessageRow))
+
+NOTE_IDS: LiteralString = (
+    "UPDATE threads SET last_position = %(last)s "
+    "WHERE id = %(thread_id)s AND last_position < %(last)s"
+)
+# The members of a batch have a count, that of all of them; messages of the wanted ids have none.
+_OPEN: LiteralString = """
+    (SELECT batch, message_id, batch_type, parent_batch, archived, body,
+        max(sequence_num) OVER () + 1 AS count
+    FROM messages WHERE thread_id = %(thread_id)s AND batch = %(batch)s
+    ORDER BY sequence_num LIMIT %(limit)s)
+    UNION ALL
+    SELECT batch, message_id, batch_type, parent_batch, archived, body, NULL
+    FROM messages WHERE thread_id = %(thread_id)s AND message_id = ANY(%(wanted)s)
+"""
+_INSERT: LiteralString = """
+    INSERT INTO messages (thread_id, position, message_id, client_message_id, batch, sequence_num,
+        batch_type, parent_batch, agent_id, role, synthetic, trigger_type, visible, tokens, text,
+        body, words, word_count, created_at)
+    VALUES (%(thread_id)s, %(position)s, %(message_id)s, %(client_message_id)s, %(batch)s,
+        %(sequence_num)s, %(batch_type)s, %(parent_batch)s,
+        (SELECT agent_id FROM threads WHERE id = %(thread_id)s), %(role)s, %(synthetic)s,
+        %(trigger_type)s, %(visible)s, %(tokens)s, %(text)s, %(body)s, %(words)s::tsvector,
+        %(word_count)s, %(now)s)
+"""
+# Title, preview, count and time of the thread list, kept by the write that changes them.
+_FOLLOW: LiteralString = """
+    UPDATE threads SET epoch = epoch + %(spoken)s,
+        last_position = greatest(last_position, %(last)s),
+        message_count = message_count + %(visible)s::int,
+        updated_at = CASE WHEN %(visible)s THEN greatest(updated_at, %(now)s) ELSE updated_at END,
+        title = CASE WHEN title IS NULL AND NOT title_is_set THEN %(title)s ELSE title END,
+        preview = CASE WHEN %(visible)s AND preview_position < %(position)s
+            THEN %(preview)s ELSE preview END,
+        preview_role = CASE WHEN %(visible)s AND preview_position < %(position)s
+            THEN %(role)s ELSE preview_role END,
+        preview_position = CASE WHEN %(visible)s
+            THEN greatest(preview_position, %(position)s) ELSE preview_position END
+    WHERE id = %(thread_id)s
+"""
+_INSERT_AND_FOLLOW: LiteralString = f"WITH followed AS ({_FOLLOW}) {_INSERT}"
 
 
 def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
@@ -42,7 +87,7 @@ async def next_id(db: Connection, thread_id: str, ids: RisingIds) -> int:
 
 async def note_ids(db: Connection, thread_id: str, ids: RisingIds) -> None:
     """Note the ids that a step has taken: later ones are higher, whoever makes them."""
-    await db.execute("UPDATE threads SET last_position = %s WHERE id = %s", (ids.last, thread_id))
+    await db.execute(NOTE_IDS, {"last": ids.last, "thread_id": thread_id})
 
 
 async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
@@ -56,16 +101,97 @@ async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
     return decode_batch(batch, (row["body"] for row in rows))
 
 
-async def begin_batch(
-    db: Connection,
-    thread_id: str,
-    message: BaseMessage,
-    ids: RisingIds,
-    now: datetime,
-) -> BaseMessage:
-    [stamped] = stamp([message], ids)
-    await insert_message(db, thread_id, stamped, now)
-    return stamped
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Messages as they are in their batch now, and the rows of those that were not there yet."""
+
+    stored: list[BaseMessage]
+    new: list[MessageRow]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch that a turn goes on with: its messages, or the first one, and known messages by id.
+
+    Known are those that the turn is about to store, wherever in the thread they are.
+    """
+
+    turn: Turn
+    members: list[DictRow]
+    known: dict[str, DictRow]
+
+    def place(
+        self, messages: Sequence[BaseMessage], ids: RisingIds, batch_type: BatchType | None = None
+    ) -> Placed:
+        """Give messages a place at the end; one whose id is there already is not new."""
+        batch, first = self.turn.batch, self.members[0]
+        placed = Placed([], [])
+        made: dict[str | None, BaseMessage] = {}
+        for given in messages:
+            message = self._named(given)
+            if (twin := made.get(message.id)) is not None:
+                placed.stored.append(twin)
+                continue
+            if (row := self.known.get(message.id or "")) is not None:
+                placed.stored.append(decode_message(row["body"]))
+                continue
+            # Type and parent are those of the first message: a continuation does not relabel it.
+            [stamped] = stamp(
+                [without_place(message, batch)],
+                ids,
+                batch,
+                batch_type or first["batch_type"],
+                start=first["count"] + len(placed.new),
+                parent_batch=first["parent_batch"],
+            )
+            made[stamped.id] = stamped
+            placed.stored.append(stamped)
+            placed.new.append(encode_message(stamped))
+        return placed
+
+    def is_complete_with(self, new: Sequence[MessageRow]) -> bool:
+        """Whether the batch, of which all members were read, is complete once these are stored."""
+        bodies = [row["body"] for row in self.members] + [row.body for row in new]
+        try:
+            return decode_batch(self.turn.batch, bodies).is_complete
+        except BackendError:  # a damaged row must not keep the turn from ending
+            return False
+
+    def _named(self, message: BaseMessage) -> BaseMessage:
+        """The message under an id that no other batch has.
+
+        Some providers use an id again. In another batch that is another message, and gets an id
+        that is the same whenever the step is repeated.
+        """
+        known = self.known.get(message.id or "")
+        if known is None or known["batch"] == self.turn.batch:
+            return message
+        return message.model_copy(update={"id": _own_id(message.id, self.turn)})
+
+
+async def open_batch(
+    db: Connection, turn: Turn, messages: Sequence[BaseMessage], *, whole: bool = False
+) -> OpenBatch:
+    """The batch of a turn, to store messages at its end; with all members only if it is `whole`."""
+    wanted = [message.id for message in messages if message.id is not None]
+    rows = await fetch_all(
+        db,
+        _OPEN,
+        {
+            "thread_id": turn.thread_id,
+            "batch": turn.batch,
+            "limit": None if whole else 1,
+            "wanted": wanted + [_own_id(message_id, turn) for message_id in wanted],
+        },
+    )
+    members = [row for row in rows if row["count"] is not None]
+    if not members:
+        raise NotFoundError(
+            f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
+        )
+    if messages and members[0]["archived"]:
+        await bring_back(db, turn.thread_id, turn.batch)
+    return OpenBatch(turn, members, {r["message_id"]: r for r in rows if r["count"] is None})
 
 
 async def append_to_batch(
@@ -79,39 +205,10 @@ async def append_to_batch(
     """Store messages at the end of a turn's batch; one whose id is there already is not new."""
     if not messages:
         return []
-    # Type and parent are those of the first message: a continuation does not relabel its batch.
-    first = await fetch_one(
-        db,
-        "SELECT batch_type, parent_batch, archived, max(sequence_num) OVER () + 1 AS count "
-        "FROM messages "
-        "WHERE thread_id = %s AND batch = %s ORDER BY sequence_num LIMIT 1",
-        (turn.thread_id, turn.batch),
-    )
-    if first is None:
-        raise NotFoundError(
-            f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
-        )
-    if first["archived"]:
-        await bring_back(db, turn.thread_id, turn.batch)
-    count: int = first["count"]
-    stored = []
-    for given in messages:
-        message, known = await _unless_known(db, turn, given)
-        if known is not None:
-            stored.append(known)
-            continue
-        [stamped] = stamp(
-            [without_place(message, turn.batch)],
-            ids,
-            turn.batch,
-            batch_type or first["batch_type"],
-            start=count,
-            parent_batch=first["parent_batch"],
-        )
-        await insert_message(db, turn.thread_id, stamped, now)
-        stored.append(stamped)
-        count += 1
-    return stored
+    placed = (await open_batch(db, turn, messages)).place(messages, ids, batch_type)
+    for row in placed.new:
+        await insert_message(db, turn.thread_id, row, now)
+    return placed.stored
 
 
 async def bring_back(db: Connection, thread_id: str, batch: int) -> None:
@@ -122,87 +219,33 @@ async def bring_back(db: Connection, thread_id: str, batch: int) -> None:
     )
 
 
-async def insert_message(
-    db: Connection,
-    thread_id: str,
-    message: BaseMessage,
-    now: datetime,
-    client_message_id: str | None = None,
-) -> None:
-    row = encode_message(message)
+async def insert_message(db: Connection, thread_id: str, row: MessageRow, now: datetime) -> None:
+    await db.execute(_INSERT_AND_FOLLOW, message_values(thread_id, row, now))
+
+
+def message_values(thread_id: str, row: MessageRow, now: datetime) -> dict[str, Any]:
+    """The values of a statement `with_message`; a step that knows better replaces the last ones."""
     words = words_of(row.text) if row.visible else None
-    await db.execute(
-        "INSERT INTO messages (thread_id, position, message_id, client_message_id, batch, "
-        "sequence_num, batch_type, parent_batch, agent_id, role, synthetic, trigger_type, visible, "
-        "tokens, text, body, words, word_count, created_at) VALUES (%(thread_id)s, %(position)s, "
-        "%(message_id)s, %(client_message_id)s, %(batch)s, %(sequence_num)s, %(batch_type)s, "
-        "%(parent_batch)s, (SELECT agent_id FROM threads WHERE id = %(thread_id)s), %(role)s, "
-        "%(synthetic)s, %(trigger_type)s, %(visible)s, %(tokens)s, %(text)s, %(body)s, "
-        "%(words)s::tsvector, %(word_count)s, %(now)s)",
-        {
-            **asdict(row),
-            "thread_id": thread_id,
-            "client_message_id": client_message_id,
-            "words": None if words is None else to_vector(words),
-            "word_count": None if words is None else len(words),
-            "now": now,
-        },
-    )
-    await _follow_in_thread(db, thread_id, row, now)
+    is_named = row.visible and row.role == "human"
+    return {
+        **{name: getattr(row, name) for name in _COLUMNS},
+        "thread_id": thread_id,
+        "words": None if words is None else to_vector(words),
+        "word_count": None if words is None else len(words),
+        "title": (title_of(row.text) or None) if is_named else None,
+        "preview": preview_of(row.text) if row.visible else None,
+        "now": now,
+        "client_message_id": None,
+        # The highest id that the step takes, and by how much the epoch rises.
+        "last": row.position,
+        "spoken": 0,
+    }
 
 
-async def _follow_in_thread(db: Connection, thread_id: str, row: MessageRow, now: datetime) -> None:
-    """Title, preview, count and time of the thread list, kept by the write that changes them."""
-    if not row.visible:
-        await db.execute(
-            "UPDATE threads SET last_position = greatest(last_position, %s) WHERE id = %s",
-            (row.position, thread_id),
-        )
-        return
-    title = (title_of(row.text) or None) if row.role == "human" else None
-    await db.execute(
-        "UPDATE threads SET last_position = greatest(last_position, %(position)s), "
-        "message_count = message_count + 1, updated_at = greatest(updated_at, %(now)s), "
-        "title = CASE WHEN title IS NULL AND NOT title_is_set THEN %(title)s ELSE title END, "
-        "preview = CASE WHEN newer THEN %(preview)s ELSE preview END, "
-        "preview_role = CASE WHEN newer THEN %(role)s ELSE preview_role END, "
-        "preview_position = greatest(preview_position, %(position)s) "
-        "FROM (SELECT preview_position < %(position)s AS newer FROM threads WHERE id = %(id)s) "
-        "AS shown WHERE id = %(id)s",
-        {
-            "position": row.position,
-            "now": now,
-            "title": title,
-            "preview": preview_of(row.text),
-            "role": row.role,
-            "id": thread_id,
-        },
-    )
+def with_message(statement: LiteralString) -> LiteralString:
+    """A statement that also stores a message. All parts see the thread as it was before."""
+    return f"WITH followed AS ({_FOLLOW}), message AS ({_INSERT}) {statement}"
 
 
-async def _unless_known(
-    db: Connection, turn: Turn, message: BaseMessage
-) -> tuple[BaseMessage, BaseMessage | None]:
-    """The message, and the stored one if it is there already.
-
-    Some providers use an id again. In another batch that is another message, and gets an id that
-    is the same whenever the step is repeated.
-    """
-    known = await _find_message(db, turn.thread_id, message.id)
-    if known is not None and not is_of_batch(known, turn.batch):
-        message = message.model_copy(update={"id": f"{message.id}-{turn.batch}"})
-        known = await _find_message(db, turn.thread_id, message.id)
-    return message, known
-
-
-async def _find_message(
-    db: Connection, thread_id: str, message_id: str | None
-) -> BaseMessage | None:
-    if message_id is None:
-        return None
-    row = await fetch_one(
-        db,
-        "SELECT body FROM messages WHERE thread_id = %s AND message_id = %s",
-        (thread_id, message_id),
-    )
-    return None if row is None else decode_message(row["body"])
+def _own_id(message_id: str | None, turn: Turn) -> str:
+    return f"{message_id}-{turn.batch}"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import resources
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -69,6 +69,8 @@ _SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FR
 # all connections. An address that names its own lock_timeout keeps it.
 _SETUP: LiteralString = (
     "SELECT set_config('TimeZone', 'UTC', false), "
+    "set_config('default_transaction_isolation', 'read committed', false), "
+    "set_config('default_transaction_read_only', 'off', false), "
     "set_config('idle_in_transaction_session_timeout', '60s', false), "
     "CASE current_setting('lock_timeout') WHEN '0' THEN set_config('lock_timeout', %s, false) END"
 )
@@ -117,30 +119,26 @@ class Database:
 
     async def write(self, step: Step[T]) -> T:
         """Run a step in a transaction of its own; nothing is written if it raises."""
-        return await self._run(step, read_only=False)
+        return await self._run(lambda: self._in_transaction(step, read_only=False))
+
+    async def act(self, step: Step[T]) -> T:
+        """Run a step that writes with a single statement, which is a transaction by itself."""
+        return await self._run(lambda: self._alone(step, read_only=False))
 
     async def read(self, step: Step[T]) -> T:
         """Run a step that only reads, on one snapshot."""
-        return await self._run(step, read_only=True)
+        return await self._run(lambda: self._in_transaction(step, read_only=True))
 
     async def look(self, step: Step[T]) -> T:
         """Run a step that reads with a single statement, which is a snapshot by itself."""
-        try:
-            async with self._pool.connection() as connection:
-                await connection.set_autocommit(True)
-                try:
-                    return await step(connection)
-                finally:
-                    await self._give_back(connection)
-        except (psycopg.Error, UnicodeEncodeError) as error:
-            raise self._translated(error) from error
+        return await self._run(lambda: self._alone(step, read_only=True))
 
-    async def _run(self, step: Step[T], *, read_only: bool) -> T:
+    async def _run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         try:
             for _ in range(_RETRIES):
                 with suppress(SerializationFailure, DeadlockDetected):
-                    return await self._in_transaction(step, read_only=read_only)
-            return await self._in_transaction(step, read_only=read_only)
+                    return await attempt()
+            return await attempt()
         except (psycopg.Error, UnicodeEncodeError) as error:
             raise self._translated(error) from error
         except (OverflowError, RecursionError) as error:
@@ -158,14 +156,19 @@ class Database:
             try:
                 await connection.commit()
             except psycopg.OperationalError as error:
-                if read_only or not connection.closed:
-                    raise
-                raise BackendError(
-                    "PostgreSQL: the connection was lost during the commit, so it is not known "
-                    "whether the step was written. Look before you repeat it."
-                ) from error
+                _doubt_if_lost(connection, error, read_only=read_only)
             await self._give_back(connection)
             return result
+
+    async def _alone(self, step: Step[T], *, read_only: bool) -> T:
+        async with self._pool.connection() as connection:
+            await connection.set_autocommit(True)
+            try:
+                return await step(connection)
+            except psycopg.OperationalError as error:
+                _doubt_if_lost(connection, error, read_only=read_only)
+            finally:
+                await self._give_back(connection)
 
     async def _give_back(self, connection: Connection) -> None:
         """As every step finds it, and known to have worked a moment ago."""
@@ -238,6 +241,18 @@ async def fetch_row(db: Connection, query: LiteralString, values: Values = ()) -
     if row is None:
         raise NotFoundError("A row that must be there is not there. Nothing was written.")
     return row
+
+
+def _doubt_if_lost(
+    connection: Connection, error: psycopg.OperationalError, *, read_only: bool
+) -> NoReturn:
+    """Raise what is known of a transaction that may have been committed, or may not."""
+    if read_only or not connection.closed:
+        raise error
+    raise BackendError(
+        "PostgreSQL: the connection was lost during the commit, so it is not known "
+        "whether the step was written. Look before you repeat it."
+    ) from error
 
 
 class _AwareDumper(DatetimeDumper):

@@ -1,6 +1,7 @@
 """The queue of turns on PostgreSQL. How a turn ends is in `segue.journal.postgres.endings`."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
@@ -12,7 +13,7 @@ from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID
 from segue.journal.inputs import lease_end
 from segue.journal.places import RisingIds
-from segue.journal.postgres.batches import next_id
+from segue.journal.postgres.batches import NOTE_IDS, with_message
 from segue.journal.postgres.database import (
     TELL,
     Connection,
@@ -20,18 +21,12 @@ from segue.journal.postgres.database import (
     fetch_all,
     fetch_one,
     fetch_row,
+    tell_of,
 )
-from segue.journal.postgres.threads import lock_thread, thread_of
+from segue.journal.postgres.threads import lock_thread, thread_of, to_thread
 from segue.journal.records import Claimed, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, readable, to_json
 
-# A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
-# does not pass over threads whose row is only held by a foreign key.
-_NEXT: LiteralString = """
-    SELECT turns.* FROM turns JOIN threads ON threads.id = turns.thread_id
-    WHERE turns.wake_at <= %s ORDER BY turns.wake_at, turns.id LIMIT 1
-    FOR NO KEY UPDATE SKIP LOCKED
-"""
 # One that is held back keeps its time; any other has the place of its thread in the line.
 _PLACE: LiteralString = (
     "CASE WHEN %(available_at)s > %(now)s THEN %(available_at)s "
@@ -46,6 +41,42 @@ _QUEUE: LiteralString = f"""
         ) THEN {_PLACE} END)
     RETURNING *
 """  # noqa: S608 - our own words
+_WAKE_FIRST: LiteralString = f"""
+    UPDATE turns SET wake_at = {_PLACE.replace("%(available_at)s", "available_at")}
+    WHERE wake_at IS NULL AND id = (
+        SELECT min(id) FROM turns WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running')
+    )
+"""  # noqa: S608 - our own words
+_NOTE_AND_QUEUE: LiteralString = f"WITH noted AS ({NOTE_IDS}) {_QUEUE}"
+_STORE_AND_QUEUE: LiteralString = with_message(_QUEUE)
+# A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
+# does not pass over threads whose row is only held by a foreign key. There is a row without a turn
+# if none was taken: the time of the next one that can be is the same for all rows.
+_CLAIM: LiteralString = """
+    WITH next AS (
+        SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
+        FROM turns JOIN threads ON threads.id = turns.thread_id
+        WHERE turns.wake_at <= %(now)s ORDER BY turns.wake_at, turns.id LIMIT %(limit)s
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), served AS (
+        UPDATE threads SET served_at = %(now)s FROM next WHERE threads.id = next.thread_id
+    ), taken AS (
+        UPDATE turns SET state = 'running', owner = %(owner)s, token = token + 1,
+            wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
+        FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
+    ), others AS (
+        SELECT min(wake_at) AS next_at FROM turns
+        WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
+    )
+    SELECT others.next_at, taken.* FROM others LEFT JOIN taken ON true
+"""
+# Both at once, the thread first as everywhere: the order is that of the names.
+_LOCK_BOTH: LiteralString = f"""
+    SELECT threads.*, {tell_of("threads.id")}, turns.state, turns.token, turns.owner, turns.kind,
+        turns.shown_at
+    FROM threads JOIN turns ON turns.thread_id = threads.id
+    WHERE threads.id = %s AND turns.id = %s FOR UPDATE OF threads, turns
+"""  # noqa: S608 - our own words
 # Several times a second, so it waits for nobody but the turn's own steps, and not for the disk
 # either: what a crash takes of the text is written again.
 _SAVE_PARTIAL: LiteralString = f"""
@@ -53,6 +84,15 @@ _SAVE_PARTIAL: LiteralString = f"""
     WHERE id = %s AND state = 'running' AND token = %s
     RETURNING set_config('synchronous_commit', 'off', true), {TELL}
 """  # noqa: S608 - our own words
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a claim took, and when there is more; and whether it met a row that cannot be read."""
+
+    leases: list[TurnLease]
+    next_at: datetime | None
+    has_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,74 +105,59 @@ class NewTurn:
     available_at: datetime | None = None
 
 
-_CLAIM: LiteralString = """
-    WITH next AS (
-        SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
-        FROM turns JOIN threads ON threads.id = turns.thread_id
-        WHERE turns.wake_at <= %(now)s ORDER BY turns.wake_at, turns.id LIMIT %(limit)s
-        FOR NO KEY UPDATE SKIP LOCKED
-    ), served AS (
-        UPDATE threads SET served_at = %(now)s FROM next WHERE threads.id = next.thread_id
-    )
-    UPDATE turns SET state = 'running', owner = %(owner)s, token = token + 1,
-        wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
-    FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
-"""
-
-
 class TurnSteps:
     _db: Database
 
     async def claim_turn(
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
-        async def step(db: Connection) -> TurnLease | None:
-            row = await _next_sound(db, now)
-            if row is None:
-                return None
-            await db.execute(
-                "UPDATE threads SET served_at = %s WHERE id = %s", (now, row["thread_id"])
-            )
-            claimed = await fetch_row(
-                db,
-                "UPDATE turns SET state = 'running', owner = %s, token = token + 1, "
-                "wake_at = %s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
-                "WHERE id = %s RETURNING *",
-                (owner, lease_end(now, lease_for), row["id"]),
-            )
-            return _to_lease(claimed)
-
-        try:
-            return await self._db.write(step)
-        except ConflictError:
-            # The index that allows one running turn per thread: somebody else was faster.
-            return None
+        while True:
+            taken = await self._take(owner, now, lease_end(now, lease_for), 1)
+            if taken.leases or not taken.has_damaged:
+                return taken.leases[0] if taken.leases else None
 
     async def claim_turns(
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
     ) -> Claimed:
-        values = {
-            "owner": owner,
-            "now": now,
-            "until": lease_end(now, lease_for),
-            "limit": limit,
-        }
+        taken = await self._take(owner, now, lease_end(now, lease_for), limit)
+        return Claimed(taken.leases, taken.next_at)
 
-        async def step(db: Connection) -> Claimed:
-            rows = await fetch_all(db, _CLAIM, values)
-            sound = [row for row in rows if readable(to_turn, [row])]
-            for row in rows:
-                if row not in sound:
-                    await _set_aside(db, row, now)
-            # In the order of the line, which the update does not keep.
-            sound.sort(key=lambda row: (row["waited_since"], row["id"]))
-            return Claimed([_to_lease(row) for row in sound], await _next_at(db, now))
-
+    async def _take(self, owner: str, now: datetime, until: datetime, limit: int) -> _Taken:
+        values = {"owner": owner, "now": now, "until": until, "limit": limit}
         try:
-            return await self._db.write(step)
+            rows = await self._db.act(lambda db: fetch_all(db, _CLAIM, values))
         except ConflictError:
             # The index that allows one running turn per thread: somebody else was faster.
-            return Claimed([], aware(now))
+            return _Taken([], aware(now))
+        next_at = rows[0]["next_at"]
+        taken = [row for row in rows if row["id"] is not None]
+        # In the order of the line, which the update does not keep.
+        taken.sort(key=lambda row: (row["waited_since"], row["id"]))
+        sound = [row for row in taken if readable(to_turn, [row])]
+        damaged = [row for row in taken if row not in sound]
+        for row in damaged:
+            await self._set_aside(row, now)
+        if sound:
+            next_at = until if next_at is None else min(next_at, until)
+        if next_at is not None:
+            next_at = max(next_at, aware(now))
+        return _Taken([_to_lease(row) for row in sound], next_at, bool(damaged))
+
+    async def _set_aside(self, row: DictRow, now: datetime) -> None:
+        """Let a turn that was taken but cannot be read have failed: it holds up nobody."""
+
+        async def step(db: Connection) -> None:
+            await lock_thread(db, row["thread_id"])
+            await db.execute(
+                "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', "
+                "owner = NULL, wake_at = NULL, left_open = true, finished_at = %s "
+                "WHERE id = %s AND state = 'running' AND token = %s",
+                (now, row["id"], row["token"]),
+            )
+            await wake_first(db, row["thread_id"], now)
+
+        with suppress(NotFoundError):  # somebody deleted the thread
+            await self._db.write(step)
 
     async def extend_turn(
         self, lease: TurnLease, *, now: datetime, lease_for: timedelta
@@ -151,8 +176,7 @@ class TurnSteps:
 
     async def show_turn(self, lease: TurnLease, *, now: datetime) -> None:
         async def step(db: Connection) -> None:
-            await lock_thread(db, lease.turn.thread_id)
-            await check_turn(db, lease)
+            await lock_turn(db, lease)
             await db.execute(
                 "UPDATE turns SET shown_at = coalesce(shown_at, %s) WHERE id = %s",
                 (now, lease.turn.id),
@@ -164,8 +188,7 @@ class TurnSteps:
         self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
     ) -> None:
         async def step(db: Connection) -> None:
-            await lock_thread(db, lease.turn.thread_id)
-            await check_turn(db, lease)
+            await lock_turn(db, lease)
             await db.execute(
                 "UPDATE turns SET state = 'queued', owner = NULL, available_at = %(at)s, "
                 "wake_at = %(at)s WHERE id = %(id)s",
@@ -223,38 +246,34 @@ class TurnSteps:
 async def queue_turn(
     db: Connection, thread: Thread, new: NewTurn, ids: RisingIds, now: datetime
 ) -> Turn:
-    # Turn ids rise in their thread like positions do, so that their order is that of arrival.
-    row = await fetch_row(
-        db,
-        _QUEUE,
-        {
-            "id": await next_id(db, thread.id, ids),
-            "thread_id": thread.id,
-            "agent_id": thread.agent_id,
-            "user_id": thread.user_id,
-            "batch": new.batch,
-            "kind": new.kind,
-            "epoch": thread.epoch,
-            "payload": to_json(dict(new.payload)),
-            "now": now,
-            "available_at": new.available_at or now,
-        },
-    )
-    return to_turn(row)
+    values = _turn_values(thread, new, ids, now) | {"last": ids.last}
+    return to_turn(await fetch_row(db, _NOTE_AND_QUEUE, values))
 
 
-async def void_follow_ups(db: Connection, thread_id: str, now: datetime) -> list[int]:
-    """Void the thread's follow-up turns of which nothing was shown yet."""
-    rows = await fetch_all(
-        db,
-        "UPDATE turns SET state = 'void', error = 'The user wrote.', finished_at = %s, "
-        "owner = NULL, wake_at = NULL WHERE thread_id = %s AND kind = 'follow_up' "
-        "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
-        (now, thread_id),
+async def queue_with_message(
+    db: Connection, thread: Thread, message: Mapping[str, Any], new: NewTurn, ids: RisingIds
+) -> Turn:
+    """Store the message that begins a turn's batch, and queue the turn."""
+    values = _turn_values(thread, new, ids, message["now"])
+    return to_turn(
+        await fetch_row(db, _STORE_AND_QUEUE, {**message, **values, "last": ids.last})
     )
-    if rows:
-        await wake_first(db, thread_id, now)
-    return sorted(row["id"] for row in rows)
+
+
+def _turn_values(thread: Thread, new: NewTurn, ids: RisingIds, now: datetime) -> dict[str, Any]:
+    return {
+        # Turn ids rise in their thread like positions do, so that their order is that of arrival.
+        "id": ids.next(),
+        "thread_id": thread.id,
+        "agent_id": thread.agent_id,
+        "user_id": thread.user_id,
+        "batch": new.batch,
+        "kind": new.kind,
+        "epoch": thread.epoch,
+        "payload": to_json(dict(new.payload)),
+        "now": now,
+        "available_at": new.available_at or now,
+    }
 
 
 async def is_void(db: Connection, thread_id: str, batch: int) -> bool:
@@ -265,11 +284,25 @@ async def is_void(db: Connection, thread_id: str, batch: int) -> bool:
     return await fetch_one(db, sql, (thread_id, batch)) is not None
 
 
+async def lock_turn(db: Connection, lease: TurnLease) -> tuple[Thread, DictRow]:
+    """Lock the thread like `lock_thread`, and check the turn like `check_turn`."""
+    row = await fetch_one(db, _LOCK_BOTH, (lease.turn.thread_id, lease.turn.id))
+    if row is None:  # which of the two is not there?
+        return await lock_thread(db, lease.turn.thread_id), await check_turn(db, lease)
+    _check_lease(lease, row)
+    return to_thread(row), row
+
+
 async def check_turn(db: Connection, lease: TurnLease) -> DictRow:
     """Raise unless the lease is still the one that counts; then it counts until the commit."""
     row = await fetch_one(db, "SELECT * FROM turns WHERE id = %s FOR UPDATE", (lease.turn.id,))
     if row is None:
         raise NotFoundError(f"There is no turn {lease.turn.id}. Nothing was written.")
+    _check_lease(lease, row)
+    return row
+
+
+def _check_lease(lease: TurnLease, row: DictRow) -> None:
     if row["state"] != TurnState.RUNNING:
         raise ConflictError(f"Turn {lease.turn.id} is {row['state']}. Nothing was written.")
     if row["token"] != lease.token:
@@ -277,7 +310,6 @@ async def check_turn(db: Connection, lease: TurnLease) -> DictRow:
             f"The lease of turn {lease.turn.id} now belongs to {row['owner']!r}. "
             "Nothing was written."
         )
-    return row
 
 
 async def clear_partial(db: Connection, lease: TurnLease) -> None:
@@ -291,24 +323,6 @@ async def clear_partial(db: Connection, lease: TurnLease) -> None:
         await check_turn(db, lease)
 
 
-async def _next_sound(db: Connection, now: datetime) -> DictRow | None:
-    """The next turn to take. A row that cannot be read has failed, and holds up nobody."""
-    while True:
-        row = await fetch_one(db, _NEXT, (now,))
-        if row is None or readable(to_turn, [row]):
-            return row
-        await _set_aside(db, row, now)
-
-
-async def _set_aside(db: Connection, row: DictRow, now: datetime) -> None:
-    await db.execute(
-        "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
-        "wake_at = NULL, left_open = true, finished_at = %s WHERE id = %s",
-        (now, row["id"]),
-    )
-    await wake_first(db, row["thread_id"], now)
-
-
 async def _next_at(db: Connection, now: datetime) -> datetime | None:
     sql: LiteralString = "SELECT min(wake_at) AS at FROM turns WHERE wake_at IS NOT NULL"
     at: datetime | None = (await fetch_row(db, sql))["at"]
@@ -320,13 +334,7 @@ async def wake_first(db: Connection, thread_id: str, now: datetime) -> None:
 
     That only the first one can be is what keeps a thread's turns in order and one at a time.
     """
-    place = _PLACE.replace("%(available_at)s", "available_at")
-    await db.execute(
-        f"UPDATE turns SET wake_at = {place} "  # noqa: S608 - our own words
-        "WHERE wake_at IS NULL AND id = (SELECT min(id) FROM turns "
-        "WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running'))",
-        {"now": now, "thread_id": thread_id},
-    )
+    await db.execute(_WAKE_FIRST, {"now": now, "thread_id": thread_id})
 
 
 async def turn_of(db: Connection, turn_id: int) -> Turn:

@@ -37,6 +37,19 @@ async def turn_error(chat: Chat) -> str | None:
     return (await chat.journal.get_turn(accepted.turn.id)).error
 
 
+async def withdrawal(chat: Chat) -> str | None:
+    turn = await chat.follow_up()
+    await chat.journal.withdraw_turn(await chat.take_turn(), ODD, ids=chat.ids, now=chat.now)
+    return (await chat.journal.get_turn(turn.id)).error
+
+
+async def text_so_far(chat: Chat) -> str | None:
+    await chat.say()
+    await chat.journal.save_partial(await chat.take_turn(), "m-1", ODD)
+    partial = (await chat.journal.events("chat")).partial
+    return partial and partial.text
+
+
 async def timer_reason(chat: Chat) -> str | None:
     return (await chat.arm(reason=ODD)).reason
 
@@ -61,6 +74,13 @@ async def effect_error(chat: Chat) -> str | None:
     return effect.error
 
 
+async def evidence(chat: Chat) -> str | None:
+    await chat.queue_effect()
+    await chat.journal.complete_effect(await chat.take_effect(), ODD)
+    [effect] = await chat.journal.list_effects("chat")
+    return effect.evidence
+
+
 async def memory(chat: Chat) -> str:
     new = NewMemory("guide", "ada", "fact", ODD)
     return (await chat.journal.put_memory(new, ids=chat.ids, now=chat.now)).content
@@ -70,10 +90,13 @@ PLACES: dict[str, Callable[[Chat], Awaitable[str | None]]] = {
     "a title": title,
     "a summary": summary,
     "a turn's error": turn_error,
+    "why a turn was withdrawn": withdrawal,
+    "the text so far": text_so_far,
     "a timer's reason": timer_reason,
     "why a timer was put off": postponement,
     "why a timer was closed": suppression,
     "an effect's error": effect_error,
+    "an effect's evidence": evidence,
     "a memory": memory,
 }
 
@@ -86,6 +109,28 @@ async def test_odd_letters_stop_no_step(chat: Chat, place: str) -> None:
 
 async def settings(chat: Chat, values: dict[str, Any]) -> object:
     return (await chat.journal.update_thread("chat", settings=values)).settings
+
+
+async def user_settings(chat: Chat, values: dict[str, Any]) -> object:
+    await chat.journal.update_user_settings("ada", values, now=chat.now)
+    return await chat.journal.get_user_settings("ada")
+
+
+async def turn_payload(chat: Chat, values: dict[str, Any]) -> object:
+    return (await chat.say(payload=values)).turn.payload
+
+
+async def answer(chat: Chat, values: dict[str, Any]) -> object:
+    asked = await chat.ask_back()
+    turn = await chat.journal.answer_turn(asked.id, values, ids=chat.ids, now=chat.now)
+    return turn.payload["answer"]
+
+
+async def ending(chat: Chat, values: dict[str, Any]) -> object:
+    await chat.say()
+    lease = await chat.take_turn()
+    await chat.finish(lease, says=values)
+    return (await chat.journal.get_turn(lease.turn.id)).ending
 
 
 async def timer_payload(chat: Chat, values: dict[str, Any]) -> object:
@@ -115,6 +160,10 @@ async def memory_metadata(chat: Chat, values: dict[str, Any]) -> object:
 
 VALUES: dict[str, Callable[[Chat, dict[str, Any]], Awaitable[object]]] = {
     "a thread's settings": settings,
+    "a user's settings": user_settings,
+    "what comes along with a message": turn_payload,
+    "a person's answer": answer,
+    "what the end of a turn says": ending,
     "a timer's payload": timer_payload,
     "an effect's payload": effect_payload,
     "a decision's facts": facts,
@@ -147,6 +196,7 @@ NAMED: dict[str, Callable[[Chat], Awaitable[object]]] = {
     ),
     "a thread": lambda chat: chat.journal.get_thread(HALF),
     "a user": lambda chat: chat.journal.list_threads(HALF),
+    "a user with settings": lambda chat: chat.journal.update_user_settings(HALF, {}, now=chat.now),
     "a client's message": lambda chat: chat.say(client_message_id=HALF),
     "a message": lambda chat: chat.journal.accept_message(
         "chat", user_message("Is it open?", id=HALF), ids=chat.ids, now=chat.now

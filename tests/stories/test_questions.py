@@ -1,0 +1,149 @@
+"""Stories of questions: a graph stops for a person, who answers, or says something else."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START as BEGIN
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from segue.agent.config import AgentConfig
+from segue.core.errors import ConflictError
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.journal.records import TimerState, TurnKind
+from segue.runtime.events import Asked, Said
+from segue.testing.world import START, Stage, World
+from tests.stories.scenes import (
+    PATIENCE,
+    Listener,
+    eager_agent,
+    listening,
+    new_thread,
+    sent_at,
+    told,
+)
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = {"question": "Shall I book the table for eight?"}
+
+
+def booking(state: MessagesState) -> dict[str, Any]:
+    """Books a table if a person agrees; small talk and follow-ups need nobody's word."""
+    asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
+    if asked.text in TRIGGER_PROMPTS.values():
+        return {"messages": [AIMessage("Have you decided about the table?")]}
+    if "table" not in asked.text:
+        return {"messages": [AIMessage(f"You said: {asked.text}")]}
+    return {"messages": [AIMessage(f"Booked: {interrupt(QUESTION)}")]}
+
+
+def waiter() -> AgentConfig:
+    builder = StateGraph(MessagesState)
+    builder.add_node("booking", booking)
+    builder.add_edge(BEGIN, "booking")
+    return eager_agent().model_copy(update={"graph": builder.compile()})
+
+
+async def ask_for_a_table(world: World, listener: Listener, thread: str) -> int:
+    """The user's request, up to the question that comes back; the id of the turn that waits."""
+    await world.say(thread, "A table for two, please.")
+    await listener.until(Asked)
+    [asked] = [event for event in listener.events if isinstance(event, Asked)]
+    assert list(asked.questions.values()) == [QUESTION]
+    return asked.turn_id
+
+
+async def test_an_answer_lets_the_graph_go_on(stage: Stage) -> None:
+    """Listeners hear the question, and the answer leads to the reply, in the same batch."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.segue.answer(turn, "yes")
+            await world.clock.settle()
+        assert await world.heard(thread) == ["A table for two, please.", "Booked: yes"]
+        assert [type(event) for event in listener.events if not _is_piece(event)] == [
+            Said,
+            Asked,
+            Said,
+        ]
+        [second, first] = await world.journal.list_turns(thread)
+        assert second.batch == first.batch
+        assert (await world.journal.load_batch(thread, first.batch)).is_complete
+
+
+async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: Stage) -> None:
+    """While the agent waits for a decision, a follow-up on it is planned; the answer cancels it."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            [planned] = await world.segue.follow_ups(thread)
+            assert planned.trigger_type == TriggerType.WAITING_FOR_DECISION
+            assert await told(world, thread, "planning") == [
+                "follow_up: The agent stopped to wait for the user's answer."
+            ]
+            await world.pass_time(PATIENCE / 2)
+            await world.segue.answer(turn, "yes")
+            await world.pass_time(PATIENCE / 2)
+        assert await sent_at(world, thread) == []
+        cancelled = (await world.segue.follow_ups(thread))[-1]
+        assert (cancelled.id, cancelled.state) == (planned.id, TimerState.CANCELLED)
+        assert await told(world, thread, "the follow-up planned") == ["cancelled: The user wrote."]
+
+
+async def test_a_question_stays_open_when_the_agent_asks_after_it(stage: Stage) -> None:
+    """After a follow-up on the decision, the answer is still an answer."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.pass_time(PATIENCE)
+            assert await sent_at(world, thread) == [START + PATIENCE]
+            await world.segue.answer(turn, "yes")
+            await world.clock.settle()
+        assert await world.heard(thread) == [
+            "A table for two, please.",
+            "Have you decided about the table?",
+            "Booked: yes",
+        ]
+
+
+async def test_a_plain_message_instead_of_an_answer_settles_the_question(stage: Stage) -> None:
+    """The user said something else: that is answered, and the question is over."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.say(thread, "How is the weather?")
+        assert await world.heard(thread) == [
+            "A table for two, please.",
+            "How is the weather?",
+            "You said: How is the weather?",
+        ]
+        [_, asking] = await world.journal.list_turns(thread)
+        assert (await world.journal.load_batch(thread, asking.batch)).is_complete
+        with pytest.raises(ConflictError, match="does not wait"):
+            await world.segue.answer(turn, "yes")
+
+
+async def test_a_question_outlives_the_process_that_asked_it(stage: Stage) -> None:
+    """The answer may come days later, to another process."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world, muted=True)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+    await stage.clock.advance(timedelta(days=3))
+    async with stage.world(waiter()) as world:
+        await world.segue.answer(turn, "yes")
+        await world.clock.settle()
+        assert (await world.heard(thread))[-1] == "Booked: yes"
+        [second, _] = await world.journal.list_turns(thread)
+        assert second.kind is TurnKind.REPLY
+
+
+def _is_piece(event: object) -> bool:
+    return not isinstance(event, Said | Asked)
