@@ -31,6 +31,7 @@ from segue.journal.sqlite import SqliteJournal
 from segue.runtime.asking import ask_agent_tool
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.deciding import Decider, OwnDecider
 from segue.runtime.effects import EffectRunner
 from segue.runtime.follow_up import DECIDE
 from segue.runtime.gatekeeper import Gatekeeper
@@ -226,7 +227,7 @@ async def _reembed(books: Mapping[str, MemoryBook]) -> None:
 
 
 class _Deciders:
-    """The models that decide about follow-ups, for agents that do not go by the rules."""
+    """Who decides about follow-ups, for agents that do not go by the rules."""
 
     def __init__(self, settings: Settings, given: Replacements) -> None:
         self._made = {
@@ -235,28 +236,33 @@ class _Deciders:
             if (made := _decider(config, given)) is not None
         }
 
-    def of(self, agent_id: str) -> ModelDecider | None:
+    def of(self, agent_id: str) -> Decider | None:
         return self._made.get(agent_id)
 
 
-def _decider(config: AgentConfig, given: Replacements) -> ModelDecider | None:
+def _decider(config: AgentConfig, given: Replacements) -> Decider | None:
     autonomy = config.autonomy
     if autonomy.decider in ("rules", "none"):
         return None
     if autonomy.decider == "model":
         model = given.models.get(config.id) or load_model(config.model, config.model_settings)
         return ModelDecider(model, delays=autonomy.delays, policy=autonomy.policy)
-    loaded: ModelDecider = load_attribute(autonomy.decider, f"agent {config.id!r}: decider")
-    return loaded
+    whose = f"agent {config.id!r}: decider"
+    return OwnDecider(load_attribute(autonomy.decider, whose), whose)
+
+
+def _target(config: AgentConfig) -> WebhookTarget | None:
+    if config.webhook is None:
+        return None
+    try:
+        return WebhookTarget(config.webhook.url, config.webhook.secret.get_secret_value())
+    except UsageError as error:
+        raise UsageError(f"agent {config.id!r}: webhook: {error}") from None
 
 
 def _deliverer(settings: Settings, webhooks: Webhooks) -> Callable[[Effect], Any]:
     """Sends an effect to the webhook of its agent."""
-    targets = {
-        config.id: WebhookTarget(config.webhook.url, config.webhook.secret.get_secret_value())
-        for config in settings.agents
-        if config.webhook is not None
-    }
+    targets = {config.id: _target(config) for config in settings.agents}
 
     async def deliver(effect: Effect) -> str:
         target = targets.get(str(effect.payload.get("agent_id")))

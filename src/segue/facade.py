@@ -8,11 +8,11 @@ from typing import Any, Self
 from langchain_core.messages import AIMessage, HumanMessage
 
 from segue.compose import Composed, Replacements, compose
-from segue.core.errors import BackendError, NotFoundError
+from segue.core.errors import BackendError, NotFoundError, UsageError
 from segue.core.messages import visible_messages
-from segue.core.preferences import check_preferences
+from segue.core.preferences import check_preferences, check_wishes
 from segue.core.snowflake import to_text
-from segue.journal.records import Accepted, Page, Thread, Timer, Turn, TurnState
+from segue.journal.records import Accepted, Page, Thread, Timer, Turn, TurnKind, TurnState
 from segue.runtime.events import Heard
 from segue.runtime.inbox import DoubleTexting
 from segue.runtime.why import Reason, why
@@ -51,9 +51,9 @@ class Segue:
         agent = agent_id or self._composed.settings.agents[0].id
         self._parts.agent_of(agent)  # raises if there is none
         return await self._journal.create_thread(
-            thread_id or to_text(self._parts.ids.next()),
+            _name(thread_id, "thread_id") if thread_id else to_text(self._parts.ids.next()),
             agent_id=agent,
-            user_id=user_id,
+            user_id=_name(user_id, "user_id"),
             now=self._parts.clock.now(),
             settings=check_preferences(settings or {}),
         )
@@ -67,8 +67,13 @@ class Segue:
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
         """Store a user's message; the answer comes by `listen`, or with `reply`."""
+        if client_message_id is not None:
+            _name(client_message_id, "client_message_id")
         return await self._composed.inbox.accept(
-            _id(thread), content, client_message_id=client_message_id, strategy=strategy
+            _id(thread),
+            content,
+            client_message_id=client_message_id,
+            strategy=_strategy(strategy),
         )
 
     async def reply(self, thread: Thread | str, content: str | list[Any]) -> str:
@@ -88,6 +93,8 @@ class Segue:
 
     def listen(self, thread: Thread | str, since: str | None = None) -> AsyncIterator[Heard]:
         """Everything that happens in a thread, from a cursor on, or from now on."""
+        if since is not None:
+            _name(since, "since")
         return self._parts.bus.listen(_id(thread), since)
 
     async def history(
@@ -99,7 +106,9 @@ class Segue:
         after: int | None = None,
     ) -> Page:
         """What a person sees of the conversation."""
-        return await self._journal.history(_id(thread), limit=limit, before=before, after=after)
+        return await self._journal.history(
+            _id(thread), limit=_limit(limit), before=before, after=after
+        )
 
     async def cancel(self, thread: Thread | str) -> list[Turn]:
         """Stop what the agent is doing; what was seen of its reply is kept."""
@@ -107,6 +116,8 @@ class Segue:
 
     async def answer(self, turn: Turn | int, answer: Any) -> Turn:
         """Answer a question that the agent waits with."""
+        if not isinstance(turn, Turn | int):
+            raise NotFoundError(f"A turn is named by its id, not by {type(turn).__name__}.")
         return await self._composed.inbox.answer(turn if isinstance(turn, int) else turn.id, answer)
 
     async def typing(self, thread: Thread | str) -> None:
@@ -115,7 +126,9 @@ class Segue:
 
     async def follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
         """Planned and past follow-ups, newest first, with what became of them."""
-        return await self._journal.list_timers(_id(thread), limit=limit)
+        timers = await self._journal.list_timers(_id(thread), limit=_limit(limit))
+        # What an agent says to itself when it goes on is not for the user.
+        return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Drop what is planned."""
@@ -127,12 +140,12 @@ class Segue:
         opted_out; None takes one back.
         """
         return await self._journal.update_user_settings(
-            user_id, check_preferences(wishes), now=self._parts.clock.now()
+            _name(user_id, "user_id"), check_wishes(wishes), now=self._parts.clock.now()
         )
 
     async def set_thread(self, thread: Thread | str, **wishes: Any) -> Thread:
         """The same for one thread, where it differs."""
-        return await self._journal.update_thread(_id(thread), settings=check_preferences(wishes))
+        return await self._journal.update_thread(_id(thread), settings=check_wishes(wishes))
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
         """No follow-ups in a thread until a time."""
@@ -140,7 +153,7 @@ class Segue:
 
     async def why(self, thread: Thread | str, *, limit: int = 50) -> list[Reason]:
         """Why the agent wrote, and why it did not; oldest first."""
-        return await why(self._journal, _id(thread), limit=limit)
+        return await why(self._journal, _id(thread), limit=_limit(limit))
 
 
 def _id(thread: Thread | str) -> str:
@@ -149,3 +162,24 @@ def _id(thread: Thread | str) -> str:
     if not isinstance(thread, str):
         raise NotFoundError(f"A thread is named by its id, not by {type(thread).__name__}.")
     return thread
+
+
+def _name(given: Any, what: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise UsageError(f"{what} is {given!r:.80}; expected text.")
+    return given
+
+
+def _limit(given: Any) -> int:
+    if not isinstance(given, int) or given < 0:
+        raise UsageError(f"limit is {given!r:.80}; expected a whole number of zero or more.")
+    return given
+
+
+def _strategy(given: DoubleTexting | None) -> DoubleTexting | None:
+    """A text is taken by its value: passed on as it is, it would silently mean another."""
+    try:
+        return None if given is None else DoubleTexting(given)
+    except ValueError:
+        valid = ", ".join(DoubleTexting)
+        raise UsageError(f"strategy is {given!r:.80}; expected one of: {valid}.") from None

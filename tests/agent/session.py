@@ -62,6 +62,9 @@ class Ear(Bus):
 class Unplanned:
     """An agent whose follow-ups are the test's to send."""
 
+    async def may_begin(self, turn: Turn, batch: Batch) -> Ending | None:
+        return await self.may_show(turn, batch)
+
     async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
         del turn, batch
         return None

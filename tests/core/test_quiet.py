@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 
 from segue.core.errors import UsageError
-from segue.core.quiet import QuietHours, after, as_utc, find_zone, local_day, next_day
+from segue.core.quiet import QuietHours, after, as_utc, day_began, find_zone, local_day, next_day
 
 NIGHT = QuietHours(time(22), time(8))
 BERLIN = ZoneInfo("Europe/Berlin")
+MOMENT = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -117,6 +118,28 @@ def test_the_next_day_begins_with_its_first_minute_in_any_zone() -> None:
             later = next((n for n in range(place, len(days)) if days[n] > days[place]), None)
             if later is not None:
                 assert next_day(walk[place], zone) == walk[later], (zone, walk[place])
+
+
+def around_changes() -> Iterator[tuple[ZoneInfo, datetime]]:
+    """Moments of every zone: through two days, and minute by minute around each clock change."""
+    for name, changes in clocks().items():
+        zone = ZoneInfo(name)
+        for middle in [*changes, utc(YEARS[0], 7, 1, 12)]:
+            for n in (*range(-1440, 1441, 97), *range(-180, 181, 7 if LONG else 1)):
+                yield zone, middle + n * MINUTE
+                yield zone, middle + n * MINUTE + MOMENT
+
+
+def test_a_day_began_with_the_first_moment_that_shows_it_in_any_zone() -> None:
+    """What is counted for a day is counted from where the user's calendar turned, midnight or not.
+
+    Not later than the moment asked about, on the same day, and just before it was another day.
+    """
+    for zone, moment in around_changes():
+        began, day = day_began(moment, zone), local_day(moment, zone)
+        assert began <= moment, (zone, moment)
+        assert local_day(began, zone) == day, (zone, moment)
+        assert local_day(began - MOMENT, zone) != day, (zone, moment)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +268,34 @@ def test_a_day_that_is_set_back_to_the_one_before_goes_on() -> None:
     assert next_day(first, zone) == local(zone, 2010, 11, 8)
 
 
+def test_a_day_began_at_its_own_first_moment() -> None:
+    """Asked at midnight, a day began now; in the moment before, a day ago."""
+    midnight = local(BERLIN, 2026, 1, 15).astimezone(UTC)
+    assert day_began(midnight, BERLIN) == midnight
+    assert day_began(midnight - MOMENT, BERLIN) == midnight - DAY
+
+
+def test_a_day_without_a_midnight_began_at_one() -> None:
+    """Cairo's clocks skip midnight: what was sent at half past eleven was sent yesterday."""
+    cairo = ZoneInfo("Africa/Cairo")
+    began = day_began(local(cairo, 2026, 4, 24, 12), cairo)
+    assert began.astimezone(cairo).isoformat() == "2026-04-24T01:00:00+03:00"
+
+
+def test_a_day_that_was_set_back_to_the_one_before_began_the_first_time() -> None:
+    """Newfoundland's clocks showed the 7th for a minute, and again an hour later: one day."""
+    zone = ZoneInfo("America/St_Johns")
+    assert day_began(local(zone, 2010, 11, 7, 12), zone) == utc(2010, 11, 7, 2, 30)
+
+
+def test_the_day_after_one_that_never_was_began_at_its_midnight() -> None:
+    """Samoa went from the 29th straight to the 31st."""
+    apia = ZoneInfo("Pacific/Apia")
+    began = day_began(local(apia, 2011, 12, 31, 12), apia)
+    assert began == local(apia, 2011, 12, 31)
+    assert local_day(began - MOMENT, apia) == date(2011, 12, 29)
+
+
 def test_a_midnight_is_not_the_next_day_of_itself() -> None:
     """Asked at the first moment of a day, the next day is a day ahead."""
     midnight = local(BERLIN, 2026, 1, 15)
@@ -307,5 +358,6 @@ def test_the_ends_of_the_calendar_break_nothing(year: int, hours: int) -> None:
     for name in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
         zone = ZoneInfo(name)
         assert next_day(moment, zone) > as_utc(moment)
+        assert day_began(moment, zone) <= as_utc(moment)
         assert NIGHT.next_open(moment, zone) >= as_utc(moment)
     assert after(as_utc(moment), timedelta.max) == as_utc(ends[9999])

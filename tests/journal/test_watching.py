@@ -1,9 +1,7 @@
 """Watching a store until it is closed, on both databases."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import cast
 
 import pytest
 
@@ -44,7 +42,7 @@ async def test_closing_the_journal_ends_a_watch(address: str) -> None:
 async def test_a_watch_that_nobody_reads_does_not_keep_the_journal_open(address: str) -> None:
     """The journal closes at once, and the watch is over when it is asked again."""
     journal, other = await opened(address), await opened(address)
-    async with aclosing(cast("AsyncGenerator[str]", journal.watch())) as hints:
+    async with aclosing(journal.watch()) as hints:
         async with asyncio.timeout(20):
             first = asyncio.create_task(anext(hints))
             chat = await Chat(other, ticking_ids(), START).begin()

@@ -24,7 +24,7 @@ from segue.settings import Settings
 from segue.testing.world import plain_agent
 
 # Far longer than anything takes; a test that waits so long has failed.
-PATIENCE = 30.0
+PATIENCE = 6.0
 
 
 class Paced(ScriptedChatModel):

@@ -62,6 +62,9 @@ async def test_two_agents_at_the_same_instant_cannot_both_have_the_last_one(stag
         await world.pass_time(PATIENCE)
         assert sorted([len(await sent_at(world, thread)) for thread in threads]) == [0, 1]
         assert sum(len(model.seen) for model in models.values()) == 3
+        # It was considered anew at once, not when somebody found it again.
+        [waiting] = [t for t in threads if not await sent_at(world, t)]
+        assert (await world.segue.follow_ups(waiting))[0].state is TimerState.POSTPONED
         await world.pass_time(days=1)
         times = sorted([moment for t in threads for moment in await sent_at(world, t)])
         assert times[:2] == [START + PATIENCE, START.replace(hour=0) + timedelta(days=1)]
@@ -149,9 +152,11 @@ async def test_a_model_that_decides_is_bounded_in_the_same_way(stage: Stage) -> 
         await world.pass_time(days=7)
         minute = timedelta(minutes=1)
         assert await sent_at(world, thread) == [START + n * minute for n in (1, 3, 7)]
-        plans = [r for r in await world.segue.why(thread) if "planning" in r.what]
-        assert [plan.details.get("words") for plan in plans] == ["Why not?"] * 3 + [None]
-        assert plans[-1].why.endswith("the user is next.")
+        decisions = await world.journal.list_decisions(thread)
+        plans = [decision.facts for decision in decisions if decision.kind == "plan"]
+        assert [plan.get("words") for plan in plans] == [None] + ["Why not?"] * 3
+        assert (await told(world, thread, "planning"))[-1].endswith("the user is next.")
+        assert "Why not?" not in repr(await world.segue.why(thread))
         # Four replies and three decisions: of the fourth, nobody was asked.
         assert len(model.seen) == 7
 

@@ -48,6 +48,8 @@ def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     None removes one. Settings that are not about follow-ups are passed on as they are.
     """
+    if not isinstance(settings, Mapping):
+        raise UsageError(f"Settings are names with values, not {type(settings).__name__}.")
     for name, value in settings.items():
         rule = _RULES.get(name)
         if rule is None or value is None:
@@ -58,6 +60,16 @@ def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
     return {name: _plain(value) for name, value in settings.items()}
+
+
+def check_wishes(wishes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for settings that are all about follow-ups: a slip in a name is an error, too.
+
+    A wish that nobody understands would be a user who is written to against it.
+    """
+    if unknown := sorted(wishes.keys() - _RULES.keys()):
+        raise UsageError(f"There is no wish {unknown[0]!r:.80}; there are: {', '.join(_RULES)}.")
+    return check_preferences(wishes)
 
 
 def _read(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,8 +47,9 @@ class EffectRunner:
             evidence = await self._handle(effect)
         except DeliveryError as error:
             await self._retry(lease, error)
-        except Exception as error:  # noqa: BLE001 - any handler; it is tried again
-            logger.warning("Effect %s (%s) failed: %s", effect.id, effect.kind, error)
+        except Exception as error:  # any handler; it is tried again
+            logger.debug("Effect %s (%s) failed", effect.id, effect.kind, exc_info=error)
+            # Only our own texts: another's may quote anything.
             reason = str(error) if isinstance(error, SegueError) else type(error).__name__
             await self._retry(lease, DeliveryError(reason, retryable=True))
         else:

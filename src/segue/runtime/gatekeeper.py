@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A follow-up that wants to be sent: by a timer that is due, or by a turn that is about to
-    show it. A turn does not stand in its own way, and its timer was in time.
+    begin or to show it. A turn does not stand in its own way.
     """
 
     thread_id: str
@@ -52,8 +52,17 @@ class Proposal:
         )
 
     @classmethod
-    def of_turn(cls, turn: Turn, trigger: str | None) -> Self:
-        return cls(turn.thread_id, turn.agent_id, turn.epoch, trigger, turn_id=turn.id)
+    def of_turn(cls, turn: Turn, trigger: str | None, timer: Timer | None = None) -> Self:
+        """`timer` is what the turn came of. How long it then took to think is not its lateness."""
+        expires_at = timer.expires_at if timer else None
+        return cls(
+            turn.thread_id,
+            turn.agent_id,
+            turn.epoch,
+            trigger,
+            expires_at=expires_at,
+            turn_id=turn.id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@ gates before a follow-up is seen.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.agent.config import AgentConfig
-from segue.agent.decider import ModelDecider
+from segue.agent.config import AgentConfig, Autonomy
+from segue.agent.decider import Verdict
 from segue.core.batch import Batch, BatchState
 from segue.core.gates import Outcome
 from segue.core.messages import visible_messages
@@ -20,10 +21,12 @@ from segue.journal.records import (
     Ending,
     NewEffect,
     NewTimer,
+    Timer,
     TimerState,
     Turn,
     TurnKind,
 )
+from segue.runtime.deciding import Decider
 from segue.runtime.follow_up import Planned, Reply, later_decision, plan_by_rules, refusal
 from segue.runtime.gatekeeper import Gatekeeper, Proposal
 from segue.runtime.parts import Parts
@@ -41,11 +44,19 @@ class Initiative:
         self,
         parts: Parts,
         gatekeeper: Gatekeeper,
-        decider_of: Callable[[str], ModelDecider | None],
+        decider_of: Callable[[str], Decider | None],
     ) -> None:
         self._parts = parts
         self._gatekeeper = gatekeeper
         self._decider_of = decider_of
+
+    async def may_begin(self, turn: Turn, batch: Batch) -> Ending | None:
+        """As `may_show`, for a turn that waited after its timer fired: it may be too late now."""
+        timer = await self._timer_of(turn)
+        asked = Proposal.of_turn(turn, _trigger_of(batch)[0], timer)
+        if timer is not None:
+            asked = replace(asked, due_at=timer.due_at, missed=timer.missed)
+        return await self._withdrawal(asked, turn, batch, timer)
 
     async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
         """None if the user may see it; else what is recorded of its withdrawal.
@@ -53,28 +64,33 @@ class Initiative:
         What only has to wait is tried again at its time, from the beginning: by then there may be
         other things to say.
         """
+        timer = await self._timer_of(turn)
+        asked = Proposal.of_turn(turn, _trigger_of(batch)[0], timer)
+        return await self._withdrawal(asked, turn, batch, timer)
+
+    async def _withdrawal(
+        self, asked: Proposal, turn: Turn, batch: Batch, timer: Timer | None
+    ) -> Ending | None:
         policy = self._parts.agent_of(turn.agent_id).config.autonomy.policy
-        trigger, reason = _trigger_of(batch)
-        checked = await self._gatekeeper.check(
-            Proposal.of_turn(turn, trigger), policy, self._parts.clock.now()
-        )
+        checked = await self._gatekeeper.check(asked, policy, self._parts.clock.now())
         if checked.is_allowed:
             return None
         timers = []
         until = checked.decision.until
         if checked.decision.outcome is Outcome.POSTPONE and until is not None:
-            rules = await self._rules_of(turn)
-            timers = [NewTimer(turn.thread_id, until, trigger, reason, **rules)]
+            trigger, reason = _trigger_of(batch)
+            timers = [NewTimer(turn.thread_id, until, trigger, reason, **_rules_of(timer))]
         return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
 
     async def ending(self, turn: Turn, said: Conversed) -> Ending:
         """What is stored with the end of a turn: a plan, a continuation, effects."""
         config = self._parts.agent_of(turn.agent_id).config
         batch = said.batch
-        if batch.state is BatchState.AWAITING_CONTINUATION:
-            return Ending(timers=[_continuation(turn, batch, self._parts.clock.now())])
-        says = {"kind": "question", "questions": said.questions} if said.questions else None
         effects = [*_webhooks(turn, said, config)]
+        if batch.state is BatchState.AWAITING_CONTINUATION:
+            timer = _continuation(turn, batch, self._parts.clock.now())
+            return Ending(timers=[timer], effects=effects)
+        says = {"kind": "question", "questions": said.questions} if said.questions else None
         reply = Reply(
             turn,
             batch,
@@ -97,13 +113,13 @@ class Initiative:
         )
 
     async def decide(self, effect: Effect) -> str:
-        """Let a model decide about a follow-up: the handler of `decide` effects."""
+        """Let somebody decide about a follow-up: the handler of `decide` effects."""
         parts, journal = self._parts, self._parts.journal
         turn = await journal.get_turn(parse(effect.payload["turn"]))
         autonomy = parts.agent_of(turn.agent_id).config.autonomy
         decider = self._decider_of(turn.agent_id)
         if decider is None or await self._is_past(turn):
-            return "The user wrote meanwhile, or no model decides any more."
+            return "The user wrote meanwhile, or nobody decides any more."
         batch = await journal.load_batch(turn.thread_id, turn.batch)
         tail = await journal.tail(
             turn.thread_id, max_tokens=_EARLIER_TOKENS, current_batch=turn.batch
@@ -115,17 +131,29 @@ class Initiative:
             interrupted=bool(effect.payload.get("interrupted")),
             consecutive=await self._consecutive(turn),
         )
-        verdict = await decider.decide(
-            batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
-        )
+        verdict = await self._verdict(reply, decider, autonomy)
         planned = Planned.of(reply, verdict, autonomy, parts.ids, parts.clock.now())
         await self._keep(turn, planned)
         return planned.decision.outcome
 
+    async def _verdict(self, reply: Reply, decider: Decider, autonomy: Autonomy) -> Verdict:
+        # What was set since the reply counts, and asking costs.
+        if reason := refusal(reply, autonomy):
+            return Verdict(None, reason)
+        verdict = await decider.decide(
+            reply.batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
+        )
+        if await self._is_past(reply.turn):
+            return Verdict(None, "The user wrote while this was decided.", verdict.words)
+        return verdict
+
     async def _keep(self, turn: Turn, planned: Planned) -> None:
         parts = self._parts
-        if planned.timer is not None and not await self._is_past(turn):
-            await parts.journal.arm_timer(planned.timer, ids=parts.ids, now=parts.clock.now())
+        if planned.timer is not None:
+            now = parts.clock.now()
+            timer = await parts.journal.arm_timer(planned.timer, ids=parts.ids, now=now)
+            if timer.epoch != turn.epoch:  # the user wrote in this very moment
+                await parts.journal.cancel_timers(turn.thread_id, "The user wrote.", now=now)
             parts.agendas.timers.at(planned.timer.due_at)
         await parts.journal.record_decision(planned.decision)
 
@@ -133,19 +161,11 @@ class Initiative:
         """Whether the user wrote after the turn, so that nothing is to be planned for it."""
         return (await self._parts.journal.get_thread(turn.thread_id)).epoch != turn.epoch
 
-    async def _rules_of(self, turn: Turn) -> dict[str, Any]:
-        """What holds for a follow-up that is put off: what held for the timer that it comes from,
-        the last one of its thread that fired.
-        """
+    async def _timer_of(self, turn: Turn) -> Timer | None:
+        """What a follow-up comes of: the last one of its thread that fired."""
         timers = await self._parts.journal.list_timers(turn.thread_id)
         fired = (t for t in timers if t.state is TimerState.FIRED and t.kind is turn.kind)
-        if (timer := next(fired, None)) is None:
-            return {}
-        return {
-            "expires_at": timer.expires_at,
-            "missed": timer.missed,
-            "payload": dict(timer.payload),
-        }
+        return next(fired, None)
 
     async def _consecutive(self, turn: Turn) -> int:
         if turn.kind is TurnKind.REPLY:
@@ -154,6 +174,17 @@ class Initiative:
             turn.thread_id, day_began=self._parts.clock.now()
         )
         return counts.consecutive
+
+
+def _rules_of(timer: Timer | None) -> dict[str, Any]:
+    """What holds for a follow-up that is put off: what held for the timer that it comes from."""
+    if timer is None:
+        return {}
+    return {
+        "expires_at": timer.expires_at,
+        "missed": timer.missed,
+        "payload": dict(timer.payload),
+    }
 
 
 def _trigger_of(batch: Batch) -> tuple[str | None, str | None]:
@@ -189,14 +220,16 @@ def _webhooks(turn: Turn, said: Conversed, config: AgentConfig) -> list[NewEffec
     """A message that has to reach the user outside; of a follow-up, or of all by setting."""
     if config.webhook is None:
         return []
-    if turn.kind is not TurnKind.FOLLOW_UP and not config.webhook.all_replies:
+    # What a follow-up says later, after it went on by itself, is the follow-up's too.
+    spoke_first = said.batch.type is BatchType.SYSTEM_TRIGGER
+    is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
+    if not is_follow_up and not config.webhook.all_replies:
         return []
-    new = said.batch.messages[len(said.run.batch.messages) :]
-    replies: list[BaseMessage] = visible_messages(new)
+    replies = _said_in(turn, said.batch)
     if not replies or said.batch.type is BatchType.AGENT_TO_AGENT:
         return []
     payload = {
-        "event": "follow_up" if turn.kind is TurnKind.FOLLOW_UP else "reply",
+        "event": "follow_up" if is_follow_up else "reply",
         "agent_id": turn.agent_id,
         "user_id": turn.user_id,
         "thread_id": turn.thread_id,
@@ -204,3 +237,10 @@ def _webhooks(turn: Turn, said: Conversed, config: AgentConfig) -> list[NewEffec
         "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
     }
     return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
+
+
+def _said_in(turn: Turn, batch: Batch) -> list[AIMessage]:
+    """What the user sees of a turn, also of what it said before it was cut off and taken again."""
+    seen = (m for m in visible_messages(batch.messages) if isinstance(m, AIMessage))
+    # A turn's id has its place among positions; the last message has none yet.
+    return [m for m in seen if (MessageMetadata.of(m).position or turn.id) >= turn.id]

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.agent.models import explain_model_error, is_retryable
-from segue.agent.run import AgentEvent, NewMessage, Question, Run, Token
+from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
 from segue.core.batch import BATCH_TIMEOUT, Batch, BatchState
 from segue.core.calls import calls_of
 from segue.core.errors import BackendError, ConflictError, SegueError
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # How often the text so far is kept, for those who listen elsewhere or come back after a crash.
 _KEEP_DRAFT_SECONDS: Final = 0.25
+# How long the gates' word counts for a follow-up that nobody began with.
+_FRESH: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Conversed:
     last: list[BaseMessage] = field(default_factory=list)
     questions: dict[str, Any] = field(default_factory=dict)
     is_shown: bool = False
+    # What it reported of its work before the user may hear of it.
+    unheard: list[Recalled | Progress] = field(default_factory=list)
 
     @property
     def batch(self) -> Batch:
@@ -65,6 +69,10 @@ class Conversed:
 
 class Autonomous(Protocol):
     """What has a say in whether and when the agent speaks first."""
+
+    async def may_begin(self, turn: Turn, batch: Batch) -> Ending | None:
+        """The same for a follow-up that waited before anybody began with it."""
+        ...
 
     async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
         """None if the user may see it; else what is recorded of its withdrawal."""
@@ -142,6 +150,7 @@ class SessionProcessor:
         run = await self._prepare(turn, agent)
         said = Conversed(run, list(run.batch.messages), is_shown=turn.shown_at is not None)
         draft = _Draft(self._journal, lease)
+        await self._reconsider(turn, said)
         async with aclosing(_events_of(agent, run)) as events:
             async for event in events:
                 if isinstance(event, Token):
@@ -153,7 +162,8 @@ class SessionProcessor:
                 elif isinstance(event, Question):
                     said.questions[event.id] = event.value
                 else:
-                    self._bus.tell(turn.thread_id, event)
+                    said.unheard.append(event)
+                    self._report(turn, said)
         return said
 
     async def _hear(self, lease: TurnLease, said: Conversed, message: BaseMessage) -> None:
@@ -166,6 +176,16 @@ class SessionProcessor:
             await self._store(lease, said, said.last)
             said.last = []
 
+    async def _reconsider(self, turn: Turn, said: Conversed) -> None:
+        """The gates spoke when a follow-up was queued: if it waited since then, for a process
+        that was down, they are asked again before the model is.
+        """
+        is_fresh = self._clock() - turn.queued_at < _FRESH
+        if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP or is_fresh:
+            return
+        if ending := await self._autonomy.may_begin(turn, said.run.batch):
+            raise _Withdrawn(ending)
+
     async def _show(self, lease: TurnLease, said: Conversed) -> None:
         """Before the user sees the first word of a follow-up, all gates are asked once more."""
         turn = lease.turn
@@ -175,10 +195,20 @@ class SessionProcessor:
             raise _Withdrawn(ending)
         await self._journal.show_turn(lease, now=self._clock())
         said.is_shown = True
+        self._report(turn, said)
+
+    def _report(self, turn: Turn, said: Conversed) -> None:
+        """Tell what the agent reports of its work; of a follow-up not before it is shown."""
+        if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP:
+            for event in said.unheard:
+                self._bus.tell(turn.thread_id, event)
+            said.unheard = []
 
     async def _finish(self, lease: TurnLease, said: Conversed) -> None:
         turn = lease.turn
-        if not said.questions:
+        if said.questions:
+            await self._show(lease, said)
+        else:
             said.last = _completed(said)
         ending = await self._autonomy.ending(turn, said)
         try:

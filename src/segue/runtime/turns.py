@@ -71,11 +71,14 @@ class TurnWorker:
         return self._parts.clock.now() + self._parts.lease_for / 3 if self._jobs else None
 
     async def look_after(self, thread_id: str) -> None:
-        """Something happened in a thread: stop its turn if it was cancelled or is void."""
-        self._tell_waiting(thread_id)
-        job = self._jobs.get(thread_id)
-        if job is None:
-            return
+        """Something happened in a thread, or in any (""): stop its turn if it is to be stopped."""
+        for each in [thread_id] if thread_id else [*{*self._jobs, *self._waiting}]:
+            self._tell_waiting(each)
+            if job := self._jobs.get(each):
+                await self._look_after(job)
+
+    async def _look_after(self, job: _Job) -> None:
+        """Stop a turn that was cancelled, or that is not ours any more."""
         try:
             turn = await self._parts.journal.get_turn(job.lease.turn.id)
         except NotFoundError:

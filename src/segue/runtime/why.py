@@ -1,7 +1,7 @@
 """Why the agent wrote, and why it did not: the records of a thread as one story.
 
-Made of decisions, timers, turns and effects alone. It says which trigger and why, never a
-trigger's words, so that it can be shown to anyone who may see the thread.
+Made of decisions, timers, turns and effects alone. It says which trigger and why, never the words
+of a trigger or of a decider, so that it can be shown to anyone who may see the thread.
 """
 
 from collections.abc import Iterator
@@ -60,12 +60,13 @@ def _of_decision(decision: Decision) -> Reason:
         "gates": "the gates of a due follow-up",
         "gates_before_showing": "the gates before the first word",
     }
+    facts = {name: fact for name, fact in decision.facts.items() if name != "words"}
     return Reason(
         decision.decided_at,
         what.get(decision.kind, decision.kind),
         decision.outcome,
         decision.reasons[0] if decision.reasons else "",
-        dict(decision.facts) | {"reasons": list(decision.reasons[1:])},
+        facts | {"reasons": list(decision.reasons[1:])},
         decision.id,
     )
 
@@ -104,12 +105,13 @@ def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
     }
     for effect in effects:
         if effect.kind == "webhook":
-            why_not = effect.error or ""
+            is_proven = effect.state is not EffectState.DONE or bool(effect.evidence)
+            is_reply = effect.payload.get("event") == "reply"
             yield Reason(
                 effect.created_at,
-                "the webhook of a follow-up",
-                words[effect.state],
-                effect.evidence or why_not,
+                "the webhook of a reply" if is_reply else "the webhook of a follow-up",
+                words[effect.state] if is_proven else "sent, without evidence",
+                effect.evidence or effect.error or "",
                 {},
                 effect.id,
             )

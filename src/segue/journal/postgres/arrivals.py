@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, LiteralString
 
@@ -14,22 +15,41 @@ from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
 from segue.journal.places import RisingIds, stamp_arrival, with_sender
-from segue.journal.postgres.arming import cancel_follow_ups
-from segue.journal.postgres.batches import append_to_batch, batch_of, ids_above, insert_message
+from segue.journal.postgres.arming import CANCEL_FOLLOW_UPS
+from segue.journal.postgres.batches import (
+    append_to_batch,
+    batch_of,
+    ids_above,
+    insert_message,
+    message_values,
+)
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
-from segue.journal.postgres.threads import lock_thread, to_thread
+from segue.journal.postgres.threads import lock_thread
 from segue.journal.postgres.turns import (
     NewTurn,
     queue_turn,
+    queue_with_message,
     to_turn,
     turn_of,
-    void_follow_ups,
     wake_first,
 )
 from segue.journal.records import Accepted, Arrival, Thread, Turn, TurnKind
-from segue.journal.rows import UNREADABLE, decode_message, to_json
+from segue.journal.rows import UNREADABLE, decode_message, encode_message, to_json
 
 logger = logging.getLogger(__name__)
+
+# Follow-ups of which something was shown go on.
+_USER_SPOKE: LiteralString = f"""
+    WITH cancelled AS ({CANCEL_FOLLOW_UPS}), voided AS (
+        UPDATE turns SET state = 'void', error = %(reason)s, finished_at = %(now)s, owner = NULL,
+            wake_at = NULL
+        WHERE thread_id = %(thread_id)s AND kind = 'follow_up' AND state IN ('queued', 'running')
+        AND shown_at IS NULL RETURNING id
+    )
+    SELECT ARRAY(SELECT id FROM cancelled ORDER BY id) AS timers,
+        ARRAY(SELECT id FROM voided ORDER BY id) AS turns,
+        EXISTS (SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND is_waiting) AS is_asked
+"""  # noqa: S608 - our own words
 
 
 class ArrivalSteps:
@@ -55,19 +75,24 @@ class ArrivalSteps:
             if arrival.only_if_idle:
                 await _refuse_while_busy(db, thread_id)
             rising = ids_above(thread, ids)
-            await _settle_waiting(db, thread_id, rising, now)
-            thread, timers, turns = await _end_follow_ups(db, thread_id, now)
+            ended = await _end_follow_ups(db, thread_id, now)
+            if ended["is_asked"]:
+                await _settle_waiting(db, thread_id, rising, now)
+            thread = replace(thread, epoch=thread.epoch + 1)
             turn = await _find_collecting(db, thread_id, arrival, now)
             if turn is None:
                 stored = stamp_arrival(message, arrival, rising)
-                await insert_message(db, thread_id, stored, now, client_message_id)
-                new = _new_turn(stored, arrival, now)
-                turn = await queue_turn(db, thread, new, rising, now)
             else:
                 stored = await _stamp_next(db, turn, with_sender(message, arrival), rising)
-                await insert_message(db, thread_id, stored, now, client_message_id)
+            values = message_values(thread_id, encode_message(stored), now)
+            values |= {"client_message_id": client_message_id, "spoken": 1}
+            if turn is None:
+                new = _new_turn(values["batch"], arrival, now)
+                turn = await queue_with_message(db, thread, values, new, rising)
+            else:
+                await insert_message(db, values)
                 turn = await _wait_on(db, thread, turn, arrival, now)
-            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+            return Accepted(stored, turn, True, tuple(ended["timers"]), tuple(ended["turns"]))
 
         return await self._db.write(step)
 
@@ -78,7 +103,7 @@ class ArrivalSteps:
 
         async def step(db: Connection) -> Turn:
             asked = await turn_of(db, turn_id)
-            locked = await lock_thread(db, asked.thread_id)
+            thread = await lock_thread(db, asked.thread_id)
             # Of two who answer at once, one was first: only now is it known who.
             taken = await db.execute(
                 "UPDATE turns SET is_waiting = false WHERE id = %s AND is_waiting", (turn_id,)
@@ -87,9 +112,11 @@ class ArrivalSteps:
                 raise ConflictError(
                     f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
                 )
-            thread, _, _ = await _end_follow_ups(db, asked.thread_id, now)
+            await _end_follow_ups(db, asked.thread_id, now)
+            await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread.id,))
+            thread = replace(thread, epoch=thread.epoch + 1)
             new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
-            return await queue_turn(db, thread, new, ids_above(locked, ids), now)
+            return await queue_turn(db, thread, new, ids_above(thread, ids), now)
 
         return await self._db.write(step)
 
@@ -126,14 +153,16 @@ async def _refuse_while_busy(db: Connection, thread_id: str) -> None:
         )
 
 
-async def _end_follow_ups(
-    db: Connection, thread_id: str, now: datetime
-) -> tuple[Thread, list[int], list[int]]:
-    """The user spoke: the epoch rises, and what was to be said unasked is not said."""
-    timers = await cancel_follow_ups(db, thread_id, "The user wrote.", now)
-    turns = await void_follow_ups(db, thread_id, now)
-    sql: LiteralString = "UPDATE threads SET epoch = epoch + 1 WHERE id = %s RETURNING *"
-    return to_thread(await fetch_row(db, sql, (thread_id,))), timers, turns
+async def _end_follow_ups(db: Connection, thread_id: str, now: datetime) -> DictRow:
+    """The user spoke: what was to be said unasked is not said. The step raises the epoch.
+
+    Gives the ids of the `timers` and `turns`, and whether anything `is_asked` of the user.
+    """
+    values = {"thread_id": thread_id, "reason": "The user wrote.", "now": now}
+    ended = await fetch_row(db, _USER_SPOKE, values)
+    if ended["turns"]:
+        await wake_first(db, thread_id, now)
+    return ended
 
 
 async def _settle_waiting(db: Connection, thread_id: str, ids: RisingIds, now: datetime) -> None:
@@ -211,8 +240,7 @@ async def _stamp_next(
     return stamped
 
 
-def _new_turn(message: BaseMessage, arrival: Arrival, now: datetime) -> NewTurn:
-    batch = message.additional_kwargs["batch"]
+def _new_turn(batch: int, arrival: Arrival, now: datetime) -> NewTurn:
     return NewTurn(batch, TurnKind.REPLY, arrival.payload, _held_until(arrival, now, now))
 
 

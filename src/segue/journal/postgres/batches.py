@@ -3,7 +3,7 @@
 Called inside the steps of other modules; those that write hold the thread's lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, LiteralString
@@ -207,7 +207,7 @@ async def append_to_batch(
         return []
     placed = (await open_batch(db, turn, messages)).place(messages, ids, batch_type)
     for row in placed.new:
-        await insert_message(db, turn.thread_id, row, now)
+        await insert_message(db, message_values(turn.thread_id, row, now))
     return placed.stored
 
 
@@ -219,12 +219,12 @@ async def bring_back(db: Connection, thread_id: str, batch: int) -> None:
     )
 
 
-async def insert_message(db: Connection, thread_id: str, row: MessageRow, now: datetime) -> None:
-    await db.execute(_INSERT_AND_FOLLOW, message_values(thread_id, row, now))
+async def insert_message(db: Connection, values: Mapping[str, Any]) -> None:
+    await db.execute(_INSERT_AND_FOLLOW, values)
 
 
 def message_values(thread_id: str, row: MessageRow, now: datetime) -> dict[str, Any]:
-    """The values of a statement `with_message`; a step that knows better replaces the last ones."""
+    """The values of a statement `with_message`; steps replace the last three as they need."""
     words = words_of(row.text) if row.visible else None
     is_named = row.visible and row.role == "human"
     return {

@@ -83,7 +83,7 @@ class Database:
         self._pool = AsyncConnectionPool(
             dsn,
             connection_class=AsyncConnection[DictRow],
-            kwargs={"row_factory": dict_row},
+            kwargs={"row_factory": dict_row, "prepare_threshold": 0},
             min_size=1,
             max_size=pool_size,
             open=False,

@@ -3,23 +3,53 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, LiteralString
 
 from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
 
-from segue.core.errors import BackendError, ConflictError
+from segue.core.errors import ConflictError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_ending
 from segue.journal.places import RisingIds
 from segue.journal.postgres.arming import arm
-from segue.journal.postgres.batches import append_to_batch, batch_of, ids_above, note_ids
-from segue.journal.postgres.database import Connection, Database
+from segue.journal.postgres.batches import (
+    NOTE_IDS,
+    Placed,
+    ids_above,
+    insert_message,
+    message_values,
+    open_batch,
+    with_message,
+)
+from segue.journal.postgres.database import Connection, Database, fetch_row
 from segue.journal.postgres.outbox import queue_effects, record_decisions
-from segue.journal.postgres.threads import lock_thread
-from segue.journal.postgres.turns import check_turn, wake_first
-from segue.journal.records import Ending, Thread, Turn, TurnKind, TurnLease, TurnState
-from segue.journal.rows import to_json
+from segue.journal.postgres.turns import lock_turn, wake_first
+from segue.journal.records import Ending, NewTimer, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import MessageRow, to_json
+
+# Says whether the end concerns other turns: those in line behind it, and those of its batch.
+_CLOSE: LiteralString = """
+    UPDATE turns SET state = %(state)s, error = %(error)s, finished_at = %(now)s,
+        is_waiting = %(is_waiting)s, ending = %(ending)s, end_position = %(end_position)s,
+        left_open = %(is_open)s, owner = NULL, wake_at = NULL, partial_id = NULL,
+        partial_text = NULL
+    WHERE id = %(turn_id)s
+    RETURNING EXISTS (
+        SELECT 1 FROM turns AS other WHERE other.thread_id = %(thread_id)s
+        AND other.state IN ('queued', 'running') AND other.id <> %(turn_id)s
+    ) OR EXISTS (
+        SELECT 1 FROM turns AS other WHERE other.thread_id = %(thread_id)s
+        AND other.batch = %(batch)s AND other.id <> %(turn_id)s
+    ) AS has_others
+"""
+_STORE_AND_CLOSE: LiteralString = with_message(_CLOSE)
+_NOTE_AND_CLOSE: LiteralString = f"WITH noted AS ({NOTE_IDS}) {_CLOSE}"
+_OTHERS_OF_BATCH: LiteralString = (
+    "UPDATE turns SET left_open = %(is_open)s "
+    "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,70 +109,84 @@ class EndingSteps:
         check_ending(turn, end.ending)
 
         async def step(db: Connection) -> list[BaseMessage]:
-            thread = await lock_thread(db, turn.thread_id)
-            row = await check_turn(db, lease)
+            thread, row = await lock_turn(db, lease)
             if end.state is TurnState.VOID:
-                _refuse_seen(row)
+                _refuse_seen(turn, row)
             rising = ids_above(thread, ids)
-            stored = await append_to_batch(db, turn, messages, rising, now)
-            await _close(db, turn, end, rising, now)
-            await _record(db, thread, turn, end.ending, rising, now)
-            await wake_first(db, turn.thread_id, now)
-            return stored
+            placed, is_open = await _placed(db, turn, end, messages, rising)
+            end_position = None if end.ending.says is None else rising.next()
+            effects = [(rising.next(), effect) for effect in end.ending.effects]
+            timers = [(rising.next(), timer) for timer in _to_arm(thread, turn, end.ending)]
+            values = _end_values(turn, end, is_open, end_position, now) | {"last": rising.last}
+            await _close(db, turn, values, placed.new, now)
+            await queue_effects(db, thread.id, effects, now)
+            for timer_id, timer in timers:
+                await arm(db, thread, timer, timer_id, now)
+            await record_decisions(db, end.ending.decisions)
+            return placed.stored
 
         return await self._db.write(step)
 
 
-def _refuse_seen(turn: DictRow) -> None:
-    if turn["kind"] != TurnKind.FOLLOW_UP or turn["shown_at"] is not None:
+def _refuse_seen(turn: Turn, row: DictRow) -> None:
+    if row["kind"] != TurnKind.FOLLOW_UP or row["shown_at"] is not None:
         raise ConflictError(
-            f"Turn {turn['id']} is a {turn['kind']} or was shown; only a follow-up of which "
+            f"Turn {turn.id} is a {row['kind']} or was shown; only a follow-up of which "
             "nothing was shown can be withdrawn. Nothing was written."
         )
 
 
-async def _close(db: Connection, turn: Turn, end: _End, ids: RisingIds, now: datetime) -> None:
+async def _placed(
+    db: Connection, turn: Turn, end: _End, messages: Sequence[BaseMessage], ids: RisingIds
+) -> tuple[Placed, bool]:
+    """The last messages in their places, and whether the batch is still open with them.
+
+    That is noted with the turn, so that open batches are found without reading all. With a void
+    one nobody goes on.
+    """
+    if end.state is TurnState.VOID:
+        return Placed([], []), False
+    batch = await open_batch(db, turn, messages, whole=True)
+    placed = batch.place(messages, ids)
+    return placed, not batch.is_complete_with(placed.new)
+
+
+def _to_arm(thread: Thread, turn: Turn, ending: Ending) -> list[NewTimer]:
+    """Once the user wrote, a follow-up is no longer on what was said last."""
+    is_last = turn.epoch == thread.epoch
+    return [timer for timer in ending.timers if is_last or timer.kind is not TurnKind.FOLLOW_UP]
+
+
+def _end_values(
+    turn: Turn, end: _End, is_open: bool, end_position: int | None, now: datetime
+) -> dict[str, Any]:
     says = end.ending.says
-    await db.execute(
-        "UPDATE turns SET state = %s, error = %s, finished_at = %s, is_waiting = %s, ending = %s, "
-        "end_position = %s, owner = NULL, wake_at = NULL, partial_id = NULL, partial_text = NULL "
-        "WHERE id = %s",
-        (
-            end.state,
-            end.error,
-            now,
-            end.ending.is_waiting,
-            None if says is None else to_json(dict(says)),
-            None if says is None else ids.next(),
-            turn.id,
-        ),
-    )
-    # Noted here, so that open batches are found without reading all. What a turn left open, the
-    # turn that goes on may complete. With a void one nobody goes on.
-    is_open = end.state is not TurnState.VOID and not await _is_complete(db, turn)
-    await db.execute(
-        "UPDATE turns SET left_open = %(is_open)s "
-        "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s",
-        {"is_open": is_open, "thread_id": turn.thread_id, "batch": turn.batch},
-    )
+    return {
+        "turn_id": turn.id,
+        "thread_id": turn.thread_id,
+        "batch": turn.batch,
+        "state": end.state,
+        "error": end.error,
+        "is_waiting": end.ending.is_waiting,
+        "ending": None if says is None else to_json(dict(says)),
+        "end_position": end_position,
+        "is_open": is_open,
+        "now": now,
+    }
 
 
-async def _record(
-    db: Connection, thread: Thread, turn: Turn, ending: Ending, ids: RisingIds, now: datetime
+async def _close(
+    db: Connection, turn: Turn, values: dict[str, Any], new: list[MessageRow], now: datetime
 ) -> None:
-    """Store what follows from a turn's end."""
-    await queue_effects(db, thread.id, ending.effects, ids, now)
-    for timer in ending.timers:
-        # Once the user wrote, a follow-up is no longer on what was said last.
-        if turn.epoch == thread.epoch or timer.kind is not TurnKind.FOLLOW_UP:
-            await arm(db, thread, timer, ids, now)
-    await record_decisions(db, ending.decisions)
-    if ending.effects or ending.timers or ending.says is not None:
-        await note_ids(db, thread.id, ids)
-
-
-async def _is_complete(db: Connection, turn: Turn) -> bool:
-    try:
-        return (await batch_of(db, turn.thread_id, turn.batch)).is_complete
-    except BackendError:  # a damaged row must not keep the turn from ending
-        return False
+    """Store the messages and the end; the last message, most often the only one, together."""
+    for row in new[:-1]:
+        await insert_message(db, message_values(turn.thread_id, row, now))
+    if new:
+        last = message_values(turn.thread_id, new[-1], now)
+        ended = await fetch_row(db, _STORE_AND_CLOSE, {**last, **values})
+    else:
+        ended = await fetch_row(db, _NOTE_AND_CLOSE, values)
+    if ended["has_others"]:
+        # What a turn left open, the turn that goes on may complete.
+        await db.execute(_OTHERS_OF_BATCH, values)
+        await wake_first(db, turn.thread_id, now)

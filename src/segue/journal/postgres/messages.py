@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from langchain_core.messages import BaseMessage
 from psycopg.rows import DictRow
@@ -12,25 +13,46 @@ from psycopg.rows import DictRow
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import batches_of, importable, place_of, span_of
+from segue.journal.places import batches_of, importable, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
     bring_back,
     ids_above,
     insert_message,
+    message_values,
 )
 from segue.journal.postgres.database import Connection, Database, fetch_all
-from segue.journal.postgres.summaries import newest_summary
+from segue.journal.postgres.summaries import NEWEST_SUMMARY, summary_of
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import clear_partial
 from segue.journal.postgres.words import asked_words, ranked, to_query
 from segue.journal.records import Found, Page, Thread, TurnLease, Window
-from segue.journal.rows import decode_batch, decode_message, readable
+from segue.journal.rows import decode_batch, decode_message, encode_message, readable
 
 logger = logging.getLogger(__name__)
 
-_BATCHES_PER_READ = 16
+_BATCHES_PER_READ = 256
+# The next older batches, whole, as long as those before them leave room. No more than a number of
+# them is looked at: a thread that was never archived has no end.
+_PAGE: LiteralString = """
+    SELECT batch, sequence_num, tokens, body FROM (
+        SELECT batch, sequence_num, tokens, body, sum(tokens) OVER (
+            ORDER BY batch DESC GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM messages WHERE thread_id = %(thread_id)s AND NOT archived AND batch < %(below)s
+        AND batch >= (SELECT min(batch) FROM (
+            SELECT DISTINCT batch FROM messages
+            WHERE thread_id = %(thread_id)s AND NOT archived AND batch < %(below)s
+            ORDER BY batch DESC LIMIT %(limit)s) AS newest)
+    ) AS counted WHERE coalesce(before, 0) < %(room)s
+"""
+_ORDERED_PAGE: LiteralString = f"{_PAGE} ORDER BY batch DESC, sequence_num"
+# The first row has the newest summary, or nothing if there is none; the others are the page.
+_WINDOW: LiteralString = f"""
+    WITH head AS ({NEWEST_SUMMARY}), page AS ({_PAGE})
+    SELECT page.*, head.* FROM head FULL JOIN page ON false
+    ORDER BY page.batch DESC NULLS FIRST, page.sequence_num
+"""  # noqa: S608 - our own words
 _FOUND: LiteralString = "".join(
     (
         "SELECT messages.thread_id, messages.body, best.score FROM (",
@@ -79,7 +101,8 @@ class MessageSteps:
             known = {row["message_id"] for row in rows}
             new = [message for message in given if message.id not in known]
             for message in new:
-                await insert_message(db, thread_id, message, time_of(place_of(message)))
+                row = encode_message(message)
+                await insert_message(db, message_values(thread_id, row, time_of(row.position)))
             for batch in batches_of(new):
                 await bring_back(db, thread_id, batch)
             return len(new)
@@ -94,19 +117,31 @@ class MessageSteps:
     ) -> list[Batch]:
         async def step(db: Connection) -> list[Batch]:
             await thread_of(db, thread_id)
-            return await _tail(db, thread_id, max_tokens, current_batch)
+            tail = _Tail(thread_id, max_tokens, _above(current_batch))
+            await tail.read_on(db)
+            return tail.batches
 
         return await self._db.read(step)
 
     async def window(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> Window:
-        async def step(db: Connection) -> Window:
-            await thread_of(db, thread_id)
-            batches = await _tail(db, thread_id, max_tokens, current_batch)
-            return Window(batches, await newest_summary(db, thread_id))
+        async def begin(db: Connection) -> tuple[Window, _Tail]:
+            tail = _Tail(thread_id, max_tokens, _above(current_batch))
+            rows = await fetch_all(db, _WINDOW, tail.wanted())
+            summary = summary_of(rows[0] if rows else None, thread_id)
+            tail.add(rows[1:])
+            return Window(tail.batches, summary), tail
 
-        return await self._db.read(step)
+        async def step(db: Connection) -> Window:
+            window, tail = await begin(db)
+            await tail.read_on(db)
+            return window
+
+        # Most often the first statement reads all of it. If not, all is read again as of one
+        # moment.
+        window, tail = await self._db.look(begin)
+        return window if tail.is_done else await self._db.read(step)
 
     async def history(
         self,
@@ -196,45 +231,47 @@ class MessageSteps:
         return await self._db.read(step)
 
 
-async def _tail(
-    db: Connection, thread_id: str, max_tokens: int, current_batch: int | None
-) -> list[Batch]:
-    batches: list[Batch] = []
-    below = MAX_ID if current_batch is None else min(current_batch + 1, MAX_ID)
-    left = max_tokens
-    while left > 0 and below:
-        page, below = await _batches_below(db, thread_id, below)
-        for batch, tokens in page:
-            batches.append(batch)
-            left -= tokens
-            if left <= 0:
+@dataclass(slots=True)
+class _Tail:
+    """The newest batches below an id, whole and newest first, until their tokens fill the room."""
+
+    thread_id: str
+    room: int
+    # Below which batch there may be more; 0 if there are none.
+    below: int
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return self.room <= 0 or not self.below
+
+    def wanted(self) -> dict[str, Any]:
+        """The values of the statement that reads the next page."""
+        return {
+            "thread_id": self.thread_id,
+            "below": self.below,
+            "room": self.room,
+            "limit": _BATCHES_PER_READ,
+        }
+
+    def add(self, rows: list[DictRow]) -> None:
+        groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
+        # Those that cannot be read take no room, so there may be more even if it was filled.
+        is_cut = len(groups) == _BATCHES_PER_READ or sum(r["tokens"] for r in rows) >= self.room
+        self.below = rows[-1]["batch"] if rows and is_cut else 0
+        for batch, tokens in readable(_batch_with_tokens, groups):
+            self.batches.append(batch)
+            self.room -= tokens
+            if self.room <= 0:
                 break
-    return batches
+
+    async def read_on(self, db: Connection) -> None:
+        while not self.is_done:
+            self.add(await fetch_all(db, _ORDERED_PAGE, self.wanted()))
 
 
-async def _batches_below(
-    db: Connection, thread_id: str, below: int
-) -> tuple[list[tuple[Batch, int]], int]:
-    """The next older batches, whole and newest first, with their estimated tokens; and below
-    which one there may be more, 0 if there are none.
-    """
-    ids = await fetch_all(
-        db,
-        "SELECT DISTINCT batch FROM messages WHERE thread_id = %s AND NOT archived "
-        "AND batch < %s ORDER BY batch DESC LIMIT %s",
-        (thread_id, below, _BATCHES_PER_READ),
-    )
-    if not ids:
-        return [], 0
-    rows = await fetch_all(
-        db,
-        "SELECT batch, tokens, body FROM messages WHERE thread_id = %s "
-        "AND batch BETWEEN %s AND %s AND NOT archived ORDER BY batch DESC, sequence_num",
-        (thread_id, ids[-1]["batch"], ids[0]["batch"]),
-    )
-    groups = [list(members) for _, members in groupby(rows, key=lambda row: row["batch"])]
-    more = ids[-1]["batch"] if len(ids) == _BATCHES_PER_READ else 0
-    return readable(_batch_with_tokens, groups), more
+def _above(batch: int | None) -> int:
+    return MAX_ID if batch is None else min(batch + 1, MAX_ID)
 
 
 def _to_found(row: DictRow) -> Found:

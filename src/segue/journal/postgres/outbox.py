@@ -9,7 +9,6 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.journal.inputs import lease_end
-from segue.journal.places import RisingIds
 from segue.journal.postgres.database import (
     TELL,
     Connection,
@@ -23,6 +22,17 @@ from segue.journal.records import Decision, Effect, EffectLease, EffectState, Ne
 from segue.journal.rows import LATEST, from_json, readable, to_json
 
 _LOCK: LiteralString = f"SELECT state, token, {TELL} FROM effects WHERE id = %s FOR UPDATE"  # noqa: S608 - our own words
+
+_EFFECT: LiteralString = "(%s, %s, %s, %s, %s, 'pending', %s, %s, %s)"
+_QUEUE_EFFECTS: LiteralString = (
+    "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, wake_at, "
+    "created_at) VALUES {} ON CONFLICT (dedupe_key) DO NOTHING"
+)
+_DECISION: LiteralString = "(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_RECORD_DECISIONS: LiteralString = (
+    "INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, turn_id, "
+    "decided_at) VALUES {}"
+)
 
 
 class OutboxSteps:
@@ -145,47 +155,45 @@ class OutboxSteps:
 
 
 async def queue_effects(
-    db: Connection,
-    thread_id: str,
-    effects: Sequence[NewEffect],
-    ids: RisingIds,
-    now: datetime,
+    db: Connection, thread_id: str, effects: Sequence[tuple[int, NewEffect]], now: datetime
 ) -> None:
-    """Queue what follows from a step, which notes the ids."""
+    """Queue what follows from a step, which gives and notes the ids."""
     if not effects:
         return
-    await db.cursor().executemany(
-        "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, "
-        "wake_at, created_at) VALUES (%s, %s, %s, %s, %s, 'pending', %s, %s, %s) "
-        "ON CONFLICT (dedupe_key) DO NOTHING",
-        [
-            (ids.next(), thread_id, e.kind, to_json(dict(e.payload)), e.dedupe_key, now, now, now)
-            for e in effects
-        ],
+    rows = [
+        (new_id, thread_id, e.kind, to_json(dict(e.payload)), e.dedupe_key, now, now, now)
+        for new_id, e in effects
+    ]
+    # Not executemany: its pipeline costs more round trips than a few rows are worth.
+    await db.execute(
+        _QUEUE_EFFECTS.format(_places(_EFFECT, rows)), [value for row in rows for value in row]
     )
 
 
 async def record_decisions(db: Connection, decisions: Sequence[Decision]) -> None:
     if not decisions:
         return
-    await db.cursor().executemany(
-        "INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, "
-        "turn_id, decided_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [
-            (
-                decision.id,
-                decision.thread_id,
-                decision.kind,
-                decision.outcome,
-                to_json(list(decision.reasons)),
-                to_json(dict(decision.facts)),
-                decision.timer_id,
-                decision.turn_id,
-                decision.decided_at,
-            )
-            for decision in decisions
-        ],
+    rows = [
+        (
+            decision.id,
+            decision.thread_id,
+            decision.kind,
+            decision.outcome,
+            to_json(list(decision.reasons)),
+            to_json(dict(decision.facts)),
+            decision.timer_id,
+            decision.turn_id,
+            decision.decided_at,
+        )
+        for decision in decisions
+    ]
+    await db.execute(
+        _RECORD_DECISIONS.format(_places(_DECISION, rows)), [value for row in rows for value in row]
     )
+
+
+def _places(row: LiteralString, rows: Sequence[object]) -> LiteralString:
+    return ", ".join([row] * len(rows))
 
 
 def to_effect(row: DictRow) -> Effect:

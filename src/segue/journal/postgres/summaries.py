@@ -15,6 +15,13 @@ from segue.journal.postgres.threads import lock_thread
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, to_json
 
+# A row for the thread, empty but for `owner` if it has no summary.
+NEWEST_SUMMARY: LiteralString = """
+    SELECT threads.id AS owner, newest.* FROM threads LEFT JOIN LATERAL (
+        SELECT * FROM summaries WHERE thread_id = threads.id ORDER BY id DESC LIMIT 1
+    ) AS newest ON true WHERE threads.id = %(thread_id)s
+"""
+
 
 class SummarySteps:
     _db: Database
@@ -56,17 +63,9 @@ class SummarySteps:
         return await self._db.write(step)
 
     async def find_summary(self, thread_id: str) -> Summary | None:
-        sql: LiteralString = (
-            "SELECT threads.id AS owner, newest.* FROM threads LEFT JOIN LATERAL (SELECT * "
-            "FROM summaries WHERE thread_id = threads.id ORDER BY id DESC LIMIT 1) newest ON true "
-            "WHERE threads.id = %s"
-        )
-
         async def step(db: Connection) -> Summary | None:
-            row = await fetch_one(db, sql, (thread_id,))
-            if row is None:
-                raise NotFoundError(f"There is no thread {thread_id!r}.")
-            return None if row["id"] is None else _to_summary(row)
+            row = await fetch_one(db, NEWEST_SUMMARY, {"thread_id": thread_id})
+            return summary_of(row, thread_id)
 
         return await self._db.look(step)
 
@@ -118,6 +117,13 @@ async def newest_summary(db: Connection, thread_id: str) -> Summary | None:
         (thread_id,),
     )
     return None if row is None else _to_summary(row)
+
+
+def summary_of(row: DictRow | None, thread_id: str) -> Summary | None:
+    """The newest summary, from the row of the thread; `NotFoundError` if that is not there."""
+    if row is None:
+        raise NotFoundError(f"There is no thread {thread_id!r}.")
+    return None if row["id"] is None else _to_summary(row)
 
 
 def _to_summary(row: DictRow) -> Summary:

@@ -18,15 +18,16 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.core.stamp import stamp
 from segue.journal.inputs import check_synthetic, check_timer, lease_end
 from segue.journal.places import RisingIds
 from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
-from segue.journal.postgres.batches import append_to_batch, begin_batch, ids_above, note_ids
+from segue.journal.postgres.batches import append_to_batch, ids_above, message_values, next_id
 from segue.journal.postgres.counts import check_counts, count_follow_ups
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.outbox import record_decisions
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.postgres.turns import NewTurn, is_void, queue_turn
+from segue.journal.postgres.turns import NewTurn, is_void, queue_turn, queue_with_message
 from segue.journal.records import (
     Decision,
     FollowUpCounts,
@@ -38,7 +39,7 @@ from segue.journal.records import (
     Turn,
     TurnKind,
 )
-from segue.journal.rows import LATEST, UNREADABLE, readable
+from segue.journal.rows import LATEST, UNREADABLE, encode_message, readable
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +58,7 @@ class TimerSteps:
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
             rising = ids_above(thread, ids)
-            armed = await arm(db, thread, timer, rising, now)
-            await note_ids(db, thread.id, rising)
-            return armed
+            return await arm(db, thread, timer, await next_id(db, thread.id, rising), now)
 
         return await self._db.write(step)
 
@@ -215,9 +214,10 @@ async def _queue_fired(
     now: datetime,
 ) -> Turn:
     if timer.batch is None:
-        stored = await begin_batch(db, thread.id, message, ids, now)
-        new = NewTurn(stored.additional_kwargs["batch"], timer.kind)
-        return await queue_turn(db, thread, new, ids, now)
+        [stamped] = stamp([message], ids)
+        row = encode_message(stamped)
+        values = message_values(thread.id, row, now)
+        return await queue_with_message(db, thread, values, NewTurn(row.batch, timer.kind), ids)
     turn = await queue_turn(db, thread, NewTurn(timer.batch, timer.kind), ids, now)
     await append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
     return turn

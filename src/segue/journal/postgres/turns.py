@@ -255,9 +255,7 @@ async def queue_with_message(
 ) -> Turn:
     """Store the message that begins a turn's batch, and queue the turn."""
     values = _turn_values(thread, new, ids, message["now"])
-    return to_turn(
-        await fetch_row(db, _STORE_AND_QUEUE, {**message, **values, "last": ids.last})
-    )
+    return to_turn(await fetch_row(db, _STORE_AND_QUEUE, {**message, **values, "last": ids.last}))
 
 
 def _turn_values(thread: Thread, new: NewTurn, ids: RisingIds, now: datetime) -> dict[str, Any]:

@@ -28,7 +28,7 @@ async def queue_in_threads(chat: Chat, count: int) -> list[int]:
     return turns
 
 
-def ids_of(leases: list[TurnLease]) -> list[int]:
+def turn_ids(leases: list[TurnLease]) -> list[int]:
     return [lease.turn.id for lease in leases]
 
 
@@ -52,18 +52,18 @@ async def test_those_that_wait_longest_are_taken_first(
     """In the order of the line, and no more than were asked for."""
     line = await queue_in_threads(chat, 5)
     first = await take(journal, now, 3)
-    assert ids_of(first.leases) == line[:3]
+    assert turn_ids(first.leases) == line[:3]
     assert first.next_at is not None
     assert first.next_at <= now
     second = await take(journal, now, 3)
-    assert ids_of(second.leases) == line[3:]
+    assert turn_ids(second.leases) == line[3:]
 
 
 async def test_of_one_thread_one_turn_is_taken(journal: Journal, chat: Chat, now: datetime) -> None:
     """The second message waits until the first is answered, however many may be taken."""
     first = await chat.say("First.")
     await chat.say("Second.")
-    assert ids_of((await take(journal, now, 9)).leases) == [first.turn.id]
+    assert turn_ids((await take(journal, now, 9)).leases) == [first.turn.id]
     assert (await take(journal, now, 9)).leases == []
 
 
@@ -76,7 +76,7 @@ async def test_a_thread_that_was_served_goes_to_the_end_of_the_line(
     assert lease.turn.id == busy
     await chat.finish(lease, AIMessage("Yes."))
     again = await Chat(journal, chat.ids, now, lease.turn.thread_id).say()
-    assert ids_of((await take(journal, now, 9)).leases) == [*others, again.turn.id]
+    assert turn_ids((await take(journal, now, 9)).leases) == [*others, again.turn.id]
 
 
 async def test_who_takes_turns_knows_when_to_ask_again(
@@ -100,7 +100,7 @@ async def test_turns_whose_leases_ran_out_are_taken_together(
     late = (await take(journal, now, 2)).leases
     await journal.save_partial(late[0], "m-1", "Let me")
     again = (await take(journal, now + LEASE, 2, "worker-b")).leases
-    assert ids_of(again) == ids_of(late)
+    assert turn_ids(again) == turn_ids(late)
     assert [lease.turn.attempts for lease in again] == [2, 2]
     assert not {lease.token for lease in again} & {lease.token for lease in late}
     assert (await journal.events(late[0].turn.thread_id)).partial is None
@@ -132,8 +132,8 @@ async def test_workers_that_take_several_never_share_one(
     expected = await queue_in_threads(chat, 9)
     handles = [journal, await open_journal()]
     claimed = await asyncio.gather(*(take(handles[n % 2], now, 3, f"worker-{n}") for n in range(6)))
-    taken = [turn for each in claimed for turn in ids_of(each.leases)]
+    taken = [turn for each in claimed for turn in turn_ids(each.leases)]
     assert len(taken) == len(set(taken))
     while leases := (await take(journal, now, 3)).leases:  # a claim may pass over a locked row
-        taken += ids_of(leases)
+        taken += turn_ids(leases)
     assert sorted(taken) == sorted(expected)

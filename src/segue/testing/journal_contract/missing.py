@@ -37,6 +37,7 @@ STEPS: dict[str, Step] = {
     "load_batch": lambda j, ids, _: j.load_batch(NOWHERE, ids.next()),
     "tail": lambda j, _, __: j.tail(NOWHERE, max_tokens=100),
     "events": lambda j, _, __: j.events(NOWHERE),
+    "window": lambda j, _, __: j.window(NOWHERE, max_tokens=100),
     "history": lambda j, _, __: j.history(NOWHERE),
     "search": lambda j, _, __: j.search("ada", "open", thread_id=NOWHERE),
     "list_turns": lambda j, _, __: j.list_turns(NOWHERE),

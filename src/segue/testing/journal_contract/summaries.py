@@ -175,3 +175,35 @@ async def test_a_batch_that_goes_on_comes_back_whole(
     [whole] = await journal.tail("chat", max_tokens=1_000)
     assert len(whole.messages) == 4
     assert whole.is_complete
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1, 10, 10_000])
+async def test_a_window_is_the_tail_with_the_newest_summary(
+    journal: Journal, chat: Chat, max_tokens: int
+) -> None:
+    """Read together, they are what they are apart, also up to a current batch."""
+    batches = await talk(chat, 5)
+    assert (await journal.window("chat", max_tokens=max_tokens)).summary is None
+    await summarise(chat, "First.", batches[0])
+    newest = await summarise(chat, "First and second.", batches[1])
+    for current in (None, *batches[2:]):
+        window = await journal.window("chat", max_tokens=max_tokens, current_batch=current)
+        tail = await journal.tail("chat", max_tokens=max_tokens, current_batch=current)
+        assert (window.batches, window.summary) == (tail, newest)
+
+
+async def test_a_window_is_of_one_moment(open_journal: OpenJournal, chat: Chat) -> None:
+    """While somebody archives, each batch is in the words or in the tail: never in both or none."""
+    batches = await talk(chat, 8)
+    other = await open_journal()
+
+    async def archive() -> None:
+        for batch in batches[:-1]:
+            await summarise(chat, "So far.", batch)
+
+    archiving = asyncio.create_task(archive())
+    while not archiving.done():
+        window = await other.window("chat", max_tokens=10_000)
+        newest = max(window.summary.batches) if window.summary else 0
+        assert [batch.id for batch in window.batches] == [b for b in batches[::-1] if b > newest]
+    await archiving

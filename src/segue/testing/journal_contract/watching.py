@@ -3,9 +3,9 @@
 # ruff: noqa: S101 - tests assert
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -26,7 +26,7 @@ class Hints:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
 
     async def gather(self, journal: Journal) -> None:
-        async with aclosing(cast("AsyncGenerator[str]", journal.watch())) as hints:
+        async with aclosing(journal.watch()) as hints:
             async for hint in hints:
                 self._queue.put_nowait(hint)
 

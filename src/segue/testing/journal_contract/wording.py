@@ -47,7 +47,7 @@ async def text_so_far(chat: Chat) -> str | None:
     await chat.say()
     await chat.journal.save_partial(await chat.take_turn(), "m-1", ODD)
     partial = (await chat.journal.events("chat")).partial
-    return partial and partial.text
+    return None if partial is None else partial.text
 
 
 async def timer_reason(chat: Chat) -> str | None:
@@ -120,7 +120,7 @@ async def turn_payload(chat: Chat, values: dict[str, Any]) -> object:
     return (await chat.say(payload=values)).turn.payload
 
 
-async def answer(chat: Chat, values: dict[str, Any]) -> object:
+async def given_answer(chat: Chat, values: dict[str, Any]) -> object:
     asked = await chat.ask_back()
     turn = await chat.journal.answer_turn(asked.id, values, ids=chat.ids, now=chat.now)
     return turn.payload["answer"]
@@ -162,7 +162,7 @@ VALUES: dict[str, Callable[[Chat, dict[str, Any]], Awaitable[object]]] = {
     "a thread's settings": settings,
     "a user's settings": user_settings,
     "what comes along with a message": turn_payload,
-    "a person's answer": answer,
+    "a person's answer": given_answer,
     "what the end of a turn says": ending,
     "a timer's payload": timer_payload,
     "an effect's payload": effect_payload,

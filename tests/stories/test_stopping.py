@@ -1,0 +1,56 @@
+"""Stories of replies that are stopped: what was begun is over, and the talk goes on."""
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+
+from segue.runtime.events import Writing
+from segue.testing.providers import request_problems
+from segue.testing.world import Stage, plain_agent
+from tests.stories.scenes import Halting, listening, new_thread
+
+pytestmark = pytest.mark.anyio
+
+LATER = AIMessage(
+    "",
+    tool_calls=[
+        {
+            "name": "continue_later",
+            "args": {"after_seconds": 60, "reason": "see if it is done"},
+            "id": "call-1",
+            "type": "tool_call",
+        }
+    ],
+)
+
+
+async def test_a_reply_that_is_stopped_does_not_go_on_later(stage: Stage) -> None:
+    """Stopped while it writes that it will look again: what was seen ends the batch."""
+
+    def halting(messages: list[BaseMessage]) -> str:
+        del messages
+        model.stop_after_a_word()
+        return "I will look again."
+
+    model = Halting(script=[LATER, halting, "Good evening."])
+    agent = plain_agent(continuations=2, autonomy={"decider": "none"})
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            await world.segue.send(thread, "Please send the parcel.")
+            await listener.until(Writing)
+            await world.segue.cancel(thread)
+        [turn] = await world.journal.list_turns(thread)
+        assert (await world.journal.load_batch(thread, turn.batch)).is_complete
+        model.go_on()
+        await world.say(thread, "Good evening.")
+        await world.pass_time(hours=1)
+        assert len(await world.journal.list_turns(thread)) == 2
+        request = model.seen[-1]
+        assert [message.text for message in request][1:] == [
+            "Please send the parcel.",
+            "",
+            "You will go on in 60 s.",
+            "I ",
+            "Good evening.",
+        ]
+        assert request_problems(request) == []
