@@ -6,7 +6,7 @@ UV := $(BIN)/uv
 READY := $(VENV)/.ready
 UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' requirements.lock)
 
-.PHONY: test test-local check format bench evals lock clean
+.PHONY: test test-local chaos check format bench evals lock clean
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
@@ -14,6 +14,10 @@ test: $(READY)
 # With the real local model; one process, since it takes all cores but one.
 test-local: $(READY)
 	$(BIN)/pytest -m local $(ARGS)
+
+# Two minutes of kills on each database, and what came of it in figures.
+chaos: $(READY)
+	SEGUE_CHAOS_SECONDS=120 $(BIN)/pytest tests/chaos $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

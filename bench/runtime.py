@@ -47,8 +47,8 @@ def model() -> ScriptedChatModel:
 
 
 @asynccontextmanager
-async def bare(database: str) -> AsyncIterator[Talk]:
-    """A conversation in the graph's own state, on the official saver."""
+async def bare_agent(database: str, model: ScriptedChatModel) -> AsyncIterator[Any]:
+    """An agent that keeps a conversation in the graph's own state, on the official saver."""
     is_server = Settings(database=database).is_postgres
     checkpoints: Any
     if is_server:
@@ -56,16 +56,22 @@ async def bare(database: str) -> AsyncIterator[Talk]:
     else:
         checkpoints = SqliteCheckpoints(Path(database) / "bare.db")
     await checkpoints.open()
-    agent: Any = create_agent(model(), system_prompt="You know.", checkpointer=checkpoints.saver())
-
-    async def talk(thread: str) -> None:
-        config = {"configurable": {"thread_id": thread}}
-        given = {"messages": [HumanMessage(QUESTION)]}
-        async for _ in agent.astream(given, config, stream_mode=["messages", "updates"]):
-            pass
-
-    yield talk
+    yield create_agent(model, system_prompt="You know.", checkpointer=checkpoints.saver())
     await checkpoints.close()
+
+
+@asynccontextmanager
+async def bare(database: str) -> AsyncIterator[Talk]:
+    """A conversation with it; a turn is over when its stream is."""
+    async with bare_agent(database, model()) as agent:
+
+        async def talk(thread: str) -> None:
+            config = {"configurable": {"thread_id": thread}}
+            given = {"messages": [HumanMessage(QUESTION)]}
+            async for _ in agent.astream(given, config, stream_mode=["messages", "updates"]):
+                pass
+
+        yield talk
 
 
 @asynccontextmanager
@@ -111,6 +117,44 @@ async def turn_rows(name: str, database: Callable[[], str]) -> list[tuple[str, .
     return rows
 
 
+async def thinking(_: list[BaseMessage]) -> str:
+    """As long as a quick model takes for its first token."""
+    await asyncio.sleep(0.3)
+    return ANSWER
+
+
+async def first_token_row(name: str, database: Callable[[], str]) -> tuple[str, ...]:
+    """From the user's message to the first token, where the model takes its time."""
+    theirs, own = [], []
+    async with bare_agent(database(), ScriptedChatModel(script=thinking, keep=0)) as agent:
+        for number in range(TOKENS):
+            config = {"configurable": {"thread_id": f"first-{number}"}}
+            began = time.perf_counter()
+            given = {"messages": [HumanMessage(QUESTION)]}
+            async with aclosing(agent.astream(given, config, stream_mode="messages")) as pieces:
+                await anext(pieces)
+                theirs.append(time.perf_counter() - began)
+    settings = Settings(database=database(), agents=(plain_agent(system_prompt="You know."),))
+    models = Replacements(models={"guide": ScriptedChatModel(script=thinking, keep=0)})
+    async with Segue.open(settings, models) as segue:
+        for number in range(TOKENS):
+            thread = await segue.create_thread("ada", thread_id=f"first-{number}")
+            stream: Any = segue.listen(thread)
+            async with aclosing(stream) as events:
+                first = asyncio.create_task(_first_piece(events, Writing))
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+                accepted = await segue.send(thread, QUESTION)
+                await first
+                own.append(time.perf_counter() - began)
+            await segue.finished(accepted.turn)
+    before, after = statistics.median(theirs), statistics.median(own)
+    return name, _ms(before), _ms(after), f"{after / before:.2f}"
+
+
+TOKENS = scaled(30, least=3)
+
+
 async def latency_rows(name: str, database: str) -> list[tuple[str, ...]]:
     """From the due time to the first token, and from a reply to the end of the follow-up."""
     agent = plain_agent(autonomy={"policy": {"cooldown": 0, "max_per_day": 10_000_000}})
@@ -120,8 +164,9 @@ async def latency_rows(name: str, database: str) -> list[tuple[str, ...]]:
     asked = asyncio.Event()
     stopped = asyncio.Event()
 
-    async def line(_: list[BaseMessage]) -> str:
-        if len(stops) < ROUNDS and held.is_set():
+    async def line(messages: list[BaseMessage]) -> str:
+        # Follow-ups alone: the answer to the message that stopped one is not held up.
+        if held.is_set() and messages[-1].text != QUESTION:
             asked.set()
             try:
                 await asyncio.sleep(60)
@@ -197,9 +242,9 @@ async def _lateness(segue: Segue, composed: Any, thread_id: str) -> float:
     return (now() - due).total_seconds()
 
 
-async def _first_piece(events: AsyncIterator[Any]) -> None:
+async def _first_piece(events: AsyncIterator[Any], kind: Any = Writing | Said) -> None:
     async for heard in events:
-        if isinstance(heard.event, Writing | Said):
+        if isinstance(heard.event, kind):
             return
 
 
@@ -245,6 +290,15 @@ async def main() -> None:
         )
         if "--turns" in sys.argv:
             return
+        firsts = [
+            await first_token_row("SQLite", folder),
+            await first_token_row("PostgreSQL", server.create_database),
+        ]
+        print_columns(
+            "User's message to first token, p50, of a model that takes 300 ms",
+            ("store", "bare", "ours", "ratio"),
+            firsts,
+        )
         times = [
             *await latency_rows("SQLite", folder()),
             await idle_row("SQLite", folder()),

@@ -158,7 +158,7 @@ async def _open_stores(
     if settings.is_postgres:
         try:
             from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - an extra
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             raise UsageError(
                 f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
             ) from error

@@ -742,6 +742,37 @@ async def test_no_cache_marker_of_a_client_is_sent(
     assert not [r for r in requests if b"cache_control" in r.raw or b"ephemeral" in r.raw]
 
 
+async def test_no_cache_marker_of_a_tool_is_sent(
+    journal: Journal,
+    checkpoints: Checkpoints,
+    provider: Provider,
+    recorder: Recorder,
+    ask: Asking,
+) -> None:
+    """Nor are those that stand in a result or in what a model said, however many there are."""
+    marker = {"cache_control": {"type": "ephemeral"}}
+
+    @tool
+    async def pages() -> list[dict[str, Any]]:
+        """Read six pages."""
+        return [{"type": "text", "text": f"Page {n}.", **marker} for n in range(6)]
+
+    words: list[Any] = [{"type": "text", "text": "I look.", **marker}]
+    model = ScriptedChatModel(script=[AIMessage(words, tool_calls=[call("pages")]), ask, ask])
+    session = await Session.begin(journal, checkpoints, model, tools=[pages])
+    recorder.take()
+    await session.say("Read!")
+    await session.nudge()
+    requests = recorder.take()
+    assert len(requests) == 2
+    for request in requests:
+        assert provider.problems(request.body) == []
+        assert b"Page 5." in request.raw
+        assert b"I look." in request.raw
+        assert b"cache_control" not in request.raw
+        assert b"ephemeral" not in request.raw
+
+
 # Settings
 
 SHARE = ((0, 1), (-0.01, 1.01))

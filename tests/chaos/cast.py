@@ -24,10 +24,12 @@ from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS
 from tests.chaos.ledger import Ledger, ToolRun
 
+Rounds = Sequence[Sequence[str]]
+
 MAX_CONSECUTIVE: Final = 2
 BEGAN_AT: Final = "began_at"
 # What a user may ask of each agent: rounds of calls that are made at once, before the answer.
-PLANS: Final[Mapping[str, Mapping[str, Sequence[Sequence[str]]]]] = {
+PLANS: Final[Mapping[str, Mapping[str, Rounds]]] = {
     "guide": {
         "plain": (),
         "one": (("note",),),
@@ -74,6 +76,7 @@ class Script:
             isinstance(m, AIMessage) and bool(m.tool_calls) for m in messages[humans[-1] :]
         )
         token, plan = self._question(messages)
+        calls: Rounds
         if asked in TRIGGER_PROMPTS.values():
             calls = _FOLLOW_UP if len(humans) % 2 else ()
             closing = f"Still there? I have more to {token} if you like."
@@ -103,7 +106,9 @@ class Script:
             args = {"after_seconds": _LATER_SECONDS, "reason": f"More to {token}."}
         elif name == "ask_agent":
             args = {"name": ASKED, "text": question(f"{token}-asked", "one")}
-        return ToolCall(name=name, args=args, id=f"call-{self.life}-{self.agent}-{next(self._numbers)}")
+        return ToolCall(
+            name=name, args=args, id=f"call-{self.life}-{self.agent}-{next(self._numbers)}"
+        )
 
 
 def agents(ledger: Ledger, random: Random, now: Callable[[], datetime]) -> tuple[AgentConfig, ...]:

@@ -7,6 +7,7 @@ through. Everything that was accepted is remembered here, outside of the databas
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -17,7 +18,7 @@ from segue.core.errors import BackendError, ConflictError
 from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import Accepted, Arrival
+from segue.journal.records import Accepted, Arrival, TurnState
 from segue.runtime.clock import Clock
 from tests.chaos.cast import PLANS, question
 
@@ -25,6 +26,9 @@ THREADS: Final = 20
 USERS: Final = 6
 AGENTS: Final = ("guide", "guide", "planner", "host")
 _COLLECT: Final = timedelta(seconds=0.5)
+# Short enough to meet an answer, or long enough for a follow-up, or two.
+_HASTY: Final = (0.5, 1.5, 3.0, 4.5)
+_SILENT: Final = (4.0, 6.0, 9.0)
 # How long a client goes on trying; far longer than any restart takes.
 _PATIENCE: Final = timedelta(seconds=90)
 
@@ -123,14 +127,14 @@ class _Talk:
         self._thread_id = thread_id
         self._agent = agent
         self._random = Random(f"{driver.seed} {thread_id}")  # noqa: S311 - no secret
+        self._pauses = self._random.choice((_HASTY, _SILENT))
 
     async def run(self, over: asyncio.Event) -> None:
         user = f"user-{self._random.randrange(USERS)}"
         await self._driver.create(self._thread_id, self._agent, user)
         while not over.is_set():
             await self._once()
-            # Short enough to meet an answer, long enough for a follow-up, or two.
-            pause = self._random.choice((0.3, 0.8, 1.6, 3.0, 4.5)) * self._random.uniform(0.7, 1.3)
+            pause = self._random.choice(self._pauses) * self._random.uniform(0.7, 1.3)
             try:
                 async with asyncio.timeout(pause):
                     await over.wait()
@@ -138,14 +142,25 @@ class _Talk:
                 pass
 
     async def _once(self) -> None:
-        how = self._random.choices(
-            (self._type, self._double, self._interrupt, self._collect, self._change_mind, self._ask),
-            (2, 1, 1, 1, 1, 6),
-        )[0]
+        ways: dict[Callable[[], Awaitable[object]], int] = {
+            self._ask: 6,
+            self._type: 2,
+            self._double: 1,
+            self._interrupt: 1,
+            self._collect: 1,
+            self._change_mind: 1,
+        }
+        [how] = self._random.choices(list(ways), list(ways.values()))
         try:
-            await how()
+            if not await self._is_behind():
+                await how()
         except BackendError:  # of a wish that nobody insists on
             self._driver.spoken.did["gave up a wish"] += 1
+
+    async def _is_behind(self) -> bool:
+        """Whether there is enough to answer: nobody writes on and on to one who is silent."""
+        turns = await self._driver.journal.list_turns(self._thread_id, limit=5)
+        return sum(turn.state in (TurnState.QUEUED, TurnState.RUNNING) for turn in turns) > 2
 
     async def _ask(self, arrival: Arrival = Arrival()) -> Accepted | None:  # noqa: B008 - frozen
         plan = self._random.choice(list(PLANS[self._agent]))

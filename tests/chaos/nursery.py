@@ -138,7 +138,7 @@ def _become(orders: Orders) -> None:
             os.dup2(given, wanted)
         live(orders)
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is told, and the process ends
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()

@@ -1,136 +1,123 @@
-"""The storm: workers that are killed, stopped and frozen at random while there is work to do."""
+"""A storm: load and kills at the same time, then the calm after it, and what is left."""
 
 import asyncio
 import logging
-import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
-from random import Random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
-from tests.chaos.nursery import Nursery, Worker
-from tests.chaos.worker import LEASE, Orders
+from segue.journal.records import TimerState, TurnKind, TurnState
+from segue.runtime.ids import LeasedIds
+from tests.chaos.crew import Crew
+from tests.chaos.driver import Driver
+from tests.chaos.ledger import Ledger, Life
+from tests.chaos.reading import is_quiet, read_aftermath, sweep
+from tests.chaos.soundness import NEVER_FINISHED, Aftermath, is_cancelled
+from tests.chaos.worker import CLOCK
+from tests.journal.stores import journal_at
 
 logger = logging.getLogger(__name__)
 
-# Longer than a lease, so that others take over what a frozen worker thinks is its own.
-_FROZEN_SECONDS: Final = LEASE.total_seconds() * 1.5
-_STOPPING_SECONDS: Final = 20
+# What a test report calls the numbers.
+FIGURES: Final = "figures"
+# Far longer than it takes: leases run out, follow-ups come, a server is found again.
+_DRAIN_SECONDS: Final = 90
+# How long a long storm lets the database live at least.
+_SPELL_SECONDS: Final = 40
 
 
-@dataclass
-class Crew:
-    """A number of workers on one database; one that is gone is followed by the next."""
+@dataclass(frozen=True)
+class Storm:
+    """One storm on one database."""
 
-    nursery: Nursery
-    database: str
-    folder: Path
-    size: int
-    random: Random
-    did: Counter[str] = field(default_factory=Counter)
-    # What nobody asked for: workers that ended by themselves, or did not end when they should.
-    odd: list[str] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
-    _lives: "count[int]" = field(default_factory=count)
+    # Where the journal is, for those who look past the system.
+    address: str
+    crew: Crew
+    # How long a crew is left alone between two strikes, at least and at most.
+    pauses: tuple[float, float]
+    # Kills the database and starts it again, where that can be done.
+    crash: Callable[[], None] | None = None
 
-    def fill(self) -> None:
-        """Bring the crew to its size."""
-        while len(self.workers) < self.size:
-            life = next(self._lives)
-            orders = Orders(self.database, str(self.folder), life, self.random.getrandbits(32))
-            self.workers.append(self.nursery.start(orders))
+    async def rage(self, seconds: float, seed: int) -> tuple[Aftermath, Counter[str]]:
+        """Load and kills for some time, then only the end of the load; what is left, in full and
+        in figures.
+        """
+        async with self._driver(seed) as driver:
+            self.crew.fill()
+            over = asyncio.Event()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(driver.run(over))
+                tasks.create_task(self.crew.suffer(over, self.pauses))
+                await self._last(seconds)
+                over.set()
+            calm_from = CLOCK.now()
+            is_drained = await _comes(lambda: is_quiet(self.address), _DRAIN_SECONDS)
+            logger.info("Quiet: %s, after %s", is_drained, CLOCK.now() - calm_from)
+            await self.crew.stop()
+            left = await sweep(driver.journal, self.address)
+            seen = await read_aftermath(
+                driver.journal, self.address, CLOCK.now(), driver.spoken, self.ledger
+            )
+        figures = Counter({"self-tests left": left, **self.crew.did, **_figures(seen, calm_from)})
+        return seen, figures
 
-    async def suffer(self, over: asyncio.Event, pauses: tuple[float, float]) -> None:
-        """Strike, again and again, until it is over."""
-        async with asyncio.TaskGroup() as late:
-            while not over.is_set():
-                await asyncio.sleep(self.random.uniform(*pauses))
-                self._find_dead()
-                if self.workers:
-                    await self._strike(self.random.choice(self.workers), late)
-                await asyncio.sleep(self.random.uniform(0, pauses[0]))
-                self.fill()
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.crew.folder / "ledger")
 
-    async def stop(self) -> None:
-        """Let all of them end in order."""
-        self._find_dead()
-        leaving, self.workers = self.workers, []
-        await asyncio.gather(*map(self._let_go, leaving))
+    async def _last(self, seconds: float) -> None:
+        """Let it storm; the database crashes in the middle, or several times if it is long."""
+        spells = max(2, 1 + int(seconds // _SPELL_SECONDS))
+        await asyncio.sleep(seconds / spells)
+        for _ in range(spells - 1):
+            if self.crash is not None:
+                await asyncio.to_thread(self.crash)
+                self.crew.did["database crashes"] += 1
+            await asyncio.sleep(seconds / spells)
 
-    def tail_of_logs(self, lines: int = 60) -> str:
-        """The end of what the last workers said, and everything they were surprised by."""
-        logs = sorted(self.folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
-        told = []
-        for log in logs[-self.size :]:
-            told += [f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-lines:]]
-        return "\n".join(told)
-
-    def surprises(self) -> list[str]:
-        """Tracebacks in the logs, by the line that says what was raised."""
-        found = []
-        for log in self.folder.glob("worker-*.log"):
-            is_trace = False
-            for line in log.read_text(errors="replace").splitlines():
-                if line.startswith("Traceback"):
-                    is_trace = True
-                elif is_trace and line and not line.startswith((" ", "\t")):
-                    is_trace = False
-                    found.append(f"{log.name}: {line}")
-        return found
-
-    async def _strike(self, victim: Worker, late: asyncio.TaskGroup) -> None:
-        # Nobody takes over what a frozen worker has if it is the only one.
-        share = 0 if self.size == 1 else 1
-        ways = (self._kill, self._dismiss, self._freeze)
-        await self.random.choices(ways, (8, 1, share))[0](victim, late)
-
-    async def _kill(self, victim: Worker, late: asyncio.TaskGroup) -> None:
-        del late
-        self.workers.remove(victim)
-        end = self.nursery.kill(victim)
-        self.did["killed"] += 1
-        if end != -signal.SIGKILL:
-            self.odd.append(f"Worker {victim.life} had ended by itself: {end}.")
-
-    async def _dismiss(self, victim: Worker, late: asyncio.TaskGroup) -> None:
-        self.workers.remove(victim)
-        self.did["stopped"] += 1
-        late.create_task(self._let_go(victim))
-
-    async def _freeze(self, victim: Worker, late: asyncio.TaskGroup) -> None:
-        self.nursery.signal(victim, signal.SIGSTOP)
-        self.did["frozen"] += 1
-        late.create_task(self._thaw(victim))
-
-    async def _thaw(self, victim: Worker) -> None:
-        await asyncio.sleep(_FROZEN_SECONDS)
-        self.nursery.signal(victim, signal.SIGCONT)
-
-    async def _let_go(self, worker: Worker) -> None:
-        self.nursery.signal(worker, signal.SIGCONT)
-        self.nursery.signal(worker, signal.SIGTERM)
-        for _ in range(_STOPPING_SECONDS * 10):
-            end = self.nursery.find_end(worker)
-            if end is not None:
-                break
-            await asyncio.sleep(0.1)
-        else:
-            end = self.nursery.kill(worker)
-        if end != 0:
-            self.odd.append(f"Worker {worker.life} was to stop and ended with {end}.")
-
-    def _find_dead(self) -> None:
-        for worker in [*self.workers]:
-            end = self.nursery.find_end(worker)
-            if end is not None:
-                self.workers.remove(worker)
-                self.odd.append(f"Worker {worker.life} ended by itself: {end}.")
+    @asynccontextmanager
+    async def _driver(self, seed: int) -> AsyncIterator[Driver]:
+        journal = journal_at(self.address)
+        await journal.open()
+        try:
+            ids = LeasedIds(journal, CLOCK, owner="driver", lease_for=timedelta(hours=1))
+            await ids.open()
+            self.ledger.note_life(Life(-1, ids.node, "took", CLOCK.now()))
+            yield Driver(journal, ids, CLOCK, seed)
+        finally:
+            await journal.close()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+def _figures(seen: Aftermath, calm_from: datetime) -> Counter[str]:
+    """What happened, in numbers."""
+    follow_ups = [turn for turn in seen.turns if turn.kind is TurnKind.FOLLOW_UP]
+    shown_at = [turn.shown_at for turn in follow_ups if turn.shown_at is not None]
+    failed = [turn for turn in seen.turns if turn.state is TurnState.FAILED]
+    ended = Counter(t.state.value for t in seen.timers if t.state is not TimerState.FIRED)
+    return Counter(
+        {
+            **seen.spoken.did,
+            **{f"timers {state}": times for state, times in ended.items()},
+            "messages accepted": len(seen.spoken.sent),
+            "turns": len(seen.turns),
+            "turns tried again": sum(turn.attempts > 1 for turn in seen.turns),
+            "turns failed": len(failed),
+            "turns never finished": sum(NEVER_FINISHED in (turn.error or "") for turn in failed),
+            "turns cancelled": sum(map(is_cancelled, seen.turns)),
+            "follow-ups shown": len(shown_at),
+            "follow-ups shown in the storm": sum(moment < calm_from for moment in shown_at),
+            "follow-ups void": sum(turn.state is TurnState.VOID for turn in follow_ups),
+            "continuations": sum(turn.kind is TurnKind.CONTINUATION for turn in seen.turns),
+            "agents asked": sum(batch.parent is not None for batch in seen.batches.values()),
+            "tools run": len(seen.tools),
+        }
+    )
+
+
+async def _comes(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
     """Wait for something, but not for ever; whether it came."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not await condition():

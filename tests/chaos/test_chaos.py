@@ -4,13 +4,9 @@
 the long version.
 """
 
-import asyncio
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -18,24 +14,18 @@ from typing import Final
 import pytest
 
 from segue.compose import JOURNAL_FILE
-from segue.journal.records import TimerState, TurnKind, TurnState
-from segue.runtime.ids import LeasedIds
 from segue.testing.postgres import PostgresServer
-from tests.chaos.driver import Driver
-from tests.chaos.ledger import Ledger, Life
+from tests.chaos.crew import Crew
 from tests.chaos.nursery import Nursery
-from tests.chaos.reading import is_quiet, read_aftermath, sweep
-from tests.chaos.soundness import NEVER_FINISHED, Aftermath, breaches, is_cancelled
-from tests.chaos.storm import Crew, until
-from tests.chaos.worker import CLOCK
+from tests.chaos.soundness import Aftermath, breaches
+from tests.chaos.storm import FIGURES, Storm
+from tests.chaos.wires import wire_problems
 from tests.journal.soundness import broken_rules
-from tests.journal.stores import is_file, journal_at
+from tests.providers.test_invisibility import Client
 
 pytestmark = pytest.mark.anyio
-logger = logging.getLogger(__name__)
+Telling = Callable[[str, object], None]
 
-# Far longer than it takes: leases run out, follow-ups come, a server is found again.
-DRAIN_SECONDS: Final = 90
 # They know what another kind of worker does, which writes one effect for each turn.
 OF_ANOTHER_WRITER: Final = frozenset(
     {
@@ -44,70 +34,16 @@ OF_ANOTHER_WRITER: Final = frozenset(
         "a turn was finished by one who had lost it",
     }
 )
+# What a storm has to bring, or it shows nothing.
 REQUIRED: Final = (
-    "follow-ups shown",
+    "follow-ups shown in the storm",
     "turns tried again",
     "turns cancelled",
+    "turns failed",
     "continuations",
     "agents asked",
     "tools run",
 )
-
-
-@dataclass(frozen=True)
-class Storm:
-    """One storm on one database."""
-
-    database: str
-    # Where the journal is, for those who look past it.
-    address: str
-    crew: Crew
-    seed: int
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.crew.folder / "ledger")
-
-    async def rage(
-        self, seconds: float, pauses: tuple[float, float], crash: Callable[[], None] | None
-    ) -> Aftermath:
-        """Load and kills for some time, then only the end of the load; and what is left of it.
-
-        The database crashes once in the middle, and in a long storm once in forty seconds.
-        """
-        spells = 2 + int(seconds // 60)
-        async with self._driver() as driver:
-            over = asyncio.Event()
-            self.crew.fill()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(driver.run(over))
-                tasks.create_task(self.crew.suffer(over, pauses))
-                for spell in range(spells):
-                    if spell and crash is not None:
-                        await asyncio.to_thread(crash)
-                        self.crew.did["database crashed"] += 1
-                    await asyncio.sleep(seconds / spells)
-                over.set()
-            ended_at = CLOCK.now()
-            is_drained = await until(lambda: is_quiet(self.address), DRAIN_SECONDS)
-            logger.info("Drained: %s, in %s", is_drained, CLOCK.now() - ended_at)
-            await self.crew.stop()
-            self.crew.did["self-tests left"] = await sweep(driver.journal, self.address)
-            return await read_aftermath(
-                driver.journal, self.address, CLOCK.now(), driver.spoken, self.ledger
-            )
-
-    @asynccontextmanager
-    async def _driver(self) -> AsyncIterator[Driver]:
-        journal = journal_at(self.address)
-        await journal.open()
-        ids = LeasedIds(journal, CLOCK, owner="driver", lease_for=timedelta(hours=1))
-        await ids.open()
-        self.ledger.note_life(Life(-1, ids.node, "took", CLOCK.now()))
-        try:
-            yield Driver(journal, ids, CLOCK, self.seed)
-        finally:
-            await journal.close()
 
 
 @pytest.fixture
@@ -118,83 +54,90 @@ def durable_server(tmp_path: Path) -> Iterator[PostgresServer]:
         yield server
 
 
-def figures(seen: Aftermath, crew: Crew) -> Counter[str]:
-    """What happened, in numbers."""
-    follow_ups = [turn for turn in seen.turns if turn.kind is TurnKind.FOLLOW_UP]
-    failed = [turn for turn in seen.turns if turn.state is TurnState.FAILED]
-    return Counter(
-        {
-            **crew.did,
-            **seen.spoken.did,
-            "messages accepted": len(seen.spoken.sent),
-            "turns": len(seen.turns),
-            "turns tried again": sum(turn.attempts > 1 for turn in seen.turns),
-            "follow-ups shown": sum(turn.shown_at is not None for turn in follow_ups),
-            "follow-ups void": sum(turn.state is TurnState.VOID for turn in follow_ups),
-            "continuations": sum(turn.kind is TurnKind.CONTINUATION for turn in seen.turns),
-            "agents asked": sum(batch.parent is not None for batch in seen.batches.values()),
-            "tools run": len(seen.tools),
-            "turns failed": len(failed),
-            "turns never finished": sum(NEVER_FINISHED in (turn.error or "") for turn in failed),
-            "turns cancelled": sum(map(is_cancelled, seen.turns)),
-            **Counter(
-                f"timers {timer.state.value}"
-                for timer in seen.timers
-                if timer.state is not TimerState.FIRED
-            ),
-        }
-    )
+@dataclass(frozen=True)
+class Conditions:
+    """Under which it storms."""
 
+    nursery: Nursery
+    # Where workers leave their logs and the ledger.
+    folder: Path
+    seed: int
+    seconds: float
 
-def check(storm: Storm, seen: Aftermath, *, least_kills: int) -> None:
-    told = figures(seen, storm.crew)
-    logger.info("Seed %s: %s", storm.seed, dict(sorted(told.items())))
-    found = breaches(seen)
-    found += [rule for rule in broken_rules(storm.address) if rule not in OF_ANOTHER_WRITER]
-    found += storm.crew.odd + storm.crew.surprises()
-    # A storm that broke nothing shows nothing.
-    rare = [what for what in REQUIRED if not told[what]]
-    found += [f"There were no {what}." for what in rare]
-    if told["killed"] < least_kills:
-        found.append(f"Only {told['killed']} workers were killed.")
-    if found:
-        seed = f"SEGUE_CHAOS_SEED={storm.seed}"
-        pytest.fail("\n".join([seed, *found, storm.crew.tail_of_logs()]), pytrace=False)
+    def crew(self, database: str, size: int) -> Crew:
+        random = Random(self.seed)  # noqa: S311 - no secret
+        return Crew(self.nursery, database, self.folder, size, random)
+
+    def tell(self, figures: Counter[str], record: Telling) -> str:
+        """Have the figures told at the end of all tests."""
+        told = ", ".join(f"{times} {what}" for what, times in sorted(figures.items()))
+        record(FIGURES, f"SEGUE_CHAOS_SEED={self.seed}, {told}")
+        return f"SEGUE_CHAOS_SEED={self.seed}, {told}"
 
 
 @pytest.fixture
-def make_storm(nursery: Nursery, tmp_path: Path, seed: int) -> Callable[[str, int], Storm]:
-    def make(database: str, size: int) -> Storm:
-        folder = tmp_path / "crew"
-        folder.mkdir()
-        is_folder = not any(word.startswith("dbname=") for word in database.split())
-        address = str(Path(database) / JOURNAL_FILE) if is_folder else database
-        random = Random(seed)  # noqa: S311 - no secret
-        return Storm(database, address, Crew(nursery, database, folder, size, random), seed)
-
-    return make
+def conditions(nursery: Nursery, tmp_path: Path, seed: int, seconds: float) -> Conditions:
+    folder = tmp_path / "crew"
+    folder.mkdir()
+    return Conditions(nursery, folder, seed, seconds)
 
 
-async def test_postgres(
-    durable_server: PostgresServer, make_storm: Callable[[str, int], Storm], seconds: float
+def faults(
+    storm: Storm, seen: Aftermath, figures: Counter[str], clients: dict[str, Client]
+) -> list[str]:
+    """Everything that is not as it should be."""
+    return [
+        *breaches(seen),
+        *wire_problems(seen, clients),
+        *(rule for rule in broken_rules(storm.address) if rule not in OF_ANOTHER_WRITER),
+        *storm.crew.odd,
+        *storm.crew.surprises(),
+        *(f"There were no {what}." for what in REQUIRED if not figures[what]),
+    ]
+
+
+def report(storm: Storm, told: str, found: list[str]) -> None:
+    if found:
+        pytest.fail("\n".join([told, *found, storm.crew.tail_of_logs()]), pytrace=False)
+
+
+async def test_nothing_is_lost_when_workers_and_the_server_die(
+    durable_server: PostgresServer,
+    conditions: Conditions,
+    clients: dict[str, Client],
+    record_property: Telling,
 ) -> None:
-    """Three workers."""
+    """Three workers on PostgreSQL are killed at random, and so is the server: every message is
+    answered once or fails honestly, no tool, timer or reply is repeated, and nothing hangs.
+    """
 
     def crash() -> None:
         durable_server.kill()
         durable_server.restart()
 
-    storm = make_storm(durable_server.create_database(), 3)
-    seen = await storm.rage(seconds, (0.3, 1.0), crash)
-    check(storm, seen, least_kills=int(seconds / 3))
+    database = durable_server.create_database()
+    storm = Storm(database, conditions.crew(database, 3), (0.4, 1.4), crash)
+    seen, figures = await storm.rage(conditions.seconds, conditions.seed)
+    told = conditions.tell(figures, record_property)
+    found = faults(storm, seen, figures, clients)
+    if figures["killed"] < conditions.seconds / 4 or not figures["database crashes"]:
+        found.append("There were too few kills to show anything.")
+    report(storm, told, found)
 
 
-async def test_sqlite(
-    tmp_path: Path, make_storm: Callable[[str, int], Storm], seconds: float
+async def test_nothing_is_lost_when_the_only_worker_dies(
+    tmp_path: Path,
+    conditions: Conditions,
+    clients: dict[str, Client],
+    record_property: Telling,
 ) -> None:
-    """One worker."""
+    """The same for one worker on SQLite, while users write to the file from another process."""
     database = tmp_path / "data"
     database.mkdir()
-    storm = make_storm(str(database), 1)
-    seen = await storm.rage(seconds, (0.5, 2.5), None)
-    check(storm, seen, least_kills=int(seconds / 5))
+    storm = Storm(str(database / JOURNAL_FILE), conditions.crew(str(database), 1), (0.5, 2.5))
+    seen, figures = await storm.rage(conditions.seconds, conditions.seed)
+    told = conditions.tell(figures, record_property)
+    found = faults(storm, seen, figures, clients)
+    if figures["killed"] < conditions.seconds / 8:
+        found.append("There were too few kills to show anything.")
+    report(storm, told, found)

@@ -98,7 +98,7 @@ def date_runs(composed: Composed) -> None:
     for name in cast.PLANS:
         agent = composed.parts.agent_of(name)
         assert isinstance(agent, LangGraphAgent)
-        agent.run = _dated(agent.run, composed.parts.clock)  # type: ignore[method-assign]  # the only place to look from
+        agent.run = _dated(agent.run, composed.parts.clock)  # type: ignore[method-assign, assignment]  # where else to look from
 
 
 def _dated(begin: Begin, clock: Clock) -> Begin:
@@ -111,6 +111,6 @@ def _dated(begin: Begin, clock: Clock) -> Begin:
 
 async def _end_with(parent: int) -> None:
     """Leave no worker behind when whoever started it dies."""
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # noqa: ASYNC110 - nobody tells a process of it
         await asyncio.sleep(1)
     os._exit(1)

@@ -17,14 +17,15 @@ from pydantic import PrivateAttr
 from segue.agent.config import AgentConfig
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.compose import Composed, Replacements, compose
+from segue.core.batch import Batch
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.runtime.events import Heard, Retracted, Said, ThreadEvent, Writing
 from segue.settings import Settings
-from segue.testing.world import plain_agent
+from segue.testing.world import World, plain_agent
 
 # Far longer than anything takes; a test that waits so long has failed.
-PATIENCE = 6.0
+PATIENCE = 30.0
 
 
 class Paced(ScriptedChatModel):
@@ -180,6 +181,12 @@ class Tab:
     async def until_heard(self, kind: type[ThreadEvent]) -> None:
         await self.until(lambda tab: tab.count(kind) > 0)
 
+    async def read(self, heard: AsyncGenerator[Heard], is_so: Callable[["Tab"], bool]) -> None:
+        """Read on, one by one, until the screen is so."""
+        async with asyncio.timeout(PATIENCE):
+            while not is_so(self):
+                self.see(await anext(heard))
+
     async def listen(self, segue: Segue, thread: str, since: str | None) -> None:
         self._task = asyncio.current_task()
         try:
@@ -256,3 +263,8 @@ def place(cursor: str) -> tuple[int, int]:
 def calling(name: str, call_id: str = "call-1", text: str = "", **args: Any) -> AIMessage:
     """A line of a script that calls a tool."""
     return AIMessage(text, tool_calls=[{"name": name, "args": args, "id": call_id}])
+
+
+async def batches_of(world: World, thread: str) -> list[Batch]:
+    """A thread's batches, oldest first."""
+    return (await world.journal.tail(thread, max_tokens=1_000_000))[::-1]

@@ -13,16 +13,18 @@ from langchain_core.outputs import ChatGenerationChunk
 from pydantic import PrivateAttr
 
 from segue.agent.config import AgentConfig
+from segue.agent.run import Progress
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import NewTimer, Timer, TurnKind
 from segue.runtime.clock import sleep
 from segue.runtime.events import ThreadEvent
 from segue.testing.clock import VirtualClock
-from segue.testing.world import Stage, World, plain_agent
+from segue.testing.world import World, plain_agent
 
 PATIENCE = timedelta(seconds=30)
 TOLD = "Oslo is the capital of Norway."
+_END = Progress("heard all")
 
 
 def eager_agent(id: str = "guide", **autonomy: Any) -> AgentConfig:
@@ -132,13 +134,17 @@ async def doing_at(world: World, moment: datetime, action: Awaitable[Any]) -> As
 
 @asynccontextmanager
 async def listening(world: World, thread: str) -> AsyncIterator[Listener]:
-    """Somebody listens to a thread, from its beginning, until the block is left."""
-    listener = Listener()
+    """Somebody listens to a thread from its beginning, and has heard all when the block is left."""
+    bus, listener = world.composed.parts.bus, Listener()
     task = asyncio.create_task(listener.listen(world, thread))
     try:
+        while thread not in bus._hubs:  # noqa: ASYNC110 - a bus tells nobody who listens
+            await asyncio.sleep(0)
         yield listener
         await world.clock.settle()
-        await asyncio.sleep(0)  # what was told last is heard
+        bus.tell(thread, _END)
+        await listener.until(Progress)
+        listener.events.remove(_END)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -183,9 +189,3 @@ async def new_thread(
 ) -> str:
     """A new conversation's id."""
     return (await world.segue.create_thread(user, agent, settings=wishes)).id
-
-
-def at(stage: Stage, moment: str) -> datetime:
-    """A moment of the stage's first day, in UTC."""
-    hour, minute = moment.split(":")
-    return stage.clock.now().replace(hour=int(hour), minute=int(minute))

@@ -181,3 +181,44 @@ async def test_silence_is_dated_from_the_end_of_the_work(stage: Stage) -> None:
         assert await sent_at(world, thread) == []
         await world.pass_time(PATIENCE)
         assert await sent_at(world, thread) == [START + 5 * MINUTE + PATIENCE]
+
+
+async def test_whoever_goes_on_may_look_at_the_same_thing_again(stage: Stage) -> None:
+    """The guard against circles counts from the last time somebody spoke, not the whole batch."""
+    looks: list[int] = []
+
+    @tool
+    async def parcel() -> str:
+        """Say where the parcel is."""
+        looks.append(1)
+        return "still under way" if len(looks) < 4 else "delivered"
+
+    lines: list[Any] = []
+    for _ in range(3):
+        lines += [later(parcel={}), "Not yet."]
+    look = AIMessage("", tool_calls=[{"name": "parcel", "args": {}, "id": "last"}])
+    model = model_of(*lines, look, "It is there.")
+    agent = plain_agent(continuations=3, autonomy={"decider": "none"}, tools=[parcel])
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Tell me when the parcel is there.")
+        await world.pass_time(4 * MINUTE)
+        assert len(looks) == 4
+        assert (await world.heard(thread))[-1] == "It is there."
+
+
+async def test_a_follow_up_cannot_go_on_by_itself(stage: Stage) -> None:
+    """It would speak unasked once more, past all gates."""
+    model = model_of("Shall I look?", later(), "I had a look.")
+    agent = eager_agent().model_copy(update={"continuations": 2})
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Is it open?")
+        await world.pass_time(PATIENCE)
+        [turn, _] = await world.journal.list_turns(thread)
+        batch = await world.journal.load_batch(thread, turn.batch)
+        assert batch.type is BatchType.SYSTEM_TRIGGER
+        assert batch.is_complete
+        [result] = [m for m in batch.messages if isinstance(m, ToolMessage)]
+        assert result.status == "error"
+        assert (await world.heard(thread))[-1] == "I had a look."

@@ -1,12 +1,17 @@
 """Stories of replies that are stopped: what was begun is over, and the talk goes on."""
 
+import asyncio
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
+from segue.runtime.clock import sleep
 from segue.runtime.events import Writing
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, plain_agent
-from tests.stories.scenes import Halting, listening, new_thread
+from tests.stories.scenes import Halting, listening, model_of, new_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +59,29 @@ async def test_a_reply_that_is_stopped_does_not_go_on_later(stage: Stage) -> Non
             "Good evening.",
         ]
         assert request_problems(request) == []
+
+
+async def test_a_message_that_was_just_stored_is_not_kept_twice(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the moment in which a message with a call was stored: the batch is closed."""
+
+    async def store_and_hang(*args: Any, **kwargs: Any) -> Any:
+        await append(*args, **kwargs)
+        stored.set()
+        await sleep(world.clock, timedelta(hours=1))
+
+    stored = asyncio.Event()
+    call = LATER.model_copy(update={"content": "One moment."})
+    agent = plain_agent(continuations=2, autonomy={"decider": "none"})
+    async with stage.world(agent, models={"guide": model_of(call)}) as world:
+        append = world.journal.append
+        monkeypatch.setattr(world.journal, "append", store_and_hang)
+        thread = await new_thread(world)
+        await world.segue.send(thread, "Please send the parcel.")
+        await stored.wait()
+        await world.segue.cancel(thread)
+        await world.clock.settle()
+        [turn] = await world.journal.list_turns(thread)
+        assert (await world.journal.load_batch(thread, turn.batch)).is_complete
+        assert await world.heard(thread) == ["Please send the parcel.", "One moment."]

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.runtime.events import Said
 from segue.testing.world import Stage, World
 from tests.stories.scenes import (
     PATIENCE,
@@ -31,6 +32,8 @@ async def all_that_shows(world: World, thread: str, listener: Listener) -> str:
     """Everything that a user can get to see of a thread, as one text."""
     async with listening(world, thread) as again:
         pass
+    said = [event.message.text for event in again.events if isinstance(event, Said)]
+    assert said == await world.heard(thread)
     return repr(
         [
             await world.segue.history(thread, limit=1_000),

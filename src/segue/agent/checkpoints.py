@@ -76,8 +76,11 @@ class SqliteCheckpoints:
         return self
 
     async def close(self) -> None:
-        self._saver = None
-        await self._stack.aclose()
+        saver, self._saver = self._saver, None
+        # A run that was cut off may still store its last step; closing under it would leave the
+        # file locked.
+        async with saver.lock if saver is not None else AsyncExitStack():
+            await self._stack.aclose()
 
 
 class PostgresCheckpoints:

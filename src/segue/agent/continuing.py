@@ -21,11 +21,8 @@ def continue_tool(most: int) -> BaseTool:
         """Go on with this work by yourself after some time, for example to look again at
         something that takes a while. Say in the reason what is left to do.
         """
-        run = current_run()
-        if run is not None and continuations_of(run) >= most:
-            return _answer(
-                tool_call_id, f"You went on {most} times already; come to an end now.", "error"
-            )
+        if reason_against := _refusal(current_run(), most):
+            return _answer(tool_call_id, reason_against, "error")
         if not 0 <= after_seconds <= _LONGEST_SECONDS:
             return _answer(
                 tool_call_id, f"after_seconds must be from 0 to {_LONGEST_SECONDS}.", "error"
@@ -35,6 +32,17 @@ def continue_tool(most: int) -> BaseTool:
         return MessageMetadata(continue_requested=True).onto(noted)
 
     return continue_later
+
+
+def _refusal(run: Run | None, most: int) -> str | None:
+    if run is None:
+        return None
+    if run.batch.type is BatchType.SYSTEM_TRIGGER:
+        # It would speak unasked once more, past all gates.
+        return "You spoke first here; say all of it now, and wait for the user."
+    if continuations_of(run) >= most:
+        return f"You went on {most} times already; come to an end now."
+    return None
 
 
 def continuations_of(run: Run) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from langchain.agents.middleware import ToolCallRequest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
@@ -112,11 +112,12 @@ def _refused(request: ToolCallRequest) -> ToolMessage | None:
 
 
 def _earlier_results(request: ToolCallRequest) -> list[str]:
-    """What the same call gave in this batch."""
-    call = request.tool_call
+    """What the same call gave since somebody last spoke: whoever goes on later may look again."""
+    call, messages = request.tool_call, _messages(request)
+    spoken = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     return [
         str(exchange.result.content)
-        for exchange in pair(_messages(request)).exchanges
+        for exchange in pair(messages[max(spoken, default=-1) + 1 :]).exchanges
         if exchange.result is not None
         and (exchange.call.name, exchange.call.args) == (call["name"], call["args"])
     ]

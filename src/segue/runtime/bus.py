@@ -7,12 +7,17 @@ that it keeps in the journal.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
+from langchain_core.messages import BaseMessage
+
+from segue.core.errors import BackendError, NotFoundError
 from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Event, Events, Partial
@@ -26,12 +31,17 @@ from segue.runtime.events import (
     Said,
     ThreadEvent,
     Writing,
-    position_of,
+    place_of,
 )
+from segue.runtime.loops import Agenda
+
+logger = logging.getLogger(__name__)
 
 _PAGE: Final = 200
 # How many events a listener may be behind before it has to read them again.
 MAX_BEHIND: Final = 1_000
+# How many of the messages that a listener heard last it knows by id.
+_KNOWN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class _Listener:
         self._max_behind = max_behind
         self._wake = asyncio.Event()
         self.is_behind = False
+        # Why there is no more to hear.
+        self.end: NotFoundError | None = None
 
     def put(self, item: _Stored | ThreadEvent) -> None:
         if self.is_behind:
@@ -61,8 +73,14 @@ class _Listener:
             self._queue.append(item)
         self._wake.set()
 
+    def stop(self, end: NotFoundError) -> None:
+        self.end = end
+        self._wake.set()
+
     async def wait(self) -> None:
         while not self._queue and not self.is_behind:
+            if self.end is not None:
+                raise self.end
             self._wake.clear()
             await self._wake.wait()
 
@@ -82,6 +100,10 @@ class _Hub:
         for listener in self.listeners:
             listener.put(item)
 
+    def stop(self, end: NotFoundError) -> None:
+        for listener in self.listeners:
+            listener.stop(end)
+
 
 class Bus:
     """The listeners of one process."""
@@ -90,41 +112,51 @@ class Bus:
         self._journal = journal
         self._max_behind = max_behind
         self._hubs: dict[str, _Hub] = {}
-        # What is being written right now, by thread.
-        self._drafts: dict[str, Partial] = {}
-        # Threads whose turn this process runs: what others keep of it is older.
-        self._own: set[str] = set()
+        # What is being written right now, by thread and message.
+        self._drafts: dict[str, dict[str, Partial]] = {}
+        # Threads whose turn this process runs: what others keep of it is older. A turn that was
+        # lost and taken again runs twice for a moment.
+        self._own: Counter[str] = Counter()
+        # Threads of which something is stored that could not be read.
+        self._unread: set[str] = set()
+        self.agenda = Agenda()
 
     @contextmanager
     def running(self, thread_id: str) -> Iterator[None]:
-        """Around a turn that this process runs."""
-        self._own.add(thread_id)
+        """Around a turn that this process runs; a piece that is not finished is taken back."""
+        self.retract(thread_id)  # what the process left that had the turn before
+        self._own[thread_id] += 1
         try:
             yield
         finally:
-            self._own.discard(thread_id)
-            self._drafts.pop(thread_id, None)
+            self._own[thread_id] -= 1
+            if not self._own[thread_id]:
+                del self._own[thread_id]
+                self.retract(thread_id)
 
     def write(self, thread_id: str, turn_id: int, message_id: str, text: str) -> Partial:
         """A turn of this process writes a piece of a message; returns all of it so far."""
-        draft = self._drafts.get(thread_id)
-        if draft is None or draft.message_id != message_id:
-            draft = Partial(turn_id, message_id, "")
+        drafts = self._drafts.setdefault(thread_id, {})
+        draft = drafts.get(message_id) or Partial(turn_id, message_id, "")
         grown = Partial(turn_id, message_id, draft.text + text)
-        self._drafts[thread_id] = grown
+        drafts[message_id] = grown
         self.tell(thread_id, Writing(message_id, len(draft.text), text))
         return grown
 
-    def retract(self, thread_id: str) -> Partial | None:
+    def retract(self, thread_id: str) -> list[Partial]:
         """What was being written will not be finished."""
-        draft = self._drafts.pop(thread_id, None)
-        if draft is not None:
+        drafts = [*self._drafts.pop(thread_id, {}).values()]
+        for draft in drafts:
             self.tell(thread_id, Retracted(draft.message_id))
-        return draft
+        return drafts
 
-    def finish(self, thread_id: str) -> None:
+    def finish(self, thread_id: str, messages: Iterable[BaseMessage]) -> None:
         """What was being written is stored now, whole."""
-        self._drafts.pop(thread_id, None)
+        drafts = self._drafts.get(thread_id, {})
+        for message in messages:
+            drafts.pop(message.id or "", None)
+        if not drafts:
+            self._drafts.pop(thread_id, None)
 
     def tell(self, thread_id: str, event: ThreadEvent) -> None:
         """Something that is heard now or never."""
@@ -132,16 +164,29 @@ class Bus:
             hub.tell(event)
 
     async def stored(self, thread_id: str) -> None:
-        """Something was stored: read it, and tell it to all who listen here."""
-        hubs = self._hubs if not thread_id else {thread_id: self._hubs.get(thread_id)}
-        for name, hub in list(hubs.items()):
-            if hub is not None:
-                await self._catch_up(name, hub)
+        """Something was stored: read it, and tell it to all who listen here.
+
+        If it cannot be read now, `step` does so later: it is stored all the same.
+        """
+        for name in [thread_id] if thread_id else [*self._hubs]:
+            try:
+                await self._look(name)
+            except BackendError as error:
+                logger.warning("Who listens to thread %s is told later: %s", name, error)
+                self._unread.add(name)
+                self.agenda.at_once()
+
+    async def step(self) -> datetime | None:
+        """Read what could not be read when it was stored."""
+        for name in [*self._unread]:
+            await self._look(name)
+            self._unread.discard(name)
+        return None
 
     async def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Heard]:
         """Everything from a cursor on, or from now on; never ends by itself."""
         thread = await self._journal.get_thread(thread_id)
-        place = _Place(thread.last_position if since is None else position_of(since))
+        place = _Place(*((thread.last_position, 0) if since is None else place_of(since)))
         listener = _Listener(self._max_behind)
         hub = self._hubs.setdefault(thread_id, _Hub(thread.last_position))
         hub.listeners.add(listener)
@@ -172,15 +217,33 @@ class Bus:
             for stored in page.events:
                 if event := place.news(_to_stored(stored)):
                     yield place.hear(event)
-            if len(page.events) < _PAGE:
+            if not page.events:  # a page with a damaged row is not full, and not the last
                 break
-        draft = self._drafts.get(thread_id)
-        if draft is None and thread_id not in self._own:
-            draft = page.partial
-            if draft is not None:
-                self._drafts[thread_id] = draft
-        if draft is not None and (event := place.news(Writing(draft.message_id, 0, draft.text))):
-            yield place.hear(event)
+        drafts = self._drafts_now(thread_id, page.partial)
+        for message_id in place.unfinished - {draft.message_id for draft in drafts}:
+            if event := place.news(Retracted(message_id)):
+                yield place.hear(event)
+        for draft in drafts:
+            if event := place.news(Writing(draft.message_id, 0, draft.text)):
+                yield place.hear(event)
+
+    def _drafts_now(self, thread_id: str, partial: Partial | None) -> list[Partial]:
+        """What is being written, here or elsewhere."""
+        if thread_id in self._own:
+            return [*self._drafts.get(thread_id, {}).values()]
+        if partial is None:
+            return []
+        self._drafts.setdefault(thread_id, {partial.message_id: partial})  # to be followed
+        return [partial]
+
+    async def _look(self, thread_id: str) -> None:
+        hub = self._hubs.get(thread_id)
+        if hub is None:
+            return
+        try:
+            await self._catch_up(thread_id, hub)
+        except NotFoundError as error:  # it was deleted
+            hub.stop(error)
 
     async def _catch_up(self, thread_id: str, hub: _Hub) -> None:
         async with hub.reading:  # two at once would tell the same twice
@@ -191,41 +254,44 @@ class Bus:
                     hub.tell(_to_stored(stored))
                 if len(page.events) < _PAGE:
                     break
-            if thread_id not in self._own:
+            if thread_id not in self._own and self._hubs.get(thread_id) is hub:
                 self._follow(thread_id, hub, page)
 
     def _follow(self, thread_id: str, hub: _Hub, page: Events) -> None:
         """Tell what another process has written since we last looked."""
-        known, partial = self._drafts.pop(thread_id, None), page.partial
-        is_same = known and partial and known.message_id == partial.message_id
-        if known and not is_same and not _is_finished(known, page.events):
-            hub.tell(Retracted(known.message_id))
-        if partial is None:
-            return
-        self._drafts[thread_id] = partial
-        length = len(known.text) if known and is_same else 0
-        if new := partial.text[length:]:
-            hub.tell(Writing(partial.message_id, length, new))
+        known, partial = self._drafts.pop(thread_id, {}), page.partial
+        for message_id in known:
+            # Of one that is stored nobody has a piece any more.
+            if partial is None or message_id != partial.message_id:
+                hub.tell(Retracted(message_id))
+        if partial is not None:
+            self._drafts[thread_id] = {partial.message_id: partial}
+            hub.tell(Writing(partial.message_id, 0, partial.text))
 
 
 class _Place:
     """How far one listener has heard."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, number: int = 0) -> None:
         self.position = position
-        self._number = 0
-        self._message_id: str | None = None
-        self._length = 0
+        self._number = number
+        # How much it has of messages that are being written.
+        self._lengths: dict[str, int] = {}
+        self._whole: deque[str | None] = deque(maxlen=_KNOWN)
+
+    @property
+    def unfinished(self) -> set[str]:
+        """The messages of which it has a piece."""
+        return {*self._lengths}
 
     def news(self, item: _Stored | ThreadEvent) -> ThreadEvent | None:
         """What of it the listener has not heard yet."""
         if isinstance(item, _Stored):
-            if item.position <= self.position:
-                return None
-            self.position, self._number = item.position, 0
-            return item.event
+            return self._thing(item)
         if isinstance(item, Writing):
             return self._piece(item)
+        if isinstance(item, Retracted):
+            return item if self._lengths.pop(item.message_id, None) is not None else None
         return item
 
     def hear(self, event: ThreadEvent) -> Heard:
@@ -235,20 +301,24 @@ class _Place:
         self._number += 1
         return Heard(f"{cursor}.{self._number}", event)
 
-    def _piece(self, piece: Writing) -> Writing | None:
-        known = self._length if piece.message_id == self._message_id else 0
-        end = piece.offset + len(piece.text)
-        if piece.message_id == self._message_id and end <= known:
+    def _thing(self, item: _Stored) -> ThreadEvent | None:
+        if item.position <= self.position:
             return None
-        self._message_id, self._length = piece.message_id, end
-        start = max(known - piece.offset, 0)
-        return Writing(piece.message_id, piece.offset + start, piece.text[start:])
+        self.position, self._number = item.position, 0
+        if isinstance(item.event, Said):
+            self._whole.append(item.event.message.id)
+            self._lengths.pop(item.event.message.id or "", None)
+        return item.event
 
-
-def _is_finished(draft: Partial, events: list[Event]) -> bool:
-    return any(
-        event.message is not None and event.message.id == draft.message_id for event in events
-    )
+    def _piece(self, piece: Writing) -> Writing | None:
+        """What is new of a piece; of no use without what came before, or after the whole."""
+        known = self._lengths.get(piece.message_id, 0)
+        end = piece.offset + len(piece.text)
+        if end <= known or piece.offset > known or piece.message_id in self._whole:
+            return None
+        self._lengths[piece.message_id] = end
+        start = known - piece.offset
+        return Writing(piece.message_id, known, piece.text[start:])
 
 
 def _to_stored(event: Event) -> _Stored:

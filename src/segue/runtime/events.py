@@ -5,14 +5,17 @@ listener that comes back with it gets all that was stored after it, and the whol
 the message that is being written; of that it knows by `offset` what it has already.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
 from segue.agent.run import Progress, Recalled
 from segue.core.errors import UsageError
-from segue.core.snowflake import is_snowflake
+from segue.core.snowflake import parse
+
+_CURSOR: Final = re.compile(r"(0|[0-9]{19})(?:\.([0-9]{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,12 @@ class Heard:
     event: ThreadEvent
 
 
-def position_of(cursor: str) -> int:
-    """The stored position that a cursor stands for; `UsageError` if it is none."""
-    text = cursor.partition(".")[0]
-    if text == "0":
-        return 0
-    if text.isascii() and text.isdigit() and is_snowflake(int(text)):
-        return int(text)
-    raise UsageError(f"{cursor!r} is no cursor; take one from an event, or 0 for the beginning.")
+def place_of(cursor: Any) -> tuple[int, int]:
+    """The stored position that a cursor stands for, and the number of what was heard since;
+    `UsageError` if it is none.
+    """
+    if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
+        return 0 if found[1] == "0" else parse(found[1]), int(found[2] or 0)
+    raise UsageError(
+        f"{cursor!r:.60} is no cursor; take one from an event, or '0' for the beginning."
+    )

@@ -17,6 +17,7 @@ from segue.agent.decider import Verdict
 from segue.core.batch import Batch
 from segue.core.decide import Judgement, Plan, judge
 from segue.core.messages import continuation_message, synthetic_message
+from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.policy import next_delay
 from segue.core.prompts import choose_prompt
 from segue.core.quiet import after
@@ -129,13 +130,31 @@ def message_for(timer: Timer, autonomy: Autonomy) -> tuple[HumanMessage, str | N
     The choice follows from the timer's id, so that a timer that is tried twice says the same.
     """
     if timer.kind is TurnKind.CONTINUATION:
-        return continuation_message(timer.reason), None
+        return _noted(timer, continuation_message(timer.reason)), None
     trigger = timer.trigger_type or ""
     chosen = choose_prompt(autonomy.prompts, autonomy.holdout, trigger, timer.id)
     if chosen is None:
         return None
-    message = synthetic_message(trigger, timer.reason, chosen.text)
+    message = _noted(timer, synthetic_message(trigger, timer.reason, chosen.text))
     return message, chosen.variant
+
+
+def _noted(timer: Timer, message: HumanMessage) -> HumanMessage:
+    """The message, once its making is logged: its metadata, and none of its words."""
+    metadata = MessageMetadata.of(message)
+    note(
+        logger,
+        "synthetic_message_created",
+        "A synthetic message of thread {thread_id} was made ({trigger_type})",
+        logging.DEBUG,
+        thread_id=timer.thread_id,
+        agent_id=timer.agent_id,
+        timer_id=timer.id,
+        synthetic=is_synthetic(message),
+        trigger_type=metadata.trigger_type.value if metadata.trigger_type else timer.kind.value,
+        trigger_reason=metadata.trigger_reason,
+    )
+    return message
 
 
 def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy, now: datetime) -> NewTimer:

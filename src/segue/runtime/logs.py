@@ -7,6 +7,8 @@ nothing of it. No line holds a trigger's words, a key or a local variable.
 """
 
 import logging
+import os
+import socket
 import sys
 from typing import Any, Final
 
@@ -81,13 +83,19 @@ def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
 
 
 def _add_fields(_: Any, __: str, event: EventDict) -> EventDict:
-    """What `note` puts beside its sentence."""
-    return {**getattr(event.get("_record"), FIELDS, {}), **event}
+    """What `note` puts beside its sentence; it counts before what is bound around it."""
+    return {**event, **getattr(event.get("_record"), FIELDS, {})}
+
+
+def _add_origin(_: Any, __: str, event: EventDict) -> EventDict:
+    """Where the line comes from, for whoever collects those of many processes."""
+    return {**event, "process": os.getpid(), "host": socket.gethostname()}
 
 
 def _as_json() -> list[Processor]:
     # Tracebacks as text: structlog's own shape for JSON would show local variables.
     return [
+        _add_origin,
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(ensure_ascii=False),
     ]

@@ -5,13 +5,14 @@ The story of a turn is `process`. Claiming turns and keeping their leases is the
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
+from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_contextvars
 
 from segue.agent.models import explain_model_error, is_retryable
 from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # How often the text so far is kept, for those who listen elsewhere or come back after a crash.
 _KEEP_DRAFT_SECONDS: Final = 0.25
+# What the drivers of both databases raise when they cannot reach theirs.
+_OUTAGES: Final = frozenset({"OperationalError", "InterfaceError", "PoolTimeout"})
 # How long the gates' word counts for a follow-up that nobody began with.
 _FRESH: Final = timedelta(minutes=1)
 
@@ -99,7 +102,7 @@ class SessionProcessor:
     async def process(self, lease: TurnLease, leash: Leash | None = None) -> None:
         """Answer the turn's batch. Whatever fails, the batch is closed and the user is told."""
         turn = lease.turn
-        with self._bus.running(turn.thread_id):
+        with self._bus.running(turn.thread_id), _named(turn):
             try:
                 await self._answer(lease, leash or Leash())
             except ConflictError as error:
@@ -138,8 +141,7 @@ class SessionProcessor:
         except ConflictError:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a turn: it ends, others go on
-            if self._is_worth_a_retry(turn, error):
-                await self._retry(lease, error)
+            if await self._is_tried_again(lease, error):
                 return
             await self._fail(lease, error)
         await self._forget(turn)
@@ -148,6 +150,8 @@ class SessionProcessor:
         """Run the agent and store each message; the reply is left for the turn's end."""
         turn = lease.turn
         run = await self._prepare(turn, agent)
+        if turn.kind is not TurnKind.REPLY:
+            bind_contextvars(trigger_type=run.trigger.value if run.trigger else turn.kind.value)
         said = Conversed(run, list(run.batch.messages), is_shown=turn.shown_at is not None)
         draft = _Draft(self._journal, lease)
         await self._reconsider(turn, said)
@@ -183,17 +187,19 @@ class SessionProcessor:
         is_fresh = self._clock() - turn.queued_at < _FRESH
         if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP or is_fresh:
             return
-        if ending := await self._autonomy.may_begin(turn, said.run.batch):
-            raise _Withdrawn(ending)
+        with _only_the_journal_fails():
+            if ending := await self._autonomy.may_begin(turn, said.run.batch):
+                raise _Withdrawn(ending)
 
     async def _show(self, lease: TurnLease, said: Conversed) -> None:
         """Before the user sees the first word of a follow-up, all gates are asked once more."""
         turn = lease.turn
         if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP:
             return
-        if ending := await self._autonomy.may_show(turn, said.run.batch):
-            raise _Withdrawn(ending)
-        await self._journal.show_turn(lease, now=self._clock())
+        with _only_the_journal_fails():
+            if ending := await self._autonomy.may_show(turn, said.run.batch):
+                raise _Withdrawn(ending)
+            await self._journal.show_turn(lease, now=self._clock())
         said.is_shown = True
         self._report(turn, said)
 
@@ -210,25 +216,21 @@ class SessionProcessor:
             await self._show(lease, said)
         else:
             said.last = _completed(said)
-        ending = await self._autonomy.ending(turn, said)
-        try:
-            await self._journal.finish_turn(
+        with _only_the_journal_fails():
+            ending = await self._autonomy.ending(turn, said)
+            stored = await self._journal.finish_turn(
                 lease, said.last, ids=self._ids, now=self._clock(), ending=ending
             )
-        except ConflictError:
-            raise
-        except BackendError as error:
-            raise _JournalAway(error) from error
-        self._bus.finish(turn.thread_id)
+        self._bus.finish(turn.thread_id, stored)
         self._agendas.expect(ending, self._clock())
+        count = len(said.stored) + len(stored)
+        _note(turn, "turn_done", "Turn {turn_id} is stored: {messages} messages", messages=count)
 
     async def _prepare(self, turn: Turn, agent: Agent) -> Run:
-        try:
+        with _only_the_journal_fails():
             window = await self._journal.window(
                 turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
             )
-        except BackendError as error:
-            raise _JournalAway(error) from error
         # The window leaves out a batch that cannot be read; loading it says why.
         found = (batch for batch in window.batches if batch.id == turn.batch)
         current = next(found, None) or await self._journal.load_batch(turn.thread_id, turn.batch)
@@ -250,13 +252,10 @@ class SessionProcessor:
     ) -> None:
         if not messages:
             return
-        try:
-            said.stored += await self._journal.append(
-                lease, messages, ids=self._ids, now=self._clock()
-            )
-        except BackendError as error:
-            raise _JournalAway(error) from error
-        self._bus.finish(lease.turn.thread_id)
+        with _only_the_journal_fails():
+            stored = await self._journal.append(lease, messages, ids=self._ids, now=self._clock())
+        said.stored += stored
+        self._bus.finish(lease.turn.thread_id, stored)
         await self._bus.stored(lease.turn.thread_id)
 
     def _refuse_hopeless(self, turn: Turn) -> None:
@@ -266,8 +265,23 @@ class SessionProcessor:
                 "it is not tried again."
             )
 
+    async def _is_tried_again(self, lease: TurnLease, error: Exception) -> bool:
+        """Give the turn back if the next try may do better; whether it was."""
+        if self._is_outage(lease.turn, error):
+            await self._hand_back(lease, error)
+            return True
+        if self._is_worth_a_retry(lease.turn, error):
+            await self._retry(lease, error)
+            return True
+        return False
+
     def _is_worth_a_retry(self, turn: Turn, error: Exception) -> bool:
         return turn.attempts <= self._rules.retries and is_retryable(error)
+
+    def _is_outage(self, turn: Turn, error: Exception) -> bool:
+        """Whether the checkpoints were away for a moment; they fail in their driver's words."""
+        names = {parent.__name__ for parent in type(error).__mro__}
+        return turn.attempts < self._rules.max_attempts and bool(names & _OUTAGES)
 
     async def _retry(self, lease: TurnLease, error: Exception) -> None:
         """Try again a little later, from where the run stopped."""
@@ -304,11 +318,14 @@ class SessionProcessor:
         """Keep what the user has seen of the reply, and close the batch."""
         turn = lease.turn
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        draft = self._bus.retract(turn.thread_id)
-        if draft is not None and draft.text.strip():
+        # One that was stored just before the stop is no draft any more.
+        stored = {message.id for message in batch.messages}
+        drafts = [d for d in self._bus.retract(turn.thread_id) if d.message_id not in stored]
+        if drafts := [draft for draft in drafts if draft.text.strip()]:
             # Settled: with a continuation that was asked for before, nobody goes on.
-            seen = MessageMetadata(settled=True).onto(AIMessage(draft.text, id=draft.message_id))
-            closing = [*interrupted_results(batch), seen]
+            settled = MessageMetadata(settled=True)
+            seen = [settled.onto(AIMessage(draft.text, id=draft.message_id)) for draft in drafts]
+            closing = [*interrupted_results(batch), *seen]
         else:
             closing = settle(batch, self._ids).messages[len(batch.messages) :]
         says = {"kind": "cancelled"}
@@ -360,7 +377,7 @@ class SessionProcessor:
             return []
         return settle(batch, self._ids).messages[len(batch.messages) :]
 
-    async def _hand_back(self, lease: TurnLease, error: SegueError) -> None:
+    async def _hand_back(self, lease: TurnLease, error: Exception) -> None:
         """The journal is away: whoever finds it again goes on. Else the lease runs out."""
         turn, now = lease.turn, self._clock()
         _note(
@@ -399,6 +416,15 @@ class _JournalAway(Exception):
         self.error = error
 
 
+@contextmanager
+def _only_the_journal_fails() -> Iterator[None]:
+    """Around steps of the journal, and what does nothing but ask it."""
+    try:
+        yield
+    except BackendError as error:
+        raise _JournalAway(error) from error
+
+
 class _Draft:
     """Keeps the text so far in the journal, now and then."""
 
@@ -416,6 +442,16 @@ class _Draft:
             await self._journal.save_partial(self._lease, partial.message_id, partial.text)
         except BackendError as error:  # a convenience; the reply goes on without
             logger.debug("The text so far of turn %s was not kept: %s", partial.turn_id, error)
+
+
+@contextmanager
+def _named(turn: Turn) -> Iterator[None]:
+    """Each line that is logged meanwhile, by whomever, says whose it is, and why it speaks."""
+    with bound_contextvars(thread_id=turn.thread_id, agent_id=turn.agent_id):
+        try:
+            yield
+        finally:
+            unbind_contextvars("trigger_type")
 
 
 def _note(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:

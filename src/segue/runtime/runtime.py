@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from segue.core.errors import SegueError
 from segue.runtime.effects import EffectRunner
 from segue.runtime.ids import LeasedIds
 from segue.runtime.loops import Agenda, Step, keep_going
@@ -47,6 +48,7 @@ class Runtime:
                     self._loop("timer", self.timers.step, agendas.timers),
                     self._loop("effect", self.effects.step, agendas.effects),
                     self._loop("node", self.ids.renew, Agenda()),
+                    self._loop("listener", self.parts.bus.step, self.parts.bus.agenda),
                 )
             ]
             if self.poll is not None:
@@ -69,6 +71,8 @@ class Runtime:
                 try:
                     await self.turns.look_after(thread_id)
                     await self.parts.bus.stored(thread_id)
+                except SegueError as error:
+                    logger.warning("Word of thread %s was not passed on: %s", thread_id, error)
                 except Exception:
                     logger.exception("Word of thread %s was not passed on", thread_id)
 

@@ -5,6 +5,8 @@ import logging
 from datetime import datetime
 from typing import Final
 
+from structlog.contextvars import bind_contextvars
+
 from segue.agent.config import Autonomy
 from segue.core.errors import ConflictError, NotFoundError, SegueError
 from segue.core.gates import Outcome
@@ -42,6 +44,12 @@ class TimerWorker:
 
     async def _consider(self, lease: TimerLease) -> None:
         timer = lease.timer
+        # A task of its own: each line that is logged here, by whomever, says whose it is.
+        bind_contextvars(
+            thread_id=timer.thread_id,
+            agent_id=timer.agent_id,
+            trigger_type=timer.trigger_type or timer.kind.value,
+        )
         async with self._slots:
             try:
                 for _ in range(_TRIES):

@@ -163,6 +163,9 @@ class TurnWorker:
         job = _Job(lease, Leash(self._rules.batch_time))
         if not self._jobs:
             self._parts.agendas.leases.at(self._parts.clock.now() + self._parts.lease_for / 3)
+        if lost := self._jobs.get(lease.turn.thread_id):
+            # Its lease ran out before we could keep it, and nobody else would stop it now.
+            lost.leash.stop(Why.VOID)
         self._jobs[lease.turn.thread_id] = job
         task = asyncio.create_task(self._work(job))
         self._tasks.add(task)

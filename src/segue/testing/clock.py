@@ -89,12 +89,15 @@ class VirtualClock:
 
     async def settle(self) -> None:
         """Let everything that can happen at this moment happen."""
-        await asyncio.sleep(0)  # tasks that were made just now begin, and count as at work
         try:
             async with asyncio.timeout(self._patience):
-                while not self._is_at_rest():
-                    self._rest.clear()
-                    await self._rest.wait()
+                while True:
+                    while not self._is_at_rest():
+                        self._rest.clear()
+                        await self._rest.wait()
+                    await asyncio.sleep(0)  # a task that was made just now begins, and counts
+                    if self._is_at_rest():
+                        return
         except TimeoutError:
             raise UsageError(
                 f"{self._awake} tasks still work at {self._now.isoformat()} after "

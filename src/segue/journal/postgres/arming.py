@@ -4,14 +4,14 @@ Called inside the steps of other modules, which hold the thread's lock.
 """
 
 from datetime import datetime
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from psycopg.rows import DictRow
 
 from segue.core.plain import storable
 from segue.journal.postgres.batches import batch_of
 from segue.journal.postgres.database import Connection, fetch_all, fetch_row
-from segue.journal.records import NewTimer, Thread, Timer, TimerState, TurnKind
+from segue.journal.records import NewTimer, Timer, TimerState, TurnKind
 from segue.journal.rows import from_json, to_json
 
 CANCEL_FOLLOW_UPS: LiteralString = """
@@ -20,55 +20,53 @@ CANCEL_FOLLOW_UPS: LiteralString = """
     WHERE thread_id = %(thread_id)s AND kind = 'follow_up'
     AND state IN ('pending', 'postponed', 'claimed') RETURNING id
 """
-# What is replaced is counted so that it has ended before the new one is stored: the parts of a
-# statement have no order of their own, and two at once are refused by the index.
-_ARM: LiteralString = """
-    WITH replaced AS (
+# Parts of a statement, to stand after its WITH. What is replaced is counted so that it has ended
+# before the new one is stored: parts have no order of their own, and two at once are refused by the
+# index.
+ARM_TIMER: LiteralString = """
+    replaced AS (
         UPDATE timers SET state = 'cancelled', state_reason = 'Replaced by a newer timer.',
             owner = NULL, wake_at = NULL, updated_at = %(now)s
-        WHERE %(kind)s = 'follow_up' AND thread_id = %(thread_id)s AND kind = 'follow_up'
+        WHERE %(timer_kind)s = 'follow_up' AND thread_id = %(thread_id)s AND kind = 'follow_up'
         AND state IN ('pending', 'postponed', 'claimed') RETURNING id
+    ), armed AS (
+        INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, reason,
+            batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, updated_at)
+        SELECT %(timer_id)s, id, agent_id, user_id, %(timer_kind)s, 'pending', %(timer_trigger)s,
+            %(timer_reason)s, %(timer_batch)s::bigint, epoch, %(due_at)s,
+            %(expires_at)s::timestamptz, %(missed)s, %(timer_payload)s, %(due_at)s, %(now)s,
+            %(now)s
+        FROM threads, (SELECT count(*) FROM replaced) AS ended WHERE id = %(thread_id)s
+        RETURNING *
     )
-    INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, reason, batch,
-        epoch, due_at, expires_at, missed, payload, wake_at, created_at, updated_at)
-    SELECT %(id)s, %(thread_id)s, %(agent_id)s, %(user_id)s, %(kind)s, 'pending', %(trigger_type)s,
-        %(reason)s, %(batch)s::bigint, %(epoch)s, %(due_at)s, %(expires_at)s::timestamptz,
-        %(missed)s, %(payload)s, %(due_at)s, %(now)s, %(now)s
-    FROM (SELECT count(*) FROM replaced) AS ended
-    RETURNING *
 """
+_ARM: LiteralString = f"WITH {ARM_TIMER} SELECT * FROM armed"  # noqa: S608 - our own words
 
 
-async def arm(
-    db: Connection, thread: Thread, timer: NewTimer, timer_id: int, now: datetime
-) -> Timer:
+async def arm(db: Connection, timer: NewTimer, timer_id: int, now: datetime) -> Timer:
     """Arm a timer at the thread's present epoch; a follow-up replaces the one that is alive.
 
     The step notes the id.
     """
+    values = {"thread_id": timer.thread_id, "now": now, **await timer_values(db, timer, timer_id)}
+    return to_timer(await fetch_row(db, _ARM, values))
+
+
+async def timer_values(db: Connection, timer: NewTimer, timer_id: int) -> dict[str, Any]:
+    """The values of `ARM_TIMER`; `NotFoundError` if the timer's batch is not there."""
     if timer.batch is not None:
-        await batch_of(db, thread.id, timer.batch)
-    row = await fetch_row(
-        db,
-        _ARM,
-        {
-            "id": timer_id,
-            "thread_id": thread.id,
-            "agent_id": thread.agent_id,
-            "user_id": thread.user_id,
-            "kind": timer.kind,
-            "trigger_type": timer.trigger_type,
-            "reason": None if timer.reason is None else storable(timer.reason),
-            "batch": timer.batch,
-            "epoch": thread.epoch,
-            "due_at": timer.due_at,
-            "expires_at": timer.expires_at,
-            "missed": timer.missed,
-            "payload": to_json(dict(timer.payload)),
-            "now": now,
-        },
-    )
-    return to_timer(row)
+        await batch_of(db, timer.thread_id, timer.batch)
+    return {
+        "timer_id": timer_id,
+        "timer_kind": timer.kind,
+        "timer_trigger": timer.trigger_type,
+        "timer_reason": None if timer.reason is None else storable(timer.reason),
+        "timer_batch": timer.batch,
+        "timer_payload": to_json(dict(timer.payload)),
+        "due_at": timer.due_at,
+        "expires_at": timer.expires_at,
+        "missed": timer.missed,
+    }
 
 
 async def cancel_follow_ups(

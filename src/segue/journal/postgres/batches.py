@@ -31,18 +31,18 @@ from segue.journal.rows import (
 
 _COLUMNS = tuple(column.name for column in fields(MessageRow))
 
-NOTE_IDS: LiteralString = (
+_NOTE: LiteralString = (
     "UPDATE threads SET last_position = %(last)s "
     "WHERE id = %(thread_id)s AND last_position < %(last)s"
 )
 # The members of a batch have a count, that of all of them; messages of the wanted ids have none.
 _OPEN: LiteralString = """
-    (SELECT batch, message_id, batch_type, parent_batch, archived, body,
+    (SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body,
         max(sequence_num) OVER () + 1 AS count
     FROM messages WHERE thread_id = %(thread_id)s AND batch = %(batch)s
     ORDER BY sequence_num LIMIT %(limit)s)
     UNION ALL
-    SELECT batch, message_id, batch_type, parent_batch, archived, body, NULL
+    SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body, NULL
     FROM messages WHERE thread_id = %(thread_id)s AND message_id = ANY(%(wanted)s)
 """
 _INSERT: LiteralString = """
@@ -71,6 +71,9 @@ _FOLLOW: LiteralString = """
     WHERE id = %(thread_id)s
 """
 _INSERT_AND_FOLLOW: LiteralString = f"WITH followed AS ({_FOLLOW}) {_INSERT}"
+# Parts of a statement, to stand after its WITH. They all see the thread as it was before.
+NOTE_IDS: LiteralString = f"noted AS ({_NOTE})"
+STORE_MESSAGE: LiteralString = f"followed AS ({_FOLLOW}), message AS ({_INSERT})"
 
 
 def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
@@ -87,7 +90,7 @@ async def next_id(db: Connection, thread_id: str, ids: RisingIds) -> int:
 
 async def note_ids(db: Connection, thread_id: str, ids: RisingIds) -> None:
     """Note the ids that a step has taken: later ones are higher, whoever makes them."""
-    await db.execute(NOTE_IDS, {"last": ids.last, "thread_id": thread_id})
+    await db.execute(_NOTE, {"last": ids.last, "thread_id": thread_id})
 
 
 async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
@@ -185,6 +188,7 @@ async def open_batch(
         },
     )
     members = [row for row in rows if row["count"] is not None]
+    members.sort(key=lambda row: row["sequence_num"])  # a union promises no order
     if not members:
         raise NotFoundError(
             f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
@@ -224,7 +228,7 @@ async def insert_message(db: Connection, values: Mapping[str, Any]) -> None:
 
 
 def message_values(thread_id: str, row: MessageRow, now: datetime) -> dict[str, Any]:
-    """The values of a statement `with_message`; steps replace the last three as they need."""
+    """The values of `STORE_MESSAGE`; steps replace the last three as they need."""
     words = words_of(row.text) if row.visible else None
     is_named = row.visible and row.role == "human"
     return {
@@ -240,11 +244,6 @@ def message_values(thread_id: str, row: MessageRow, now: datetime) -> dict[str, 
         "last": row.position,
         "spoken": 0,
     }
-
-
-def with_message(statement: LiteralString) -> LiteralString:
-    """A statement that also stores a message. All parts see the thread as it was before."""
-    return f"WITH followed AS ({_FOLLOW}), message AS ({_INSERT}) {statement}"
 
 
 def _own_id(message_id: str | None, turn: Turn) -> str:

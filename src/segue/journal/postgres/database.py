@@ -7,6 +7,7 @@ reads has one snapshot.
 """
 
 import asyncio
+import select
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -60,7 +61,7 @@ TELL = tell_of("thread_id")
 # the next step keeps them short, so that a server that comes back is soon found.
 _RECONNECT_SECONDS = 5.0
 _RETRIES = 2
-# A connection that worked a moment ago is not asked again whether it does.
+# A connection that worked a moment ago is not asked again whether it does, unless it has news.
 _TRUSTED_SECONDS = 0.5
 _MIGRATION_LOCK = 0x5E6E
 _SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
@@ -83,7 +84,7 @@ class Database:
         self._pool = AsyncConnectionPool(
             dsn,
             connection_class=AsyncConnection[DictRow],
-            kwargs={"row_factory": dict_row, "prepare_threshold": 0},
+            kwargs={"row_factory": dict_row},
             min_size=1,
             max_size=pool_size,
             open=False,
@@ -178,7 +179,8 @@ class Database:
 
     async def _check(self, connection: Connection) -> None:
         used_at = self._used_at.get(connection, -_TRUSTED_SECONDS)
-        if asyncio.get_running_loop().time() - used_at < _TRUSTED_SECONDS:
+        is_fresh = asyncio.get_running_loop().time() - used_at < _TRUSTED_SECONDS
+        if is_fresh and not _has_news(connection):
             return
         try:
             await AsyncConnectionPool.check_connection(connection)
@@ -241,6 +243,13 @@ async def fetch_row(db: Connection, query: LiteralString, values: Values = ()) -
     if row is None:
         raise NotFoundError("A row that must be there is not there. Nothing was written.")
     return row
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether the server said something that nobody asked for, as when it goes down."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _doubt_if_lost(

@@ -13,20 +13,34 @@ from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_ending
 from segue.journal.places import RisingIds
-from segue.journal.postgres.arming import arm
+from segue.journal.postgres.arming import ARM_TIMER, arm, timer_values
 from segue.journal.postgres.batches import (
     NOTE_IDS,
+    STORE_MESSAGE,
     Placed,
     ids_above,
     insert_message,
     message_values,
     open_batch,
-    with_message,
 )
 from segue.journal.postgres.database import Connection, Database, fetch_row
-from segue.journal.postgres.outbox import queue_effects, record_decisions
+from segue.journal.postgres.outbox import (
+    RECORD_DECISION,
+    decision_values,
+    queue_effects,
+    record_decisions,
+)
 from segue.journal.postgres.turns import lock_turn, wake_first
-from segue.journal.records import Ending, NewTimer, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import (
+    Decision,
+    Ending,
+    NewTimer,
+    Thread,
+    Turn,
+    TurnKind,
+    TurnLease,
+    TurnState,
+)
 from segue.journal.rows import MessageRow, to_json
 
 # Says whether the end concerns other turns: those in line behind it, and those of its batch.
@@ -44,8 +58,6 @@ _CLOSE: LiteralString = """
         AND other.batch = %(batch)s AND other.id <> %(turn_id)s
     ) AS has_others
 """
-_STORE_AND_CLOSE: LiteralString = with_message(_CLOSE)
-_NOTE_AND_CLOSE: LiteralString = f"WITH noted AS ({NOTE_IDS}) {_CLOSE}"
 _OTHERS_OF_BATCH: LiteralString = (
     "UPDATE turns SET left_open = %(is_open)s "
     "WHERE thread_id = %(thread_id)s AND batch = %(batch)s AND left_open <> %(is_open)s"
@@ -57,6 +69,15 @@ class _End:
     state: TurnState
     error: str | None
     ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """What is stored with an end; timers with their ids."""
+
+    messages: list[MessageRow]
+    timers: list[tuple[int, NewTimer]]
+    decisions: Sequence[Decision]
 
 
 class EndingSteps:
@@ -114,15 +135,12 @@ class EndingSteps:
                 _refuse_seen(turn, row)
             rising = ids_above(thread, ids)
             placed, is_open = await _placed(db, turn, end, messages, rising)
-            end_position = None if end.ending.says is None else rising.next()
+            values = _end_values(turn, end, is_open, rising, now)
             effects = [(rising.next(), effect) for effect in end.ending.effects]
             timers = [(rising.next(), timer) for timer in _to_arm(thread, turn, end.ending)]
-            values = _end_values(turn, end, is_open, end_position, now) | {"last": rising.last}
-            await _close(db, turn, values, placed.new, now)
+            follows = _Following(placed.new, timers, end.ending.decisions)
+            await _close(db, follows, values | {"last": rising.last}, now)
             await queue_effects(db, thread.id, effects, now)
-            for timer_id, timer in timers:
-                await arm(db, thread, timer, timer_id, now)
-            await record_decisions(db, end.ending.decisions)
             return placed.stored
 
         return await self._db.write(step)
@@ -158,7 +176,7 @@ def _to_arm(thread: Thread, turn: Turn, ending: Ending) -> list[NewTimer]:
 
 
 def _end_values(
-    turn: Turn, end: _End, is_open: bool, end_position: int | None, now: datetime
+    turn: Turn, end: _End, is_open: bool, ids: RisingIds, now: datetime
 ) -> dict[str, Any]:
     says = end.ending.says
     return {
@@ -169,24 +187,33 @@ def _end_values(
         "error": end.error,
         "is_waiting": end.ending.is_waiting,
         "ending": None if says is None else to_json(dict(says)),
-        "end_position": end_position,
+        "end_position": None if says is None else ids.next(),
         "is_open": is_open,
         "now": now,
     }
 
 
 async def _close(
-    db: Connection, turn: Turn, values: dict[str, Any], new: list[MessageRow], now: datetime
+    db: Connection, follows: _Following, values: dict[str, Any], now: datetime
 ) -> None:
-    """Store the messages and the end; the last message, most often the only one, together."""
-    for row in new[:-1]:
-        await insert_message(db, message_values(turn.thread_id, row, now))
-    if new:
-        last = message_values(turn.thread_id, new[-1], now)
-        ended = await fetch_row(db, _STORE_AND_CLOSE, {**last, **values})
-    else:
-        ended = await fetch_row(db, _NOTE_AND_CLOSE, values)
+    """Store the end and what follows. A plain turn has one of each, and one statement does it."""
+    thread_id = values["thread_id"]
+    for row in follows.messages[:-1]:
+        await insert_message(db, message_values(thread_id, row, now))
+    for timer_id, timer in follows.timers[:-1]:
+        await arm(db, timer, timer_id, now)
+    await record_decisions(db, follows.decisions[:-1])
+    parts = [STORE_MESSAGE if follows.messages else NOTE_IDS]
+    for row in follows.messages[-1:]:
+        values = message_values(thread_id, row, now) | values
+    for timer_id, timer in follows.timers[-1:]:
+        parts.append(ARM_TIMER)
+        values |= await timer_values(db, timer, timer_id)
+    for decision in follows.decisions[-1:]:
+        parts.append(RECORD_DECISION)
+        values |= decision_values(decision)
+    ended = await fetch_row(db, f"WITH {', '.join(parts)} {_CLOSE}", values)
     if ended["has_others"]:
         # What a turn left open, the turn that goes on may complete.
         await db.execute(_OTHERS_OF_BATCH, values)
-        await wake_first(db, turn.thread_id, now)
+        await wake_first(db, thread_id, now)

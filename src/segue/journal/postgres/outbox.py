@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from psycopg.rows import DictRow
 
@@ -28,11 +28,14 @@ _QUEUE_EFFECTS: LiteralString = (
     "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, wake_at, "
     "created_at) VALUES {} ON CONFLICT (dedupe_key) DO NOTHING"
 )
-_DECISION: LiteralString = "(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_RECORD_DECISIONS: LiteralString = (
-    "INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, turn_id, "
-    "decided_at) VALUES {}"
-)
+_RECORD: LiteralString = """
+    INSERT INTO decisions (id, thread_id, kind, outcome, reasons, facts, timer_id, turn_id,
+        decided_at)
+    VALUES (%(decision_id)s, %(decision_thread)s, %(decision_kind)s, %(outcome)s, %(reasons)s,
+        %(facts)s, %(decision_timer)s, %(decision_turn)s, %(decided_at)s)
+"""
+# A part of a statement, to stand after its WITH.
+RECORD_DECISION: LiteralString = f"decided AS ({_RECORD})"
 
 
 class OutboxSteps:
@@ -165,35 +168,27 @@ async def queue_effects(
         for new_id, e in effects
     ]
     # Not executemany: its pipeline costs more round trips than a few rows are worth.
-    await db.execute(
-        _QUEUE_EFFECTS.format(_places(_EFFECT, rows)), [value for row in rows for value in row]
-    )
+    places = ", ".join([_EFFECT] * len(rows))
+    await db.execute(_QUEUE_EFFECTS.format(places), [value for row in rows for value in row])
 
 
 async def record_decisions(db: Connection, decisions: Sequence[Decision]) -> None:
-    if not decisions:
-        return
-    rows = [
-        (
-            decision.id,
-            decision.thread_id,
-            decision.kind,
-            decision.outcome,
-            to_json(list(decision.reasons)),
-            to_json(dict(decision.facts)),
-            decision.timer_id,
-            decision.turn_id,
-            decision.decided_at,
-        )
-        for decision in decisions
-    ]
-    await db.execute(
-        _RECORD_DECISIONS.format(_places(_DECISION, rows)), [value for row in rows for value in row]
-    )
+    for decision in decisions:
+        await db.execute(_RECORD, decision_values(decision))
 
 
-def _places(row: LiteralString, rows: Sequence[object]) -> LiteralString:
-    return ", ".join([row] * len(rows))
+def decision_values(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision_id": decision.id,
+        "decision_thread": decision.thread_id,
+        "decision_kind": decision.kind,
+        "outcome": decision.outcome,
+        "reasons": to_json(list(decision.reasons)),
+        "facts": to_json(dict(decision.facts)),
+        "decision_timer": decision.timer_id,
+        "decision_turn": decision.turn_id,
+        "decided_at": decision.decided_at,
+    }
 
 
 def to_effect(row: DictRow) -> Effect:

@@ -58,7 +58,7 @@ class TimerSteps:
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
             rising = ids_above(thread, ids)
-            return await arm(db, thread, timer, await next_id(db, thread.id, rising), now)
+            return await arm(db, timer, await next_id(db, thread.id, rising), now)
 
         return await self._db.write(step)
 

@@ -13,7 +13,7 @@ from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID
 from segue.journal.inputs import lease_end
 from segue.journal.places import RisingIds
-from segue.journal.postgres.batches import NOTE_IDS, with_message
+from segue.journal.postgres.batches import NOTE_IDS, STORE_MESSAGE
 from segue.journal.postgres.database import (
     TELL,
     Connection,
@@ -47,8 +47,8 @@ _WAKE_FIRST: LiteralString = f"""
         SELECT min(id) FROM turns WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running')
     )
 """  # noqa: S608 - our own words
-_NOTE_AND_QUEUE: LiteralString = f"WITH noted AS ({NOTE_IDS}) {_QUEUE}"
-_STORE_AND_QUEUE: LiteralString = with_message(_QUEUE)
+_NOTE_AND_QUEUE: LiteralString = f"WITH {NOTE_IDS} {_QUEUE}"
+_STORE_AND_QUEUE: LiteralString = f"WITH {STORE_MESSAGE} {_QUEUE}"
 # A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
 # does not pass over threads whose row is only held by a foreign key. There is a row without a turn
 # if none was taken: the time of the next one that can be is the same for all rows.
@@ -65,8 +65,9 @@ _CLAIM: LiteralString = """
             wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
         FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
     ), others AS (
-        SELECT min(wake_at) AS next_at FROM turns
-        WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
+        SELECT (
+            SELECT wake_at FROM turns WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
+            ORDER BY wake_at LIMIT 1) AS next_at
     )
     SELECT others.next_at, taken.* FROM others LEFT JOIN taken ON true
 """

@@ -102,6 +102,7 @@ CREATE TABLE turns (
     partial_text TEXT
 ) STRICT;
 CREATE INDEX turns_alive ON turns (thread_id, id) WHERE state IN ('queued', 'running');
+CREATE INDEX turns_by_thread ON turns (thread_id, id);
 CREATE INDEX turns_by_batch ON turns (thread_id, batch);
 CREATE UNIQUE INDEX turns_one_running ON turns (thread_id) WHERE state = 'running';
 CREATE INDEX turns_awake ON turns (wake_at, id) WHERE wake_at IS NOT NULL;

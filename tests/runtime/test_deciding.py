@@ -1,0 +1,123 @@
+"""A decider of the owner's own: whatever shape it has and whatever it does, there is a verdict."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from segue.agent.decider import Verdict
+from segue.core.batch import Batch, group_batches
+from segue.core.decide import Plan
+from segue.core.errors import UsageError
+from segue.core.messages import user_message
+from segue.core.stamp import stamp
+from segue.core.triggers import TriggerType
+from segue.runtime.deciding import OwnDecider
+from segue.runtime.snowflakes import SnowflakeGenerator
+from tests.runtime import deciders
+
+pytestmark = pytest.mark.anyio
+
+WHOSE = "agent 'guide': decider"
+NO = "The agent's own decider wants no follow-up."
+YES = "The agent's own decider chose task_incomplete."
+
+
+@pytest.fixture
+def batch() -> Batch:
+    [batch] = group_batches(stamp([user_message("Hello.")], SnowflakeGenerator()))
+    return batch
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        deciders.plain,
+        deciders.waiting,
+        deciders.plan_only,
+        deciders.thoughtful,
+        deciders.callable_object,
+    ],
+)
+async def test_any_shape_of_decider_is_asked(given: Any, batch: Batch) -> None:
+    """A function, an object, async or not: its plan counts, and its words are kept apart."""
+    verdict = await OwnDecider(given, WHOSE).decide(batch)
+    plan = Plan(TriggerType.TASK_INCOMPLETE, deciders.DELAY, YES)
+    assert verdict == Verdict(plan, YES, deciders.WORDS)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "words"),
+    [
+        (deciders.nothing, NO, None),
+        (deciders.verdict_against, NO, deciders.WORDS),
+        (deciders.raising, "The agent's own decider failed: ValueError.", None),
+        (deciders.raising_later, "The agent's own decider failed: ValueError.", None),
+        (deciders.nonsense, "The agent's own decider failed: UsageError.", None),
+        (deciders.odd_trigger, "The agent's own decider failed: UnknownTrigger.", None),
+        (deciders.odd_delay, "The agent's own decider failed: UsageError.", None),
+        (deciders.no_arguments, "The agent's own decider failed: TypeError.", None),
+    ],
+)
+async def test_whatever_fails_is_a_verdict_against_a_follow_up(
+    given: Any, reason: str, words: str | None, batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """None, an error or nonsense means silence, and no text of anybody's is logged."""
+    caplog.set_level(logging.DEBUG)
+    assert await OwnDecider(given, WHOSE).decide(batch) == Verdict(None, reason, words)
+    assert deciders.WORDS not in caplog.text
+
+
+async def test_a_decider_that_never_answers_holds_up_nobody(batch: Batch) -> None:
+    """After its time it counts as one that failed."""
+    decider = OwnDecider(deciders.for_ever, WHOSE, time_limit=timedelta(milliseconds=10))
+    async with asyncio.timeout(10):
+        verdict = await decider.decide(batch)
+    assert verdict == Verdict(None, "The agent's own decider failed: TimeoutError.")
+
+
+async def test_a_plain_function_does_not_stop_the_others(batch: Batch) -> None:
+    """A decider that waits for a database blocks a thread of its own, not the whole process."""
+    threads = []
+
+    def slow(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> None:
+        del batch, earlier, facts
+        threads.append(threading.current_thread())
+
+    await OwnDecider(slow, WHOSE).decide(batch)
+    assert threads
+    assert threads != [threading.current_thread()]
+
+
+async def test_a_decider_gets_what_was_said_and_what_is_known(batch: Batch) -> None:
+    """The batch, those before it, whether a person is waited for, and the follow-ups so far."""
+    deciders.asked.clear()
+    decider = OwnDecider(deciders.plain, WHOSE)
+    await decider.decide(batch, [batch], interrupted=True, consecutive=2)
+    facts = {"interrupted": True, "consecutive": 2}
+    assert deciders.asked == [{"batch": batch, "earlier": [batch], **facts}]
+
+
+@pytest.mark.parametrize("given", [deciders.Thoughtful, deciders.NO_DECIDER, "rules", None])
+def test_what_is_no_decider_is_refused_at_the_start(given: Any) -> None:
+    """A class or a number would fail after each reply; the error names the agent instead."""
+    with pytest.raises(UsageError, match=r"agent 'guide': decider is .* expected a function"):
+        OwnDecider(given, WHOSE)
+
+
+async def test_words_are_kept_within_bounds(batch: Batch) -> None:
+    """However much a decider has to say, a record stays a record."""
+
+    def talkative(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+        del batch, earlier, facts
+        return Verdict(Plan(TriggerType.CHECK_IN, deciders.DELAY, "b"), "a", "c\0" * 1_000)
+
+    words = (await OwnDecider(talkative, WHOSE).decide(batch)).words
+    assert words is not None
+    assert words.startswith("a b c")
+    assert len(words) == 500
+    assert "\0" not in words
