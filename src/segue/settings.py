@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from segue.agent.config import AgentConfig, Config, Count, Span
 from segue.core.errors import UsageError
@@ -16,6 +16,9 @@ _ADDRESS = ("postgresql://", "postgres://")
 
 class Settings(Config):
     """Everything has a default that works without a key, on one machine."""
+
+    # What is wrong is named, not quoted: secrets of webhooks may stand beside it.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     # A folder for SQLite files, or the address of a PostgreSQL database.
     database: str = "segue-data"
@@ -41,7 +44,7 @@ class Settings(Config):
     @property
     def is_postgres(self) -> bool:
         words = self.database.split()
-        return self.database.startswith(_ADDRESS) or any(w.startswith("dbname=") for w in words)
+        return self.database.startswith(_ADDRESS) or "dbname" in self.database
 
     @property
     def folder(self) -> Path:

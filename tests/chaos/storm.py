@@ -13,7 +13,7 @@ from segue.journal.records import TimerState, TurnKind, TurnState
 from segue.runtime.ids import LeasedIds
 from tests.chaos.crew import Crew
 from tests.chaos.driver import Driver
-from tests.chaos.ledger import Ledger, Life
+from tests.chaos.ledger import Life
 from tests.chaos.reading import is_quiet, read_aftermath, sweep
 from tests.chaos.soundness import NEVER_FINISHED, Aftermath, is_cancelled
 from tests.chaos.worker import CLOCK
@@ -45,6 +45,15 @@ class Storm:
         """Load and kills for some time, then only the end of the load; what is left, in full and
         in figures.
         """
+        try:
+            return await self._rage(seconds, seed)
+        except Exception as error:
+            error.add_note(f"SEGUE_CHAOS_SEED={seed}\n{self.crew.tail_of_logs()}")
+            raise
+        finally:
+            self.crew.disband()
+
+    async def _rage(self, seconds: float, seed: int) -> tuple[Aftermath, Counter[str]]:
         async with self._driver(seed) as driver:
             self.crew.fill()
             over = asyncio.Event()
@@ -59,14 +68,10 @@ class Storm:
             await self.crew.stop()
             left = await sweep(driver.journal, self.address)
             seen = await read_aftermath(
-                driver.journal, self.address, CLOCK.now(), driver.spoken, self.ledger
+                driver.journal, self.address, CLOCK.now(), driver.spoken, self.crew.ledger
             )
         figures = Counter({"self-tests left": left, **self.crew.did, **_figures(seen, calm_from)})
         return seen, figures
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.crew.folder / "ledger")
 
     async def _last(self, seconds: float) -> None:
         """Let it storm; the database crashes in the middle, or several times if it is long."""
@@ -85,7 +90,7 @@ class Storm:
         try:
             ids = LeasedIds(journal, CLOCK, owner="driver", lease_for=timedelta(hours=1))
             await ids.open()
-            self.ledger.note_life(Life(-1, ids.node, "took", CLOCK.now()))
+            self.crew.ledger.note_life(Life(-1, ids.node, "took", CLOCK.now()))
             yield Driver(journal, ids, CLOCK, seed)
         finally:
             await journal.close()

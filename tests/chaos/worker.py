@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import psycopg
+
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.run import AgentEvent, Run
 from segue.compose import Composed, Replacements, compose
@@ -85,7 +87,8 @@ async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
     )
     given = Replacements(clock=CLOCK, models=cast.models(orders.life, random))
     while True:
-        with suppress(BackendError):
+        # The checkpoints fail in their driver's words.
+        with suppress(BackendError, psycopg.OperationalError):
             composed = await stack.enter_async_context(compose(settings, given))
             break
         await asyncio.sleep(0.2)

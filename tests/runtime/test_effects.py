@@ -354,22 +354,6 @@ async def test_a_follow_up_that_was_cut_off_is_sent_whole(stage: Stage, receiver
         assert [m["text"] for m in sent["messages"]] == ["Let me see.", "Take an umbrella!"]
 
 
-async def test_a_follow_up_that_goes_on_is_sent_in_parts(stage: Stage, receiver: Receiver) -> None:
-    """What it says at once and what it says later both reach the user who is not there."""
-    going_on = call("continue_later", {"after_seconds": 60, "reason": "the rain"}, "Let me see.")
-    agent = eager(receiver, continuations=1)
-    said = ("In Norway.", going_on, "I am looking.", "It rains.")
-    async with stage.world(agent, models=model(*said)) as world:
-        await one_follow_up(world)
-        await world.pass_time(minutes=5)
-        sent = [json.loads(body) for _, _, body in receiver.got]
-        assert [each["event"] for each in sent] == ["follow_up", "follow_up"]
-        assert [[m["text"] for m in each["messages"]] for each in sent] == [
-            ["Let me see.", "I am looking."],
-            ["It rains."],
-        ]
-
-
 @pytest.mark.parametrize(
     ("webhook", "said"),
     [

@@ -334,7 +334,7 @@ async def test_a_defect_in_one_timer_does_not_hold_up_the_others(
 
 
 async def test_a_proposal_is_made_of_what_it_comes_from() -> None:
-    """A timer brings its own rules; a turn those of its timer that still matter."""
+    """A timer brings its own epoch and its own rules for being late."""
     timer = Timer(
         id=7,
         thread_id="t",

@@ -68,7 +68,9 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
 
 
 def remembering(agent: AgentConfig) -> AgentConfig:
-    return agent.model_copy(update={"memory": AgentConfig(id="any").memory})
+    # The embedder takes a while to load on a busy machine.
+    patient = AgentConfig.parse({"id": "any", "memory": {"time_limit": 60}}, "any")
+    return agent.model_copy(update={"memory": patient.memory})
 
 
 def kinds(found: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
 
+from segue.core.errors import BackendError
 from segue.core.messages import user_message
 from segue.journal.records import Accepted, Arrival, Turn
 from segue.runtime.noting import note
@@ -71,7 +72,7 @@ class Inbox:
             _note_voided(accepted)
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if how is DoubleTexting.INTERRUPT:
-                await self._stop(thread_id, before=accepted.turn.id)
+                await self._interrupt(accepted.turn)
         await self._arrived(thread_id)
         return accepted
 
@@ -88,6 +89,13 @@ class Inbox:
     async def cancel(self, thread_id: str) -> list[Turn]:
         """Stop what the agent is doing in a thread, here or in another process."""
         return await self._stop(thread_id)
+
+    async def _interrupt(self, turn: Turn) -> None:
+        try:
+            await self._stop(turn.thread_id, before=turn.id)
+        except BackendError as error:
+            # The message is stored, and whoever gets an error sends it again: so it waits instead.
+            logger.warning("The answer before turn %s was not stopped: %s", turn.id, error)
 
     async def _stop(self, thread_id: str, before: int | None = None) -> list[Turn]:
         parts = self._parts

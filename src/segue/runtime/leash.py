@@ -38,6 +38,11 @@ class Leash:
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
+    def check(self) -> None:
+        """Stop here if told to: a driver's own waiting may have taken that for itself."""
+        if self._why is not None or (self._scope is not None and self._scope.expired()):
+            raise Stopped(self._why or Why.TIME_UP)
+
     async def __aenter__(self) -> Self:
         if self._why is not None:
             raise Stopped(self._why)
@@ -57,3 +62,6 @@ class Leash:
             await scope.__aexit__(kind, error, trace)
         except TimeoutError as timeout:
             raise Stopped(self._why or Why.TIME_UP) from timeout
+        if scope.expired() and isinstance(error, Exception) and not isinstance(error, Stopped):
+            # Some drivers answer a cancellation with an error of theirs.
+            raise Stopped(self._why or Why.TIME_UP) from error

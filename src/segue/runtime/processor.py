@@ -5,7 +5,7 @@ The story of a turn is `process`. Claiming turns and keeping their leases is the
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -126,7 +126,7 @@ class SessionProcessor:
             async with leash:
                 agent = self._agent_of(turn.agent_id)
                 self._refuse_hopeless(turn)
-                said = await self._converse(lease, agent)
+                said = await self._converse(lease, agent, leash)
             await self._finish(lease, said)
             if said.questions:
                 return  # the graph waits in its checkpoint
@@ -146,7 +146,7 @@ class SessionProcessor:
             await self._fail(lease, error)
         await self._forget(turn)
 
-    async def _converse(self, lease: TurnLease, agent: Agent) -> Conversed:
+    async def _converse(self, lease: TurnLease, agent: Agent, leash: Leash) -> Conversed:
         """Run the agent and store each message; the reply is left for the turn's end."""
         turn = lease.turn
         run = await self._prepare(turn, agent)
@@ -157,6 +157,7 @@ class SessionProcessor:
         await self._reconsider(turn, said)
         async with aclosing(_events_of(agent, run)) as events:
             async for event in events:
+                leash.check()
                 if isinstance(event, Token):
                     await self._show(lease, said)
                     partial = self._bus.write(turn.thread_id, turn.id, event.message_id, event.text)
@@ -253,7 +254,9 @@ class SessionProcessor:
         if not messages:
             return
         with _only_the_journal_fails():
-            stored = await self._journal.append(lease, messages, ids=self._ids, now=self._clock())
+            stored = await _to_its_end(
+                self._journal.append(lease, messages, ids=self._ids, now=self._clock())
+            )
         said.stored += stored
         self._bus.finish(lease.turn.thread_id, stored)
         await self._bus.stored(lease.turn.thread_id)
@@ -414,6 +417,19 @@ class _JournalAway(Exception):
     def __init__(self, error: SegueError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+async def _to_its_end(step: Coroutine[Any, Any, list[BaseMessage]]) -> list[BaseMessage]:
+    """What a step stores, also if the turn is stopped meanwhile.
+
+    SQLite goes on with it in any case, and whoever closes the batch has to know what is in it.
+    """
+    task = asyncio.ensure_future(step)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from segue.core.errors import SegueError
+from segue.runtime.clock import sleep
 from segue.runtime.effects import EffectRunner
 from segue.runtime.ids import LeasedIds
 from segue.runtime.loops import Agenda, Step, keep_going
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 # Word of other processes often comes in bursts; one look is enough for all of it.
 _MOMENT: Final = timedelta(milliseconds=20)
+_PAUSE: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,17 @@ class Runtime:
         await keep_going(name, step, agenda, self.parts.clock, self.poll)
 
     async def _watch(self) -> None:
+        """Hear of other processes until the journal is closed, whatever fails meanwhile."""
+        while True:
+            try:
+                await self._pass_on()
+            except Exception:
+                logger.exception("Watching other processes failed, next try in %s", _PAUSE)
+                await sleep(self.parts.clock, _PAUSE)
+            else:
+                return
+
+    async def _pass_on(self) -> None:
         """Pass on what other processes did."""
         async with aclosing(self.parts.journal.watch(of_others=True)) as changes:
             async for thread_id in changes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from segue.core.errors import ConflictError, NotFoundError, SegueError
+from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import Turn, TurnLease, TurnState
 from segue.runtime.leash import Leash, Why
 from segue.runtime.parts import Parts
@@ -47,18 +47,21 @@ class TurnWorker:
         self._jobs: dict[str, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
+        self._claiming = asyncio.Lock()
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
     async def step(self) -> datetime | None:
         """Take turns while there is room; when to look again."""
-        if not self._room:
-            return None  # the end of a turn wakes us
-        parts, now, room = self._parts, self._parts.clock.now(), self._room
-        claimed = await parts.journal.claim_turns(
-            parts.owner, now=now, lease_for=parts.lease_for, limit=room
-        )
-        for lease in claimed.leases:
-            self._start(lease)
+        parts, now = self._parts, self._parts.clock.now()
+        async with self._claiming:
+            room = self._room
+            if not room:
+                return None  # the end of a turn wakes us
+            claimed = await parts.journal.claim_turns(
+                parts.owner, now=now, lease_for=parts.lease_for, limit=room
+            )
+            for lease in claimed.leases:
+                self._start(lease)
         if len(claimed.leases) == room:
             return None
         next_at = claimed.next_at
@@ -83,6 +86,9 @@ class TurnWorker:
             turn = await self._parts.journal.get_turn(job.lease.turn.id)
         except NotFoundError:
             job.leash.stop(Why.VOID)
+            return
+        except BackendError as error:  # the next look is when its lease is kept
+            logger.warning("Turn %s was not looked after: %s", job.lease.turn.id, error)
             return
         if turn.state is not TurnState.RUNNING:
             job.leash.stop(Why.VOID)
@@ -144,6 +150,8 @@ class TurnWorker:
     async def close(self, patience: timedelta) -> None:
         """Take no more turns; let those at work finish, and hand back what does not in time."""
         self._is_closing = True
+        async with self._claiming:
+            pass  # what is being taken this moment is at work then
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=patience.total_seconds())
         for job in self._jobs.values():

@@ -91,9 +91,8 @@ def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
         elif turn.kind is TurnKind.FOLLOW_UP and turn.state is TurnState.VOID:
             yield Reason(time_of(turn.id), "a follow-up", "void", turn.error or "", {}, turn.id)
         elif turn.state is TurnState.FAILED:
-            yield Reason(
-                time_of(turn.id), f"a {turn.kind.value}", "failed", turn.error or "", {}, turn.id
-            )
+            what = f"a {turn.kind.value.replace('_', '-')}"
+            yield Reason(time_of(turn.id), what, "failed", turn.error or "", {}, turn.id)
 
 
 def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
