@@ -9,7 +9,7 @@ UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' requirements.lock)
 .PHONY: test test-local chaos check format bench evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not chaos" $(ARGS)
 
 # With the real local model; one process, since it takes all cores but one.
 test-local: $(READY)

@@ -44,7 +44,7 @@ class Settings(Config):
     @property
     def is_postgres(self) -> bool:
         words = self.database.split()
-        return self.database.startswith(_ADDRESS) or "dbname" in self.database
+        return self.database.startswith(_ADDRESS) or any(w.startswith("dbname=") for w in words)
 
     @property
     def folder(self) -> Path:

@@ -179,7 +179,7 @@ async def test_a_users_own_question_is_no_fallback(
     session, _ = await begin(journal, checkpoints, "Sure.")
     with caplog.at_level(logging.INFO):
         await session.say("Can you help me with my vacation?")
-    assert caplog.records == []
+    assert [r for r in caplog.records if not r.name.startswith("segue.runtime")] == []
 
 
 class Trouble:

@@ -23,7 +23,7 @@ from tests.chaos.wires import wire_problems
 from tests.journal.soundness import broken_rules
 from tests.providers.test_invisibility import Client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 Telling = Callable[[str, object], None]
 
 # They know what another kind of worker does, which writes one effect for each turn.
