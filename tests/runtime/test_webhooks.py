@@ -390,3 +390,8 @@ def test_a_pause_is_never_shorter_than_asked_for() -> None:
     assert next_try(4, retry_after=timedelta(seconds=1)) == timedelta(seconds=135)
     assert next_try(1, retry_after=timedelta(days=1)) == HOUR
     assert next_try(8, retry_after=timedelta(seconds=1)) is None
+
+
+def test_a_request_without_a_signature_is_not_ours() -> None:
+    """A receiver that finds no header gets an answer, not an error."""
+    assert not verify(SECRET, None, b"{}", now=NOW)

@@ -89,15 +89,20 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def verify(
-    secret: str, header: str, body: bytes, *, now: datetime, tolerance: timedelta = TOLERANCE
+    secret: str,
+    header: str | None,
+    body: bytes,
+    *,
+    now: datetime,
+    tolerance: timedelta = TOLERANCE,
 ) -> bool:
     """Whether `body` is what the holder of the secret signed, not longer ago than `tolerance`.
 
     For receivers: `body` is the request's bytes as they came, before any parsing. A header in any
-    other shape is false, not an error. Takes the same time wherever a signature is wrong. Within
-    the tolerance a request can be replayed; its event id tells.
+    other shape, or none at all, is false, not an error. Takes the same time wherever a signature
+    is wrong. Within the tolerance a request can be replayed; its event id tells.
     """
-    fields = [part.strip().partition("=")[::2] for part in header.split(",")]
+    fields = [part.strip().partition("=")[::2] for part in (header or "").split(",")]
     times = [value for name, value in fields if name == "t"]
     given = [value for name, value in fields if name == "v1"]
     if len(times) != 1 or not _is_number(times[0]):
