@@ -388,7 +388,8 @@ class SessionProcessor:
             "turn_broke_off",
             "Turn {turn_id} broke off: {reason}",
             logging.WARNING,
-            reason=str(error),
+            # Only our own texts: another's may quote anything.
+            reason=str(error) if isinstance(error, SegueError) else type(error).__name__,
         )
         self._bus.retract(turn.thread_id)
         await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
