@@ -40,9 +40,9 @@ class Ear(Bus):
         self._notice = notice
         self._known: set[str | None] = set()
 
-    def write(self, thread_id: str, turn_id: int, message_id: str, text: str) -> Partial:
+    def write(self, lease: TurnLease, message_id: str, text: str) -> Partial:
         self.heard.append(Token(message_id, text))
-        return super().write(thread_id, turn_id, message_id, text)
+        return super().write(lease, message_id, text)
 
     def tell(self, thread_id: str, event: ThreadEvent) -> None:
         self.heard.append(event)

@@ -53,6 +53,12 @@ def question(token: str, plan: str) -> str:
     return f"Question {token}: {plan}."
 
 
+def planned_rounds(agent: str, text: str) -> int:
+    """How often an agent calls tools, at most, before it answers to a text."""
+    found = _QUESTION.search(text)
+    return len(PLANS[agent][found[2]]) if found else len(_FOLLOW_UP)
+
+
 def token_of(text: str) -> str | None:
     """Whose question, or whose answer, a text is."""
     found = re.search(r"Question (\S+):|\bto (q\S+) ", text)

@@ -8,9 +8,9 @@ from langchain_core.messages import BaseMessage
 
 from segue.journal.ports import Journal
 from segue.journal.rows import decode_message
+from tests.chaos.aftermath import Aftermath
 from tests.chaos.driver import Spoken
 from tests.chaos.ledger import Ledger
-from tests.chaos.soundness import Aftermath
 from tests.journal.stores import ask
 
 _ALL = 1_000_000

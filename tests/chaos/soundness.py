@@ -6,14 +6,10 @@ themselves. Each rule gives one sentence for each breach.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cached_property
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.batch import Batch, group_batches
 from segue.core.calls import calls_of
 from segue.core.context import build_context
 from segue.core.messages import CONTINUATION_PROMPT, visible_messages
@@ -21,18 +17,15 @@ from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import (
-    Decision,
-    Thread,
-    Timer,
     TimerState,
     Turn,
     TurnKind,
     TurnState,
 )
 from segue.testing.providers import request_problems
-from tests.chaos.cast import BROKEN, MAX_CONSECUTIVE, token_of
-from tests.chaos.driver import Sent, Spoken
-from tests.chaos.ledger import Life, ToolRun
+from tests.chaos.aftermath import Aftermath, is_cancelled, is_final, segments_of
+from tests.chaos.cast import BROKEN, MAX_CONSECUTIVE, planned_rounds, token_of
+from tests.chaos.driver import Sent
 
 # What no person may ever see.
 SECRET: Final = (*TRIGGER_PROMPTS.values(), CONTINUATION_PROMPT, CUT_OFF_REPLY, INTERRUPTED_RESULT)
@@ -41,82 +34,6 @@ NEVER_FINISHED: Final = "never finished"
 WINDOW_TOKENS: Final = 2_000
 _OVER: Final = frozenset({TurnState.DONE, TurnState.FAILED, TurnState.VOID})
 _WAITING: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED})
-
-
-@dataclass(frozen=True)
-class Aftermath:
-    """All that is left, read once and then only looked at."""
-
-    now: datetime
-    threads: list[Thread]
-    # With the moment that was noted when they were stored, in the order of their positions.
-    messages: list[tuple[str, datetime, BaseMessage]]
-    turns: list[Turn]
-    timers: list[Timer]
-    decisions: list[Decision]
-    # What a person is shown, by thread.
-    history: Mapping[str, list[BaseMessage]]
-    spoken: Spoken = field(default_factory=Spoken)
-    tools: list[ToolRun] = field(default_factory=list)
-    lives: list[Life] = field(default_factory=list)
-
-    @cached_property
-    def batches(self) -> dict[int, Batch]:
-        return {batch.id: batch for batch in group_batches(m for _, _, m in self.messages)}
-
-    @cached_property
-    def turns_of(self) -> Mapping[int, list[Turn]]:
-        """The turns of each batch, oldest first."""
-        found: dict[int, list[Turn]] = defaultdict(list)
-        for turn in sorted(self.turns, key=lambda turn: turn.id):
-            found[turn.batch].append(turn)
-        return found
-
-    @cached_property
-    def in_thread(self) -> Mapping[str, list[Batch]]:
-        """The batches of each thread, oldest first."""
-        threads = {self._batch_id(m): thread_id for thread_id, _, m in self.messages}
-        found: dict[str, list[Batch]] = defaultdict(list)
-        for batch in sorted(self.batches.values(), key=lambda batch: batch.id):
-            found[threads[batch.id]].append(batch)
-        return found
-
-    @cached_property
-    def results(self) -> Mapping[str, list[datetime]]:
-        """When results were stored, by call id."""
-        found: dict[str, list[datetime]] = defaultdict(list)
-        for _, stored_at, message in self.messages:
-            if isinstance(message, ToolMessage):
-                found[message.tool_call_id].append(stored_at)
-        return found
-
-    @cached_property
-    def calls(self) -> Mapping[str, tuple[int, str]]:
-        """The batch of each call, and the tool's name."""
-        return {
-            call.id: (batch.id, call.name)
-            for batch in self.batches.values()
-            for message in batch.messages
-            for call in calls_of(message)
-        }
-
-    def is_void(self, batch: Batch) -> bool:
-        return any(turn.state is TurnState.VOID for turn in self.turns_of[batch.id])
-
-    @staticmethod
-    def _batch_id(message: BaseMessage) -> int | None:
-        return MessageMetadata.of(message).batch
-
-
-def is_cancelled(turn: Turn) -> bool:
-    return turn.ending is not None and turn.ending.get("kind") == "cancelled"
-
-
-def is_final(message: BaseMessage) -> bool:
-    """A reply that a person sees and after which nothing is called."""
-    if not isinstance(message, AIMessage) or calls_of(message):
-        return False
-    return bool(visible_messages([message]))
 
 
 def _lost(seen: Aftermath) -> Iterator[str]:
@@ -142,7 +59,7 @@ def _unanswered(seen: Aftermath) -> Iterator[str]:
                 yield f"{sent.token} failed, and the user was not told."
         elif any(turn.state is not TurnState.DONE for turn in turns):
             yield f"{sent.token}: {[turn.state.value for turn in turns]}."
-        elif not is_final(_segments(seen.batches[sent.batch])[-1][-1]):
+        elif not is_final(segments_of(seen.batches[sent.batch])[-1][-1]):
             yield f"{sent.token} has no reply."
 
 
@@ -182,7 +99,7 @@ def _open(seen: Aftermath) -> Iterator[str]:
 
 def _twice(seen: Aftermath) -> Iterator[str]:
     for batch in seen.batches.values():
-        for segment in _segments(batch):
+        for segment in segments_of(batch):
             replies = [message for message in segment if is_final(message)]
             if len(replies) > 1:
                 yield f"Batch {batch.id}: {[message.text for message in replies]}"
@@ -193,16 +110,6 @@ def _twice(seen: Aftermath) -> Iterator[str]:
         yield from (f"{thread_id}: {text!r}" for text, times in answers.items() if times > 1)
 
 
-def _segments(batch: Batch) -> list[list[BaseMessage]]:
-    """What was said to each human message of a batch, with it."""
-    segments: list[list[BaseMessage]] = []
-    for message in batch.messages:
-        if isinstance(message, HumanMessage) or not segments:
-            segments.append([])
-        segments[-1].append(message)
-    return segments
-
-
 def _mixed_up(seen: Aftermath) -> Iterator[str]:
     for batch in seen.batches.values():
         asked = [m for m in batch.messages if isinstance(m, HumanMessage) and not is_synthetic(m)]
@@ -211,6 +118,16 @@ def _mixed_up(seen: Aftermath) -> Iterator[str]:
             # A reply that was cut off may not have got as far as saying it.
             if asked and token is not None and token != token_of(asked[-1].text):
                 yield f"Batch {batch.id} asks {asked[-1].text!r} and says {reply.text!r}."
+
+
+def _astray(seen: Aftermath) -> Iterator[str]:
+    """Two processes in one turn would each have the model call its tools."""
+    for thread in seen.threads:
+        for batch in seen.in_thread[thread.id]:
+            for segment in segments_of(batch):
+                rounds = sum(bool(calls_of(message)) for message in segment)
+                if rounds > planned_rounds(thread.agent_id, segment[0].text):
+                    yield f"Batch {batch.id}: {rounds} rounds of calls to {segment[0].text!r}."
 
 
 def _run_again(seen: Aftermath) -> Iterator[str]:
@@ -391,6 +308,7 @@ RULES: Final[Mapping[str, Callable[[Aftermath], Iterator[str]]]] = {
     "a batch is over and not complete": _open,
     "a reply is there twice": _twice,
     "a reply answers something else": _mixed_up,
+    "a turn took more steps than it had to": _astray,
     "a tool ran again whose result was stored": _run_again,
     "a tool ran more often than its turn was tried": _run_often,
     "a tool ran without a call": _run_unasked,

@@ -11,11 +11,12 @@ from typing import Final
 
 from segue.journal.records import TimerState, TurnKind, TurnState
 from segue.runtime.ids import LeasedIds
+from tests.chaos.aftermath import Aftermath, is_cancelled
 from tests.chaos.crew import Crew
 from tests.chaos.driver import Driver
 from tests.chaos.ledger import Life
 from tests.chaos.reading import is_quiet, read_aftermath, sweep
-from tests.chaos.soundness import NEVER_FINISHED, Aftermath, is_cancelled
+from tests.chaos.soundness import NEVER_FINISHED
 from tests.chaos.worker import CLOCK
 from tests.journal.stores import journal_at
 

@@ -15,9 +15,10 @@ import pytest
 
 from segue.compose import JOURNAL_FILE
 from segue.testing.postgres import PostgresServer
+from tests.chaos.aftermath import Aftermath
 from tests.chaos.crew import Crew
 from tests.chaos.nursery import Nursery
-from tests.chaos.soundness import Aftermath, breaches
+from tests.chaos.soundness import breaches
 from tests.chaos.storm import FIGURES, Storm
 from tests.chaos.wires import wire_problems
 from tests.journal.soundness import broken_rules

@@ -20,10 +20,11 @@ from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import Timer, TimerState, Turn, TurnKind, TurnState
 from segue.testing.world import Stage, World
 from tests.chaos import cast, soundness
+from tests.chaos.aftermath import Aftermath, is_cancelled
 from tests.chaos.driver import Sent, Spoken
 from tests.chaos.ledger import Ledger, Life, ToolRun
 from tests.chaos.reading import read_aftermath
-from tests.chaos.soundness import RULES, Aftermath, breaches
+from tests.chaos.soundness import RULES, breaches
 from tests.chaos.wires import wire_problems
 from tests.chaos.worker import date_runs
 from tests.providers.test_invisibility import Client
@@ -105,7 +106,7 @@ def test_a_calm_day_breaks_no_rule(calm: Aftermath) -> None:
     kinds = {turn.kind for turn in calm.turns}
     assert kinds == set(TurnKind)
     assert {turn.state for turn in calm.turns} >= {TurnState.DONE, TurnState.FAILED}
-    assert any(map(soundness.is_cancelled, calm.turns))
+    assert any(map(is_cancelled, calm.turns))
     assert any(batch.parent for batch in calm.batches.values())
 
 
@@ -222,6 +223,7 @@ def is_continuation(message: BaseMessage) -> bool:
     return message.text == CONTINUATION_PROMPT
 
 
+CALL = AIMessage("", tool_calls=[ToolCall(name="note", args={}, id="call-again")])
 ANSWER = AIMessage("This is my answer to q1 as I know it.")
 BREACHES: list[tuple[str, Breach]] = [
     ("an accepted message is not in history exactly once", never_sent),
@@ -244,6 +246,7 @@ BREACHES: list[tuple[str, Breach]] = [
     ("a batch is over and not complete", without_messages(is_reply("q2"))),
     ("a reply is there twice", with_message("q1", ANSWER)),
     ("a reply answers something else", with_message("q2", ANSWER)),
+    ("a turn took more steps than it had to", with_message("q1", CALL)),
     (
         "a tool ran again whose result was stored",
         lambda seen: with_tool_run(run_began_at=seen.now + DAY)(seen),

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.core.calls import calls_of, has_content
 from segue.core.metadata import strip_metadata
-from tests.chaos.soundness import Aftermath, contexts
+from tests.chaos.aftermath import Aftermath
+from tests.chaos.soundness import contexts
 from tests.providers.test_invisibility import Client
 
 # Of two or three batches: what stands next to what does not depend on how much there is.

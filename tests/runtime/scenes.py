@@ -232,10 +232,13 @@ class Process:
 async def process(
     database: str, model: BaseChatModel, agent: AgentConfig | None = None, **settings: Any
 ) -> AsyncIterator[Process]:
-    """A process that works until the block is left, and hears of others by what they store."""
-    quick = {"poll": timedelta(seconds=0.2), "patience": timedelta(0)}
+    """A process that works until the block is left.
+
+    It looks so seldom by itself that it hears of others by their word, or not in time.
+    """
+    seldom = {"poll": timedelta(minutes=1), "patience": timedelta(0)}
     agent = agent or plain_agent()
-    chosen = Settings(database=database, agents=(agent,), **{**quick, **settings})
+    chosen = Settings(database=database, agents=(agent,), **{**seldom, **settings})
     async with compose(chosen, Replacements(models={agent.id: model})) as composed:
         yield Process(Segue(composed), composed)
 

@@ -15,7 +15,7 @@ from segue.agent.run import Progress
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.errors import BackendError, NotFoundError, UsageError
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.records import Event, Events
+from segue.journal.records import Event, Events, TurnLease
 from segue.runtime import bus, processor
 from segue.runtime.bus import Bus
 from segue.runtime.events import (
@@ -203,33 +203,57 @@ async def test_a_piece_is_heard_after_what_came_before_it_and_never_after_its_me
         thread = await new_thread(world.segue)
         await world.say(thread, "Hi")
         reply = (await world.segue.history(thread)).messages[-1].id or ""
-        with bus_of(world).running(thread):
+        [turn] = await world.journal.list_turns(thread)
+        lease = TurnLease(turn, "here", 1, world.clock.now())
+        with bus_of(world).running(lease):
             # The turn stored its message, and did not come to say so yet.
-            bus_of(world).write(thread, 1, reply, "Ye")
+            bus_of(world).write(lease, reply, "Ye")
             async with tab(world.segue, thread) as seen:
                 await seen.until_said("Yes.")
-                bus_of(world).write(thread, 1, reply, "s.")
+                bus_of(world).write(lease, reply, "s.")
                 bus_of(world).tell(thread, Writing("missed", 5, "the rest"))
-                bus_of(world).write(thread, 1, "next", "Go on")
+                bus_of(world).write(lease, "next", "Go on")
                 await seen.until_draft("Go on")
                 assert seen.count(Writing) == 1
+
+
+async def test_a_turn_that_ends_takes_back_its_own_pieces_alone(sqlite_stage: Stage) -> None:
+    """A follow-up that became void may end after the reply to the user has begun."""
+    async with sqlite_stage.world(models={"guide": always("Yes.")}) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Hi")
+        [turn] = await world.journal.list_turns(thread)
+        old = TurnLease(turn, "here", 1, world.clock.now())
+        new = replace(old, token=2)
+        async with tab(world.segue, thread) as seen:
+            await seen.until_said("Yes.")
+            with bus_of(world).running(new):
+                with bus_of(world).running(old):
+                    bus_of(world).write(old, "old", "Still ")
+                    bus_of(world).write(new, "new", "Here ")
+                    bus_of(world).retract(old)
+                bus_of(world).write(new, "new", "I am")
+                await seen.until_draft("Here I am")
+                assert seen.drafts == {"new": "Here I am"}
+                assert seen.count(Retracted) == 1
+                assert bus_of(world)._own == {thread: 1}
 
 
 async def test_a_message_that_gets_another_id_in_the_store_leaves_no_piece(
     sqlite_stage: Stage,
 ) -> None:
     """Some models give all messages the same id, which the store does not take twice."""
-    model = ScriptedChatModel(script=lambda _: AIMessage("word " * 100, id="same"))
+    model = ScriptedChatModel(script=lambda _: AIMessage("word " * 300, id="same"))
     agent = plain_agent(context_tokens=260, system_prompt="Talk.")
     async with sqlite_stage.world(agent, models={"guide": model}) as world:
         thread = await new_thread(world.segue)
-        async with tab(world.segue, thread) as seen:
-            await world.say(thread, "One")
-            await world.say(thread, "Two")
-            await seen.until(lambda tab: len(tab.said) == 4)
-            await seen.until(lambda tab: tab.drafts == {})
-            first, second = (message.id for message in seen.said[1::2])
-            assert first == "same" != second
+        for number in range(5):  # of the first, the agent knows nothing any more
+            await world.say(thread, f"{number}")
+        async with tab(world.segue, thread, None) as seen:
+            await world.say(thread, "Last")
+            await seen.until(lambda tab: len(tab.said) == 2 and tab.drafts == {})
+            assert seen.said[-1].id != "same"
+            assert seen.count(Retracted) == 1
 
 
 # Coming back.
@@ -576,11 +600,10 @@ async def test_who_leaves_while_the_store_is_read_leaves_nothing_behind(database
             await go_on.wait()
             return page
 
-        async with tab(world.segue, thread) as seen:
+        async with tab(world.segue, thread):
             await there.segue.send(thread, "Hi")
             model.let(2)
             await _until_kept(world, thread, "Hello there ")
-            assert seen.drafts == {}
             world.journal.events = slowly  # type: ignore[method-assign]
             looking = asyncio.create_task(bus_of(world).stored(thread))
             await reading.wait()

@@ -311,10 +311,13 @@ async def test_a_message_that_is_sent_to_two_processes_is_one_message(stage: Sta
 # The user and follow-ups.
 
 
-async def test_a_message_does_not_wait_for_a_follow_up_that_nobody_has_seen(stage: Stage) -> None:
+@pytest.mark.parametrize("slots", [1, 8])
+async def test_a_message_does_not_wait_for_a_follow_up_that_nobody_has_seen(
+    stage: Stage, slots: int
+) -> None:
     """It is stopped at once, void, and nothing of it is left to be seen."""
     held = Held("Still there?")
-    async with stage.world(EAGER, models={"guide": lines("Oslo.", held)}) as world:
+    async with stage.world(EAGER, models={"guide": lines("Oslo.", held)}, slots=slots) as world:
         thread = await new_thread(world.segue)
         async with tab(world.segue, thread) as seen:
             await world.say(thread, "Where?")
@@ -573,6 +576,23 @@ async def test_a_turn_of_another_process_is_cancelled(database: str) -> None:
                 await each.until_heard(Cancelled)
                 assert each.texts == ["Hi", "Hello there "]
         assert model.stopped == 1
+
+
+async def test_a_wish_to_stop_is_heard_later_if_the_database_was_away(database: str) -> None:
+    """It is stored; who keeps the turn's lease finds it."""
+    held = Held()
+    async with process(database, lines(held), lease_for=timedelta(seconds=0.9)) as here:
+        thread = await new_thread(here.segue)
+        async with tab(here.segue, thread) as seen:
+            await here.segue.send(thread, "Hi")
+            await held.asked.wait()
+
+            async def away(turn_id: int) -> Any:
+                raise BackendError(f"Where is turn {turn_id}? The database is away.")
+
+            here.composed.parts.journal.get_turn = away  # type: ignore[method-assign]
+            assert len(await here.segue.cancel(thread)) == 1
+            await seen.until_heard(Cancelled)
 
 
 async def test_cancelling_a_tool_leaves_the_batch_whole(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.errors import BackendError, NotFoundError
 from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
-from segue.journal.records import Event, Events, Partial
+from segue.journal.records import Event, Events, Partial, TurnLease
 from segue.runtime.events import (
     Asked,
     Cancelled,
@@ -42,6 +42,14 @@ _PAGE: Final = 200
 MAX_BEHIND: Final = 1_000
 # How many of the messages that a listener heard last it knows by id.
 _KNOWN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The text so far of a message; by a run of this process, or of another one."""
+
+    partial: Partial
+    run: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,50 +121,49 @@ class Bus:
         self._max_behind = max_behind
         self._hubs: dict[str, _Hub] = {}
         # What is being written right now, by thread and message.
-        self._drafts: dict[str, dict[str, Partial]] = {}
+        self._drafts: dict[str, dict[str, _Draft]] = {}
         # Threads whose turn this process runs: what others keep of it is older. A turn that was
-        # lost and taken again runs twice for a moment.
+        # lost or is void ends while the next one has begun.
         self._own: Counter[str] = Counter()
         # Threads of which something is stored that could not be read.
         self._unread: set[str] = set()
         self.agenda = Agenda()
 
     @contextmanager
-    def running(self, thread_id: str) -> Iterator[None]:
+    def running(self, lease: TurnLease) -> Iterator[None]:
         """Around a turn that this process runs; a piece that is not finished is taken back."""
-        self.retract(thread_id)  # what the process left that had the turn before
+        thread_id = lease.turn.thread_id
+        self._retract(thread_id, None)  # what the process left that had the turn before
         self._own[thread_id] += 1
         try:
             yield
         finally:
+            self.retract(lease)
             self._own[thread_id] -= 1
             if not self._own[thread_id]:
                 del self._own[thread_id]
-                self.retract(thread_id)
 
-    def write(self, thread_id: str, turn_id: int, message_id: str, text: str) -> Partial:
+    def write(self, lease: TurnLease, message_id: str, text: str) -> Partial:
         """A turn of this process writes a piece of a message; returns all of it so far."""
-        drafts = self._drafts.setdefault(thread_id, {})
-        draft = drafts.get(message_id) or Partial(turn_id, message_id, "")
-        grown = Partial(turn_id, message_id, draft.text + text)
-        drafts[message_id] = grown
-        self.tell(thread_id, Writing(message_id, len(draft.text), text))
+        turn = lease.turn
+        drafts = self._drafts.setdefault(turn.thread_id, {})
+        before = drafts[message_id].partial.text if message_id in drafts else ""
+        grown = Partial(turn.id, message_id, before + text)
+        drafts[message_id] = _Draft(grown, _run_of(lease))
+        self.tell(turn.thread_id, Writing(message_id, len(before), text))
         return grown
 
-    def retract(self, thread_id: str) -> list[Partial]:
-        """What was being written will not be finished."""
-        drafts = [*self._drafts.pop(thread_id, {}).values()]
-        for draft in drafts:
-            self.tell(thread_id, Retracted(draft.message_id))
-        return drafts
+    def retract(self, lease: TurnLease) -> list[Partial]:
+        """What a turn was writing will not be finished; what it was."""
+        return self._retract(lease.turn.thread_id, _run_of(lease))
 
-    def finish(self, thread_id: str, messages: Iterable[BaseMessage]) -> None:
-        """What was being written is stored now, whole."""
-        drafts = self._drafts.get(thread_id, {})
+    def finish(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
+        """What a turn was writing is stored now, whole."""
+        drafts = self._drafts.get(lease.turn.thread_id, {})
         for message in messages:
             drafts.pop(message.id or "", None)
         if not drafts:
-            self._drafts.pop(thread_id, None)
+            self._drafts.pop(lease.turn.thread_id, None)
 
     def tell(self, thread_id: str, event: ThreadEvent) -> None:
         """Something that is heard now or never."""
@@ -230,11 +237,21 @@ class Bus:
     def _drafts_now(self, thread_id: str, partial: Partial | None) -> list[Partial]:
         """What is being written, here or elsewhere."""
         if thread_id in self._own:
-            return [*self._drafts.get(thread_id, {}).values()]
+            return [draft.partial for draft in self._drafts.get(thread_id, {}).values()]
         if partial is None:
             return []
-        self._drafts.setdefault(thread_id, {partial.message_id: partial})  # to be followed
+        self._drafts.setdefault(thread_id, {partial.message_id: _Draft(partial, None)})
         return [partial]
+
+    def _retract(self, thread_id: str, run: tuple[int, int] | None) -> list[Partial]:
+        drafts = self._drafts.get(thread_id, {})
+        left = [draft.partial for draft in drafts.values() if draft.run == run]
+        for partial in left:
+            del drafts[partial.message_id]
+            self.tell(thread_id, Retracted(partial.message_id))
+        if not drafts:
+            self._drafts.pop(thread_id, None)
+        return left
 
     async def _look(self, thread_id: str) -> None:
         hub = self._hubs.get(thread_id)
@@ -265,7 +282,7 @@ class Bus:
             if partial is None or message_id != partial.message_id:
                 hub.tell(Retracted(message_id))
         if partial is not None:
-            self._drafts[thread_id] = {partial.message_id: partial}
+            self._drafts[thread_id] = {partial.message_id: _Draft(partial, None)}
             hub.tell(Writing(partial.message_id, 0, partial.text))
 
 
@@ -319,6 +336,10 @@ class _Place:
         self._lengths[piece.message_id] = end
         start = known - piece.offset
         return Writing(piece.message_id, known, piece.text[start:])
+
+
+def _run_of(lease: TurnLease) -> tuple[int, int]:
+    return lease.turn.id, lease.token
 
 
 def _to_stored(event: Event) -> _Stored:

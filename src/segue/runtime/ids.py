@@ -3,7 +3,7 @@
 import logging
 from datetime import datetime, timedelta
 
-from segue.core.errors import ConflictError
+from segue.core.errors import BackendError, ConflictError
 from segue.journal.ports import Journal
 from segue.runtime.clock import Clock
 from segue.runtime.snowflakes import SnowflakeGenerator
@@ -48,7 +48,10 @@ class LeasedIds:
         return now + self._lease_for / 3
 
     async def close(self) -> None:
-        await self._journal.release_node(self.node, self._owner)
+        try:
+            await self._journal.release_node(self.node, self._owner)
+        except BackendError as error:  # it is free again when its lease is over
+            logger.warning("Node number %d was not given back: %s", self.node, error)
 
     @property
     def _current(self) -> SnowflakeGenerator:

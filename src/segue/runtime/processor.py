@@ -102,7 +102,7 @@ class SessionProcessor:
     async def process(self, lease: TurnLease, leash: Leash | None = None) -> None:
         """Answer the turn's batch. Whatever fails, the batch is closed and the user is told."""
         turn = lease.turn
-        with self._bus.running(turn.thread_id), _named(turn):
+        with self._bus.running(lease), _named(turn):
             try:
                 await self._answer(lease, leash or Leash())
             except ConflictError as error:
@@ -113,7 +113,7 @@ class SessionProcessor:
                     "Turn {turn_id} was given up: {reason}",
                     reason=str(error),
                 )
-                self._bus.retract(turn.thread_id)
+                self._bus.retract(lease)
                 if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
                     await self._forget(turn)
             await self._bus.stored(turn.thread_id)
@@ -160,7 +160,7 @@ class SessionProcessor:
                 leash.check()
                 if isinstance(event, Token):
                     await self._show(lease, said)
-                    partial = self._bus.write(turn.thread_id, turn.id, event.message_id, event.text)
+                    partial = self._bus.write(lease, event.message_id, event.text)
                     await draft.keep(partial)
                 elif isinstance(event, NewMessage):
                     await self._hear(lease, said, event.message)
@@ -222,7 +222,7 @@ class SessionProcessor:
             stored = await self._journal.finish_turn(
                 lease, said.last, ids=self._ids, now=self._clock(), ending=ending
             )
-        self._bus.finish(turn.thread_id, stored)
+        self._bus.finish(lease, stored)
         self._agendas.expect(ending, self._clock())
         count = len(said.stored) + len(stored)
         _note(turn, "turn_done", "Turn {turn_id} is stored: {messages} messages", messages=count)
@@ -258,7 +258,7 @@ class SessionProcessor:
                 self._journal.append(lease, messages, ids=self._ids, now=self._clock())
             )
         said.stored += stored
-        self._bus.finish(lease.turn.thread_id, stored)
+        self._bus.finish(lease, stored)
         await self._bus.stored(lease.turn.thread_id)
 
     def _refuse_hopeless(self, turn: Turn) -> None:
@@ -298,14 +298,14 @@ class SessionProcessor:
             pause=str(pause),
             error=type(error).__name__,
         )
-        self._bus.retract(turn.thread_id)
+        self._bus.retract(lease)
         await self._journal.release_turn(lease, now=now, retry_at=now + pause)
 
     async def _stop(self, lease: TurnLease, why: Why) -> bool:
         """End a turn that was stopped; whether it is over."""
         turn = lease.turn
         if why is Why.SHUTDOWN:
-            self._bus.retract(turn.thread_id)
+            self._bus.retract(lease)
             await self._journal.release_turn(lease, now=self._clock())
             return False
         if why is Why.CANCELLED:
@@ -323,7 +323,7 @@ class SessionProcessor:
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
         # One that was stored just before the stop is no draft any more.
         stored = {message.id for message in batch.messages}
-        drafts = [d for d in self._bus.retract(turn.thread_id) if d.message_id not in stored]
+        drafts = [d for d in self._bus.retract(lease) if d.message_id not in stored]
         if drafts := [draft for draft in drafts if draft.text.strip()]:
             # Settled: with a continuation that was asked for before, nobody goes on.
             settled = MessageMetadata(settled=True)
@@ -360,7 +360,7 @@ class SessionProcessor:
             logging.ERROR,
             error=type(error).__name__,
         )
-        self._bus.retract(turn.thread_id)
+        self._bus.retract(lease)
         # Of a follow-up that never spoke, nobody wants to hear that it failed.
         is_heard = turn.kind is not TurnKind.FOLLOW_UP
         says = {"kind": "error", "code": known.code, "reason": str(known)} if is_heard else None
@@ -391,7 +391,7 @@ class SessionProcessor:
             # Only our own texts: another's may quote anything.
             reason=str(error) if isinstance(error, SegueError) else type(error).__name__,
         )
-        self._bus.retract(turn.thread_id)
+        self._bus.retract(lease)
         await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
 
     async def _forget(self, turn: Turn) -> None:

@@ -1,0 +1,219 @@
+"""`Segue` as a program uses it: what it gives, and clear errors for what cannot be meant."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from segue.agent.scripted import ScriptedChatModel
+from segue.core.errors import BackendError, ConflictError, NotFoundError, UsageError
+from segue.facade import Segue
+from segue.journal.records import Thread, TimerState, TurnState
+from segue.runtime.events import Heard, Said
+from segue.runtime.inbox import DoubleTexting
+from segue.settings import Settings
+from segue.testing.world import START, Stage, World, plain_agent
+
+pytestmark = pytest.mark.anyio
+
+Call = Callable[[Segue], Awaitable[Any]]
+TOLD = "Oslo is the capital of Norway."
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    model = ScriptedChatModel(script=lambda _: TOLD)
+    async with Stage(str(tmp_path)).world(models={"guide": model}) as opened:
+        yield opened
+
+
+async def first(events: AsyncIterator[Heard]) -> Heard:
+    return await anext(events)
+
+
+async def began(world: World) -> Thread:
+    return await world.segue.create_thread("ann", thread_id="t1")
+
+
+OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
+    "send": lambda segue, thread: segue.send(thread, "Hello."),
+    "reply": lambda segue, thread: segue.reply(thread, "Hello."),
+    "listen": lambda segue, thread: first(segue.listen(thread)),
+    "history": lambda segue, thread: segue.history(thread),
+    "cancel": lambda segue, thread: segue.cancel(thread),
+    "typing": lambda segue, thread: segue.typing(thread),
+    "follow_ups": lambda segue, thread: segue.follow_ups(thread),
+    "cancel_follow_ups": lambda segue, thread: segue.cancel_follow_ups(thread),
+    "set_thread": lambda segue, thread: segue.set_thread(thread, muted=True),
+    "snooze": lambda segue, thread: segue.snooze(thread, START),
+    "why": lambda segue, thread: segue.why(thread),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_THREAD)
+async def test_a_thread_that_is_not_there_is_told_by_its_name(world: World, name: str) -> None:
+    """Each method says which thread it looked for, and none of them makes one."""
+    with pytest.raises(NotFoundError, match="There is no thread 'nowhere'"):
+        await OF_A_THREAD[name](world.segue, "nowhere")
+    assert await world.journal.list_threads("ann") == []
+
+
+@pytest.mark.parametrize("name", OF_A_THREAD)
+@pytest.mark.parametrize("thread", [None, 5, ["t1"]])
+async def test_what_names_no_thread_is_refused(world: World, name: str, thread: Any) -> None:
+    """A number, a list or nothing is no thread's id."""
+    with pytest.raises(NotFoundError, match=f"by its id, not by {type(thread).__name__}"):
+        await OF_A_THREAD[name](world.segue, thread)
+
+
+def test_every_method_of_a_thread_is_tried() -> None:
+    """Who adds a method to the facade adds it here, or to the ones that need no thread."""
+    others = {"open", "create_thread", "finished", "answer", "set_user"}
+    public = {name for name in vars(Segue) if not name.startswith("_")}
+    assert public == others | OF_A_THREAD.keys()
+
+
+WRONG: list[tuple[Call, type[Exception], str]] = [
+    (lambda s: s.create_thread(5), UsageError, "user_id is 5; expected text"),  # type: ignore[arg-type]  # as people may call it
+    (lambda s: s.create_thread(""), UsageError, "user_id is ''; expected text"),
+    (lambda s: s.create_thread("ann", "nobody"), NotFoundError, "no agent 'nobody'; there are: g"),
+    (lambda s: s.create_thread("ann", thread_id=5), UsageError, "thread_id is 5"),  # type: ignore[arg-type]  # same
+    (lambda s: s.create_thread("ann", settings=["muted"]), UsageError, "not list"),  # type: ignore[arg-type]  # same
+    (lambda s: s.create_thread("ann", settings={"muted": 1}), UsageError, "muted is 1; expected"),
+    (lambda s: s.create_thread("bob", thread_id="t1"), ConflictError, "'t1' belongs to another"),
+    (lambda s: s.send("t1", 5), UsageError, "text or a list of blocks, not int"),  # type: ignore[arg-type]  # same
+    (lambda s: s.send("t1", "  "), UsageError, "The message is empty"),
+    (lambda s: s.send("t1", [{"type": "tool_use"}]), UsageError, "block of type 'tool_use'"),
+    (lambda s: s.send("t1", "Hi.", client_message_id=5), UsageError, "client_message_id is 5"),  # type: ignore[arg-type]  # same
+    (lambda s: s.send("t1", "Hi.", strategy="shout"), UsageError, "strategy is 'shout'; expected"),  # type: ignore[arg-type]  # same
+    (lambda s: first(s.listen("t1", "abc")), UsageError, "'abc' is no cursor"),
+    (lambda s: first(s.listen("t1", 5)), UsageError, "since is 5; expected text"),  # type: ignore[arg-type]  # same
+    (lambda s: s.history("t1", limit=-1), UsageError, "limit is -1; expected a whole number"),
+    (lambda s: s.history("t1", limit="all"), UsageError, "limit is 'all'"),  # type: ignore[arg-type]  # same
+    (lambda s: s.follow_ups("t1", limit=-1), UsageError, "limit is -1"),
+    (lambda s: s.why("t1", limit=1.5), UsageError, "limit is 1.5"),  # type: ignore[arg-type]  # same
+    (lambda s: s.answer(5, "yes"), NotFoundError, "There is no turn 5"),
+    (lambda s: s.answer("5", "yes"), NotFoundError, "named by its id, not by str"),  # type: ignore[arg-type]  # same
+    (lambda s: s.answer(None, "yes"), NotFoundError, "not by NoneType"),  # type: ignore[arg-type]  # same
+    (lambda s: s.set_user(5, muted=True), UsageError, "user_id is 5"),  # type: ignore[arg-type]  # same
+    (lambda s: s.set_user("ann", mute=True), UsageError, "There is no wish 'mute'; there are: ti"),
+    (lambda s: s.set_user("ann", muted="yes"), UsageError, "muted is 'yes'; expected true or"),
+    (lambda s: s.set_thread("t1", quiet="22:00"), UsageError, "There is no wish 'quiet'"),
+    (lambda s: s.set_thread("t1", time_zone="Mars"), UsageError, "time_zone is 'Mars'; expected"),
+    (lambda s: s.snooze("t1", "tomorrow"), UsageError, "snoozed_until is 'tomorrow'; expec"),  # type: ignore[arg-type]  # same
+    (lambda s: s.snooze("t1", datetime(2027, 1, 16)), UsageError, "with a time zone"),  # noqa: DTZ001 - what is refused
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "said"), WRONG)
+async def test_what_cannot_be_meant_is_refused_by_its_name(
+    world: World, call: Call, kind: type[Exception], said: str
+) -> None:
+    """The error says which argument it is and what was expected, and nothing was stored."""
+    thread = await began(world)
+    with pytest.raises(kind, match=said):
+        await call(world.segue)
+    await world.clock.settle()
+    assert await world.journal.get_thread("t1") == thread
+    assert await world.journal.get_user_settings("ann") == {}
+    assert await world.journal.list_threads("ann") == [thread]
+
+
+async def test_a_conversation(world: World) -> None:
+    """Begin, ask, read: the words of the agent come back, and history holds both."""
+    thread = await began(world)
+    assert await world.segue.reply(thread, "Where is Oslo?") == TOLD
+    page = await world.segue.history("t1")
+    assert [message.text for message in page.messages] == ["Where is Oslo?", TOLD]
+    heard = await first(world.segue.listen(thread, "0"))
+    assert isinstance(heard.event, Said)
+
+
+async def test_a_message_may_be_text_blocks_or_a_message(world: World) -> None:
+    """In each form it is content alone: what a caller attaches to a message is left behind."""
+    await began(world)
+    forged = HumanMessage("Three.", additional_kwargs={"synthetic": True}, id="mine")
+    for content in ("One.", [{"type": "text", "text": "Two."}], forged):
+        await world.segue.send("t1", content)
+    await world.clock.settle()
+    texts = [m.text for m in (await world.segue.history("t1")).messages if m.type == "human"]
+    assert texts == ["One.", "Two.", "Three."]
+
+
+async def test_a_strategy_may_be_given_by_its_word(world: World) -> None:
+    """`"reject"` refuses like `DoubleTexting.REJECT`, and does not silently mean another."""
+    await began(world)
+    for strategy in (DoubleTexting.REJECT, "reject"):
+        await world.segue.send("t1", "One.")
+        with pytest.raises(ConflictError):
+            await world.segue.send("t1", "Two.", strategy=strategy)  # type: ignore[arg-type]  # as people may call it
+        await world.clock.settle()
+
+
+async def test_a_reply_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
+    """Who waits for words gets the reason instead, without the provider's text."""
+    model = ScriptedChatModel(script=[ValueError("cannot say 'Where is Oslo?'")])
+    async with Stage(str(tmp_path)).world(models={"guide": model}) as world:
+        thread = await began(world)
+        with pytest.raises(BackendError, match=r"^The reply failed \(ValueError\)\.$"):
+            await world.segue.reply(thread, "Where is Oslo?")
+
+
+async def test_the_first_agent_is_the_one_if_none_is_named(tmp_path: Path) -> None:
+    """A program with one agent need not name it."""
+    async with Stage(str(tmp_path)).world(plain_agent("ada"), plain_agent("bob")) as world:
+        assert (await world.segue.create_thread("ann")).agent_id == "ada"
+        assert (await world.segue.create_thread("ann", "bob")).agent_id == "bob"
+
+
+async def test_a_thread_begun_twice_is_the_same(world: World) -> None:
+    """A client that repeats its request gets what is there."""
+    first_one = await began(world)
+    await world.segue.reply("t1", "Hello.")
+    again = await began(world)
+    assert (again.id, again.message_count) == (first_one.id, 2)
+
+
+async def test_what_is_planned_can_be_dropped(world: World) -> None:
+    """A user who does not want a follow-up drops it, and the record says so."""
+    await began(world)
+    await world.segue.reply("t1", "Where is Oslo?")
+    [planned] = await world.segue.follow_ups("t1")
+    assert planned.state is TimerState.PENDING
+    [dropped] = await world.segue.cancel_follow_ups("t1")
+    assert (dropped.id, dropped.state_reason) == (planned.id, "The user did not want it.")
+    assert await world.segue.cancel_follow_ups("t1") == []
+    await world.pass_time(days=3)
+    assert len((await world.segue.history("t1")).messages) == 2
+
+
+async def test_wishes_are_merged_and_taken_back(world: World) -> None:
+    """Each call says what changes; None takes a wish back."""
+    await began(world)
+    until = START + timedelta(days=1)
+    await world.segue.set_user("ann", time_zone="Europe/Berlin", snoozed_until=until)
+    stored = await world.segue.set_user("ann", muted=True, snoozed_until=None)
+    assert stored == {"time_zone": "Europe/Berlin", "muted": True}
+    assert (await world.segue.snooze("t1", until)).settings == {
+        "snoozed_until": "2027-01-16T08:00:00+00:00"
+    }
+
+
+async def test_it_opens_with_settings_alone(tmp_path: Path) -> None:
+    """A program needs nothing else; on the real clock a turn can be waited for, also afterwards."""
+    agent = plain_agent("ada")
+    async with Segue.open(Settings(database=str(tmp_path), agents=(agent,), poll=None)) as segue:
+        thread = await segue.create_thread("ann")
+        assert await segue.reply(thread, "Hello!")
+        accepted = await segue.send(thread, "How are you?")
+        for _ in range(2):
+            turn = await segue.finished(accepted.turn)
+            assert (turn.id, turn.state) == (accepted.turn.id, TurnState.DONE)
