@@ -202,14 +202,20 @@ def pages(segue: Segue, thread: str, since: str | None = None) -> AsyncGenerator
     return cast("AsyncGenerator[Heard]", segue.listen(thread, since))
 
 
+def _listeners(segue: Segue, thread: str) -> int:
+    hub = segue._parts.bus._hubs.get(thread)
+    return len(hub.listeners) if hub else 0
+
+
 @asynccontextmanager
 async def tab(segue: Segue, thread: str, since: str | None = "0") -> AsyncIterator[Tab]:
     """A client that listens until the block is left."""
     opened = Tab()
+    before = _listeners(segue, thread)
     task = asyncio.create_task(opened.listen(segue, thread, since))
-    for _ in range(3):  # it begins to listen
-        await asyncio.sleep(0)
     try:
+        while not task.done() and _listeners(segue, thread) == before:  # it begins to listen
+            await asyncio.sleep(0.001)
         yield opened
     finally:
         task.cancel()

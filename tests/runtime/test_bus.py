@@ -249,7 +249,8 @@ async def test_a_message_that_gets_another_id_in_the_store_leaves_no_piece(
         thread = await new_thread(world.segue)
         for number in range(5):  # of the first, the agent knows nothing any more
             await world.say(thread, f"{number}")
-        async with tab(world.segue, thread, None) as seen:
+        now = (await world.journal.get_thread(thread)).last_position
+        async with tab(world.segue, thread, str(now)) as seen:
             await world.say(thread, "Last")
             await seen.until(lambda tab: len(tab.said) == 2 and tab.drafts == {})
             assert seen.said[-1].id != "same"
