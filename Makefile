@@ -9,7 +9,7 @@ UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' requirements.lock)
 .PHONY: test test-local chaos check format bench evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not chaos" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
 
 # With the real local model; one process, since it takes all cores but one.
 test-local: $(READY)
@@ -17,7 +17,7 @@ test-local: $(READY)
 
 # Two minutes of kills on each database, and what came of it in figures.
 chaos: $(READY)
-	SEGUE_CHAOS_SECONDS=120 $(BIN)/pytest tests/chaos $(ARGS)
+	SEGUE_CHAOS_SECONDS=120 SEGUE_TEST_SECONDS=900 $(BIN)/pytest tests/chaos $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -35,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.journal
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.memory
+	$(BIN)/python -m bench.runtime
 
 evals: $(READY)
 	$(BIN)/python -m evals.retrieval

@@ -214,7 +214,8 @@ async def tab(segue: Segue, thread: str, since: str | None = "0") -> AsyncIterat
     before = _listeners(segue, thread)
     task = asyncio.create_task(opened.listen(segue, thread, since))
     try:
-        while not task.done() and _listeners(segue, thread) == before:  # it begins to listen
+        # The bus tells nobody that one more listens.
+        while not task.done() and _listeners(segue, thread) == before:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         yield opened
     finally:
