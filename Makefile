@@ -6,7 +6,7 @@ UV := $(BIN)/uv
 READY := $(VENV)/.ready
 UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' requirements.lock)
 
-.PHONY: test test-local chaos check format bench evals lock clean
+.PHONY: test test-local serve chaos check format docs bench evals lock clean
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
@@ -14,6 +14,10 @@ test: $(READY)
 # With the real local model; one process, since it takes all cores but one.
 test-local: $(READY)
 	$(BIN)/pytest -m local $(ARGS)
+
+# With the local model, on SQLite in segue-data; it prints its address.
+serve: $(READY)
+	$(BIN)/segue serve $(ARGS)
 
 # Two minutes of kills on each database, and what came of it in figures.
 chaos: $(READY)
@@ -29,6 +33,10 @@ check: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The tables of settings; a test fails while they are old.
+docs: $(READY)
+	$(BIN)/python -m segue.settings.tables docs/settings.md
 
 bench: $(READY)
 	$(BIN)/python -m bench.core

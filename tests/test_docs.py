@@ -17,8 +17,9 @@ PAGES = {
     "README.md": 2,
     "docs/library.md": 1,
     "docs/journal.md": 1,
-    "docs/agent.md": 1,
-    "docs/runtime.md": 1,
+    "docs/agent.md": 3,
+    "docs/runtime.md": 3,
+    "docs/settings.md": 2,
     "docs/simulate.md": 1,
 }
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

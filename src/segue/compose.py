@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,9 +20,10 @@ from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteChec
 from segue.agent.config import AgentConfig
 from segue.agent.continuing import continue_tool
 from segue.agent.decider import ModelDecider
-from segue.agent.embedders import load_embedder
+from segue.agent.embedders import Embedder, load_embedder
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
+from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
 from segue.core.errors import NotFoundError, SegueError, UsageError
 from segue.journal.ports import Journal
@@ -41,6 +43,7 @@ from segue.runtime.initiative import WEBHOOK, Initiative
 from segue.runtime.parts import Agent, Parts
 from segue.runtime.processor import SessionProcessor, TurnRules
 from segue.runtime.runtime import Runtime
+from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
@@ -77,6 +80,7 @@ class Composed:
 @asynccontextmanager
 async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Composed]:
     """Open everything, run it, and close it again."""
+    _check_models(settings, given)
     async with AsyncExitStack() as stack:
         journal, checkpoints = await _open_stores(settings, stack, given)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -126,6 +130,7 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
             turns=turns,
             timers=timers,
             effects=EffectRunner(parts, handlers),
+            sweeper=Sweeper(journal, checkpoints),
             poll=settings.poll,
             patience=settings.patience,
         )
@@ -135,6 +140,7 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
             try:
                 yield Composed(settings, parts, inbox, runtime, books)
             finally:
+                await inbox.close()
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
@@ -165,7 +171,7 @@ async def _open_stores(
         journal = PostgresJournal(settings.database)
         checkpoints = PostgresCheckpoints(settings.database)
     else:
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(settings.folder)
         journal = SqliteJournal(settings.folder / JOURNAL_FILE)
         checkpoints = SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
     checkpoints = given.checkpoints or checkpoints
@@ -174,6 +180,31 @@ async def _open_stores(
     await checkpoints.open()
     stack.push_async_callback(checkpoints.close)
     return journal, checkpoints
+
+
+def _check_models(settings: Settings, given: Replacements) -> None:
+    """A slip in an id would ask the real model instead."""
+    ids = [config.id for config in settings.agents]
+    if unknown := sorted(set(given.models) - set(ids)):
+        raise UsageError(
+            f"Replacements.models: there is no agent {unknown[0]!r}; there are: {', '.join(ids)}."
+        )
+    if own := [c.id for c in settings.agents if c.id in given.models and c.graph is not None]:
+        raise UsageError(
+            f"Replacements.models: agent {own[0]!r} has a graph of its own, and that its own model."
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        in_the_way = next((p for p in (folder, *folder.parents) if p.is_file()), None)
+        why = f"{str(in_the_way)!r} is a file" if in_the_way else error.strerror
+        raise UsageError(
+            f"database: the folder {str(folder)!r} cannot be made ({why}); give the path of a "
+            "folder that this process may write to, or the address of a PostgreSQL database."
+        ) from error
 
 
 def _find(agents: Mapping[str, Agent], agent_id: str) -> Agent:
@@ -195,17 +226,47 @@ def _agent(config: AgentConfig, kit: _Kit) -> LangGraphAgent:
         tools.append(ask_agent_tool(kit.parts, kit.turns, config.may_ask, limit=limit))
     built = build_graph(
         config,
-        model=kit.given.models.get(config.id),
+        model=_model(config, kit.given),
         memories=kit.books.get(config.id),
         tools=tools,
     )
     return LangGraphAgent(config, built, kit.checkpoints)
 
 
+def _model(config: AgentConfig, given: Replacements) -> BaseChatModel:
+    if model := given.models.get(config.id):
+        return model
+    try:
+        return load_model(config.model, config.model_settings)
+    except UsageError as error:
+        hint = ""
+        if config.model == "local":
+            hint = " Or set another model, such as 'openai:gpt-4o-mini', or 'scripted' for a demo."
+        raise UsageError(f"agent {config.id!r}: model: {error}{hint}") from error
+
+
+def _embedder(config: AgentConfig) -> Embedder | None:
+    """The agent's embedder; none if it is the default one and its packages are not there."""
+    if config.memory.embedder == "local":
+        try:
+            require_minilm()
+        except UsageError as error:
+            logger.warning(
+                "agent %r: memory.embedder: %s Until then memories are found by their words alone.",
+                config.id,
+                error,
+            )
+            return None
+    try:
+        return load_embedder(config.memory.embedder)
+    except UsageError as error:
+        raise UsageError(f"agent {config.id!r}: memory.embedder: {error}") from error
+
+
 def _book(config: AgentConfig, parts: Parts) -> MemoryBook:
     return MemoryBook(
         parts.journal,
-        load_embedder(config.memory.embedder),
+        _embedder(config),
         ids=parts.ids,
         clock=parts.clock.now,
         config=config.memory,
@@ -245,10 +306,10 @@ def _decider(config: AgentConfig, given: Replacements) -> Decider | None:
     if autonomy.decider in ("rules", "none"):
         return None
     if autonomy.decider == "model":
-        model = given.models.get(config.id) or load_model(config.model, config.model_settings)
-        return ModelDecider(model, delays=autonomy.delays, policy=autonomy.policy)
+        return ModelDecider(_model(config, given), delays=autonomy.delays, policy=autonomy.policy)
     whose = f"agent {config.id!r}: decider"
-    return OwnDecider(load_attribute(autonomy.decider, whose), whose)
+    own = autonomy.decider
+    return OwnDecider(load_attribute(own, whose) if isinstance(own, str) else own, whose)
 
 
 def _target(config: AgentConfig) -> WebhookTarget | None:

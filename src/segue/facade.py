@@ -3,20 +3,30 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from segue.compose import Composed, Replacements, compose
-from segue.core.errors import BackendError, NotFoundError, UsageError
-from segue.core.messages import visible_messages
+from segue.core.errors import (
+    AnswerNeeded,
+    BackendError,
+    NotFoundError,
+    ReplyCancelled,
+    UsageError,
+)
 from segue.core.preferences import check_preferences, check_wishes
 from segue.core.snowflake import to_text
-from segue.journal.records import Accepted, Page, Thread, Timer, Turn, TurnKind, TurnState
+from segue.journal.records import Accepted, Deleted, Page, Thread, Timer, Turn, TurnKind, TurnState
+from segue.runtime.asking import NESTED
 from segue.runtime.events import Heard
 from segue.runtime.inbox import DoubleTexting
+from segue.runtime.initiative import said_in
 from segue.runtime.why import Reason, why
 from segue.settings import Settings
+
+# Wishes that put a follow-up off; it may be sent sooner when they change.
+_WAITS: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
 
 
 class Segue:
@@ -26,6 +36,11 @@ class Segue:
         self._composed = composed
         self._parts = composed.parts
         self._journal = composed.parts.journal
+
+    @property
+    def composed(self) -> Composed:
+        """Its parts, for who builds on it."""
+        return self._composed
 
     @classmethod
     @asynccontextmanager
@@ -51,12 +66,51 @@ class Segue:
         agent = agent_id or self._composed.settings.agents[0].id
         self._parts.agent_of(agent)  # raises if there is none
         return await self._journal.create_thread(
-            _name(thread_id, "thread_id") if thread_id else to_text(self._parts.ids.next()),
+            _thread_name(thread_id) if thread_id else to_text(self._parts.ids.next()),
             agent_id=agent,
             user_id=_name(user_id, "user_id"),
             now=self._parts.clock.now(),
             settings=check_preferences(settings or {}),
         )
+
+    async def thread(self, thread_id: str) -> Thread:
+        """One conversation, as it is now."""
+        return await self._journal.get_thread(_id(thread_id))
+
+    async def threads(
+        self,
+        user_id: str,
+        agent_id: str | None = None,
+        *,
+        limit: int = 50,
+        before: Thread | None = None,
+    ) -> list[Thread]:
+        """A user's conversations, the one written to last first; with all agents, or with one.
+
+        `before` is the last one of the page before. Where agents ask each other is not among them.
+        """
+        _name(user_id, "user_id")
+        found: list[Thread] = []
+        while len(found) < _limit(limit):
+            page = await self._journal.list_threads(
+                user_id, agent_id=agent_id, limit=limit, before=before
+            )
+            found += [thread for thread in page if NESTED not in thread.settings]
+            if len(page) < limit:
+                break
+            before = page[-1]
+        return found[:limit]
+
+    async def delete_thread(self, thread: Thread | str) -> Deleted:
+        """Delete a thread and all that belongs to it, and say what; memories belong to the user.
+
+        What the agent is doing in it is stopped.
+        """
+        await self.cancel(thread)
+        deleted = await self._journal.delete_thread(_id(thread))
+        await self._parts.bus.stored(_id(thread))  # whoever listens hears that it is gone
+        await self._composed.runtime.sweeper.step()
+        return deleted
 
     async def send(
         self,
@@ -77,14 +131,38 @@ class Segue:
         )
 
     async def reply(self, thread: Thread | str, content: str | list[Any]) -> str:
-        """Send a message and wait for the agent's words; `BackendError` if there are none."""
-        accepted = await self.send(thread, content)
-        turn = await self.finished(accepted.turn)
-        if turn.state is not TurnState.DONE:
-            raise BackendError(turn.error or f"The turn ended {turn.state.value}.")
+        """Send a message and wait for the agent's words. Raises what `said` raises."""
+        return await self.said((await self.send(thread, content)).turn)
+
+    async def said(self, turn: Turn) -> str:
+        """Wait for the agent's words in a turn that `send` or `answer` began.
+
+        `AnswerNeeded` if it asks something first, `ReplyCancelled` if somebody stopped it,
+        `BackendError` if it failed.
+        """
+        ended = await self.finished(turn)
+        if ended.state is not TurnState.DONE:
+            raise BackendError(ended.error or f"The turn ended {ended.state.value}.")
+        words = await self._words(ended)
+        end = ended.ending or {}
+        if end.get("kind") == "question":
+            raise AnswerNeeded(
+                f"The agent asks something before it goes on; answer({ended.id}, …) tells it.",
+                turn_id=ended.id,
+                questions=end.get("questions"),
+            )
+        if end.get("kind") == "cancelled":
+            raise ReplyCancelled(
+                f"Turn {ended.id} was stopped before the agent had answered; send the message "
+                "again for a whole answer.",
+                turn_id=ended.id,
+                seen=words,
+            )
+        return words
+
+    async def _words(self, turn: Turn) -> str:
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        words = [m.text for m in visible_messages(batch.messages) if isinstance(m, AIMessage)]
-        return "\n".join(words)
+        return "\n".join(message.text for message in said_in(turn, batch))
 
     async def finished(self, turn: Turn) -> Turn:
         """Wait until a turn is over, in whichever process."""
@@ -107,7 +185,10 @@ class Segue:
     ) -> Page:
         """What a person sees of the conversation."""
         return await self._journal.history(
-            _id(thread), limit=_limit(limit), before=before, after=after
+            _id(thread),
+            limit=_limit(limit),
+            before=_position(before, "before"),
+            after=_position(after, "after"),
         )
 
     async def cancel(self, thread: Thread | str) -> list[Turn]:
@@ -137,15 +218,26 @@ class Segue:
 
     async def set_user(self, user_id: str, **wishes: Any) -> Mapping[str, Any]:
         """What a user wants of all agents: time_zone, quiet_hours, muted, snoozed_until,
-        opted_out; None takes one back.
+        opted_out; None takes one back. Follow-ups that were put off are considered anew.
         """
-        return await self._journal.update_user_settings(
-            _name(user_id, "user_id"), check_wishes(wishes), now=self._parts.clock.now()
+        now = self._parts.clock.now()
+        stored = await self._journal.update_user_settings(
+            _name(user_id, "user_id"),
+            check_wishes(wishes),
+            now=now,
+            reconsider_at=now if _WAITS & wishes.keys() else None,
         )
+        self._parts.agendas.timers.at_once()
+        return stored
 
     async def set_thread(self, thread: Thread | str, **wishes: Any) -> Thread:
         """The same for one thread, where it differs."""
-        return await self._journal.update_thread(_id(thread), settings=check_wishes(wishes))
+        now = self._parts.clock.now() if _WAITS & wishes.keys() else None
+        stored = await self._journal.update_thread(
+            _id(thread), settings=check_wishes(wishes), reconsider_at=now
+        )
+        self._parts.agendas.timers.at_once()
+        return stored
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
         """No follow-ups in a thread until a time."""
@@ -167,6 +259,19 @@ def _id(thread: Thread | str) -> str:
 def _name(given: Any, what: str) -> str:
     if not isinstance(given, str) or not given:
         raise UsageError(f"{what} is {given!r:.80}; expected text.")
+    return given
+
+
+def _thread_name(given: Any) -> str:
+    """A slash is for the threads in which agents talk among themselves."""
+    if "/" in (name := _name(given, "thread_id")):
+        raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
+    return name
+
+
+def _position(given: Any, what: str) -> int | None:
+    if given is not None and (not isinstance(given, int) or given < 0):
+        raise UsageError(f"{what} is {given!r:.80}; expected a position, as a page has it.")
     return given
 
 

@@ -27,7 +27,7 @@ def test_autonomy_is_read_from_plain_values() -> None:
     """What a file can hold becomes what the gates, the decider and the prompts take."""
     values = {
         "policy": {"max_per_day": 2, "quiet_hours": {"start": "22:00", "end": "07:30"}},
-        "delays": {"check_in": "PT2H", "task_incomplete": 90},
+        "delays": {"check_in": "2h", "task_incomplete": 90},
         "prompts": {
             "check_in": "Ask how it went.",
             "task_incomplete": [
@@ -77,10 +77,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompts": {"check_in": [{"name": "a", "text": ""}]}}, "'a' is empty"),
     ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "weight": 0}]}}, "weight of .*'a'"),
     ({"prompts": {"check_in": [{"name": "a", "text": "Hi."}] * 2}}, "share a name: a, a"),
-    ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "wait": 1}]}}, "wait: Unexpected"),
+    ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "wait": 1}]}}, "0.wait: unknown"),
     ({"decider": "magic"}, "autonomy.decider: There is no decider 'magic'"),
     ({"missed": "never"}, "autonomy.missed: There is no policy 'never'"),
     ({"missed": "run_if_within:soon"}, "autonomy.missed"),
+    ({"expires_after": True}, "autonomy.expires_after: got true or false; expected a length"),
+    (
+        {"policy": {"quiet_hours": {"start": "late", "end": "07:00"}}},
+        "quiet_hours.start: got a text",
+    ),
+    ({"policy": {"quiet_hours": {"start": "22:00Z", "end": "07:00"}}}, "without a time zone"),
 ]
 
 
@@ -91,6 +97,55 @@ def test_autonomy_that_cannot_be_meant_is_refused(values: dict[str, Any], said: 
         Autonomy.parse(values, "autonomy")
     assert "Value error" not in str(error.value)
     assert not str(error.value).endswith("..")
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [("run_if_within:1h30m", "run_if_within:5400"), ("run_if_within:0.5", "run_if_within:0.5")],
+)
+def test_lateness_is_kept_in_seconds(written: str, kept: str) -> None:
+    """The gate reads seconds, whatever a person wrote."""
+    assert Autonomy(missed=written).missed == kept
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("2h", timedelta(hours=2)),
+        ("1d", timedelta(days=1)),
+        ("1h30m", timedelta(minutes=90)),
+        ("PT2H", timedelta(hours=2)),
+        ("02:30:00", timedelta(minutes=150)),
+        ("45", timedelta(seconds=45)),
+        (1.5, timedelta(seconds=1.5)),
+        (timedelta(minutes=3), timedelta(minutes=3)),
+    ],
+)
+def test_lengths_of_time_are_written_alike_everywhere(written: Any, meant: timedelta) -> None:
+    """In a section, in the policy and in the delays: with units, in seconds, or as a timedelta."""
+    values = {
+        "expires_after": written,
+        "policy": {"cooldown": written},
+        "delays": {"check_in": written},
+    }
+    autonomy = Autonomy.parse(values, "autonomy")
+    found = (autonomy.expires_after, autonomy.policy.cooldown, autonomy.delays.check_in)
+    assert found == (meant, meant, meant)
+
+
+def test_a_word_stands_for_none() -> None:
+    """Neither a file nor the environment has another way to write it."""
+    autonomy = Autonomy.parse({"expires_after": "none"}, "autonomy")
+    assert autonomy.expires_after is None
+    assert MemoryConfig.parse({"threshold": "none"}, "memory").threshold is None
+
+
+def test_a_list_may_be_one_text() -> None:
+    """As the environment writes it."""
+    agent = AgentConfig.parse({"id": "ada", "may_ask": "bob, eve", "tools": "a.b:c"}, "agent")
+    assert (agent.may_ask, agent.tools) == (("bob", "eve"), ("a.b:c",))
 
 
 def test_a_config_never_changes() -> None:
@@ -110,3 +165,12 @@ def test_a_name_that_is_no_embedders_is_refused_by_the_config(name: str) -> None
 def test_names_of_embedders_are_taken(name: str) -> None:
     """Whether a provider is there shows when it is loaded."""
     assert MemoryConfig(embedder=name).embedder == name
+
+
+def test_a_webhook_shows_neither_its_secret_nor_its_url() -> None:
+    """Paths and queries of webhooks are often secrets; a config may be printed all the same."""
+    hook = {"url": "https://example.org/hooks/s3cr3t?key=hush", "secret": "not-to-be-guessed"}
+    shown = repr(AgentConfig.parse({"id": "ada", "webhook": hook}, "agent"))
+    assert "WebhookConfig" in shown
+    for hidden in ("s3cr3t", "hush", "guessed"):
+        assert hidden not in shown

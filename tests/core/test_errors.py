@@ -6,11 +6,13 @@ import pytest
 
 from segue.core import errors
 from segue.core.errors import (
+    AnswerNeeded,
     BackendError,
     ConflictError,
     DeniedError,
     MetadataError,
     NotFoundError,
+    ReplyCancelled,
     SegueError,
     UnknownTrigger,
     UsageError,
@@ -24,6 +26,8 @@ CODES = {
     NotFoundError: "not_found",
     ConflictError: "conflict",
     DeniedError: "denied",
+    AnswerNeeded: "answer_needed",
+    ReplyCancelled: "cancelled",
     BackendError: "backend",
 }
 

@@ -48,4 +48,5 @@ def open_journal(handles: list[Journal], broom: psycopg.Connection) -> Iterator[
     broom.execute("DELETE FROM threads")
     broom.execute("DELETE FROM users")
     broom.execute("DELETE FROM memories")
+    broom.execute("DELETE FROM api_keys")
     broom.execute("DELETE FROM nodes")

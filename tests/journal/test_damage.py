@@ -141,7 +141,7 @@ async def test_a_malformed_effect_does_not_hold_up_the_outbox(
     await chat.queue_effect("bad")
     await chat.queue_effect("good")
     change(address, "UPDATE effects SET payload = '{oops' WHERE dedupe_key = 'bad'")
-    leases = await journal.claim_effects("worker-a", now=START, lease_for=LEASE)
+    leases = await journal.claim_effects("worker-a", kind="webhook", now=START, lease_for=LEASE)
     assert [lease.effect.dedupe_key for lease in leases] == ["good"]
     assert ask(address, "SELECT state FROM effects WHERE dedupe_key = 'bad'") == [("dead",)]
     assert await journal.list_dead_effects() == []

@@ -2,10 +2,12 @@
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
 from segue.journal.ports import Journal
+from segue.journal.sqlite.database import Database
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.journal_contract.watching import watching
@@ -67,3 +69,35 @@ async def test_a_watch_may_be_left_at_any_moment(address: str) -> None:
     # A store's own few tasks come and go.
     assert len(asyncio.all_tasks()) < before + len(PAUSES)
     await journal.close()
+
+
+async def test_what_a_journal_writes_itself_is_no_word_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process on a SQLite file does not look after its turns because of what it wrote itself."""
+    looked: asyncio.Queue[None] = asyncio.Queue()
+    go_on: asyncio.Queue[None] = asyncio.Queue()
+
+    async def closes_within(_: Database, __: float) -> bool:
+        looked.put_nowait(None)
+        await go_on.get()
+        return False
+
+    address = str(tmp_path / "journal.db")
+    journal, other = await opened(address), await opened(address)
+    chat = await Chat(journal, ticking_ids(), START).begin()
+    monkeypatch.setattr(Database, "closes_within", closes_within)
+    async with asyncio.timeout(20), aclosing(journal.watch(of_others=True)) as hints:
+        assert await anext(hints) == ""  # what was written before
+        await chat.say()
+        word = asyncio.create_task(anext(hints))
+        for _ in range(2):
+            await looked.get()
+            assert not word.done()
+            go_on.put_nowait(None)
+        await looked.get()
+        await other.note_typing("chat", now=START)
+        go_on.put_nowait(None)
+        assert await word == ""
+    await journal.close()
+    await other.close()

@@ -34,6 +34,7 @@ class Paced(ScriptedChatModel):
     _permits: asyncio.Semaphore = PrivateAttr(default_factory=lambda: asyncio.Semaphore(0))
     _is_free: bool = PrivateAttr(default=False)
     _stopped: int = PrivateAttr(default=0)
+    _begun: int = PrivateAttr(default=0)
 
     def let(self, words: int) -> None:
         for _ in range(words):
@@ -45,11 +46,17 @@ class Paced(ScriptedChatModel):
         self.let(1)
 
     @property
+    def begun(self) -> int:
+        """How often it began to write."""
+        return self._begun
+
+    @property
     def stopped(self) -> int:
         """How often it was stopped while it wrote."""
         return self._stopped
 
     async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        self._begun += 1
         async for piece in super()._astream(*args, **kwargs):
             try:
                 if not self._is_free:
@@ -171,6 +178,11 @@ class Tab:
                     await self._task
                 self._new.clear()
                 await self._new.wait()
+
+    async def ended(self) -> None:
+        """Wait until there is nothing more to hear."""
+        assert self._task is not None
+        await self._task
 
     async def until_said(self, text: str) -> None:
         await self.until(lambda tab: text in tab.texts)

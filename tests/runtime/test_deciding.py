@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.runtime.deciding import OwnDecider
 from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.testing.world import Stage, plain_agent
 from tests.runtime import deciders
 
 pytestmark = pytest.mark.anyio
@@ -66,8 +68,8 @@ async def test_any_shape_of_decider_is_asked(given: Any, batch: Batch) -> None:
 async def test_whatever_fails_is_a_verdict_against_a_follow_up(
     given: Any, reason: str, words: str | None, batch: Batch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """None, an error or nonsense means silence, and no text of anybody's is logged."""
-    caplog.set_level(logging.DEBUG)
+    """None, an error or nonsense means silence, and above DEBUG no text of anybody's is logged."""
+    caplog.set_level(logging.INFO)
     assert await OwnDecider(given, WHOSE).decide(batch) == Verdict(None, reason, words)
     assert deciders.WORDS not in caplog.text
 
@@ -109,6 +111,28 @@ def test_what_is_no_decider_is_refused_at_the_start(given: Any) -> None:
         OwnDecider(given, WHOSE)
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (deciders.plain, "tests.runtime.deciders:plain"),
+        (deciders.thoughtful, "tests.runtime.deciders:Thoughtful"),
+        ("tests.runtime.deciders:plain", "tests.runtime.deciders:plain"),
+    ],
+)
+async def test_a_decider_may_be_given_as_it_is_or_by_its_path(
+    sqlite_stage: Stage, given: Any, name: str
+) -> None:
+    """A program need not put its function into a module of its own; the record names it."""
+    agent = plain_agent(autonomy={"decider": given})
+    async with sqlite_stage.world(agent) as world:
+        thread = await world.segue.create_thread("ann")
+        await world.say(thread.id, "Hello.")
+        [planned] = await world.segue.follow_ups(thread)
+        assert planned.trigger_type == TriggerType.TASK_INCOMPLETE
+        [decision] = await world.journal.list_decisions(thread.id)
+        assert decision.facts["decider"] == name
+
+
 async def test_words_are_kept_within_bounds(batch: Batch) -> None:
     """However much a decider has to say, a record stays a record."""
 
@@ -121,3 +145,17 @@ async def test_words_are_kept_within_bounds(batch: Batch) -> None:
     assert words.startswith("a b c")
     assert len(words) == 500
     assert "\0" not in words
+
+
+async def test_silence_counts_from_the_answer_however_late_somebody_decides(stage: Stage) -> None:
+    """An outage or a slow decider between the two makes nobody wait longer."""
+    agent = plain_agent(autonomy={"decider": deciders.plain})
+    async with stage.world(agent) as world:
+        thread = (await world.segue.create_thread("ann")).id
+        await world.say(thread, "Hello.")
+        [effect] = await world.journal.list_effects(thread)
+        answered_at = stage.clock.now() - timedelta(minutes=10)
+        decide = world.composed.runtime.effects._handlers[effect.kind]
+        await decide(replace(effect, created_at=answered_at))
+        [timer, *_] = await world.journal.list_timers(thread)
+        assert timer.due_at == answered_at + deciders.DELAY

@@ -7,6 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from typing import Any
@@ -16,7 +17,7 @@ from langchain_core.messages import AIMessage
 
 from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import UsageError
+from segue.core.errors import BackendError, UsageError
 from segue.core.triggers import TriggerType
 from segue.journal.records import Effect, EffectLease, EffectState
 from segue.runtime.webhooks import verify
@@ -47,7 +48,8 @@ def eager(receiver: Receiver | None, id: str = "guide", **config: Any) -> AgentC
         config["webhook"] = {"url": url, "secret": secret, "all_replies": all_replies}
     delays = {trigger.value: SILENCE.total_seconds() for trigger in TriggerType}
     policy = {"max_consecutive": 1, "cooldown": 0, "max_per_day": 1_000}
-    return plain_agent(id, autonomy={"delays": delays, "policy": policy}, **config)
+    autonomy = {"delays": delays, "policy": policy, "decider": config.pop("decider", "rules")}
+    return plain_agent(id, autonomy=autonomy, **config)
 
 
 def call(tool: str, args: dict[str, Any], text: str = "") -> AIMessage:
@@ -123,14 +125,14 @@ async def test_a_failing_receiver_is_tried_again_and_given_up_and_revived(
     async with stage.world(eager(receiver), models=model()) as world:
         thread = await one_follow_up(world)
         answered = f"The webhook at {receiver.target.origin} answered 500."
-        assert await told(world, thread) == [f"waiting: {answered}"]
+        assert (await told(world, thread))[0].startswith(f"waiting: {answered}")
         await world.pass_time(days=2)
         first = START + SILENCE
         assert [signed_at(headers) - first for _, headers, _ in receiver.got] == [
             timedelta(seconds=seconds) for seconds in TRIES
         ]
         assert len({headers["Segue-Event-Id"] for _, headers, _ in receiver.got}) == 1
-        assert await told(world, thread) == [f"not delivered: {answered}"]
+        assert (await told(world, thread))[0].startswith(f"not delivered: {answered}")
         [dead] = await world.journal.list_dead_effects()
         assert (dead.state, dead.attempts, dead.evidence) == (EffectState.DEAD, 8, None)
 
@@ -243,16 +245,155 @@ async def test_many_effects_and_two_workers_are_one_request_each(
         assert set(sent.values()) == {1}
 
 
-async def test_an_effect_that_nobody_knows_is_set_aside_with_the_reason(
+async def test_an_effect_that_nobody_knows_waits_for_somebody_who_does(
     stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older process does not try for ever what only a newer one can do."""
+    """An older process leaves to a newer one what only that one can do."""
     async with stage.world(eager(receiver), models=model()) as world:
         monkeypatch.setattr(world.composed.runtime.effects, "_handlers", {})
-        await one_follow_up(world)
-        [dead] = await world.journal.list_dead_effects()
-        assert (dead.error, dead.attempts) == ("Nobody here knows effects of kind 'webhook'.", 1)
+        thread = await one_follow_up(world)
+        await world.pass_time(days=1)
+        [effect] = await effects(world, thread)
+        assert (effect.state, effect.attempts) == (EffectState.PENDING, 0)
         assert receiver.got == []
+    async with stage.world(eager(receiver), models=model()) as world:
+        await world.clock.settle()
+        assert len(receiver.got) == 1
+
+
+@dataclass
+class Hanging:
+    """A receiver of effects that never answers for some threads, and notes the others."""
+
+    dead: frozenset[str] = frozenset()
+    begun: list[str] = field(default_factory=list)
+    is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: list[str] = field(default_factory=list)
+    done: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def take(self, effect: Effect) -> str:
+        self.begun.append(effect.thread_id)
+        self.is_asked.set()
+        if effect.thread_id in self.dead:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.stopped.append(effect.thread_id)
+        self.done.put_nowait(effect.thread_id)
+        return "taken"
+
+
+def handle(world: World, monkeypatch: pytest.MonkeyPatch, **handlers: Hanging) -> None:
+    takers = {kind: hanging.take for kind, hanging in handlers.items()}
+    monkeypatch.setattr(world.composed.runtime.effects, "_handlers", takers)
+
+
+async def test_a_webhook_that_hangs_does_not_hold_up_deciders(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of effect has its own slots."""
+    monkeypatch.setattr("segue.runtime.effects._SLOTS", 2)
+    agent = eager(receiver, all_replies=True, decider="model")
+    async with stage.world(agent, models=model()) as world:
+        threads = [await new_thread(world.segue, f"user-{n}") for n in range(4)]
+        webhooks, deciders = Hanging(frozenset(threads)), Hanging()
+        handle(world, monkeypatch, webhook=webhooks, decide=deciders)
+        for thread in threads:
+            await world.segue.reply(thread, "Where is Oslo?")
+        assert {await deciders.done.get() for _ in threads} == {*threads}
+        assert len(webhooks.begun) == 2
+
+
+async def test_a_slot_is_filled_again_while_another_effect_hangs(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Effects do not wait for the slowest of those that were begun with them."""
+    monkeypatch.setattr("segue.runtime.effects._SLOTS", 2)
+    agent = eager(receiver, all_replies=True)
+    async with stage.world(agent, models=model()) as world:
+        threads = [await new_thread(world.segue, f"user-{n}") for n in range(5)]
+        webhooks = Hanging(frozenset(threads[:1]))
+        handle(world, monkeypatch, webhook=webhooks)
+        for thread in threads:
+            await world.segue.reply(thread, "Where is Oslo?")
+        assert {await webhooks.done.get() for _ in threads[1:]} == {*threads[1:]}
+
+
+async def test_an_agent_whose_webhook_hangs_does_not_hold_up_another_agents(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much of one agent waits, it has a part of the slots alone."""
+    monkeypatch.setattr("segue.runtime.effects._SLOTS", 4)
+    monkeypatch.setattr("segue.runtime.effects._SHARE", 2)
+    agents = [eager(receiver, name, all_replies=True) for name in ("guide", "atlas")]
+    async with stage.world(*agents, models={"guide": lines(), "atlas": lines()}) as world:
+        threads = [await new_thread(world.segue, f"user-{n}") for n in range(6)]
+        webhooks = Hanging(frozenset(threads))
+        handle(world, monkeypatch, webhook=webhooks)
+        for thread in threads:
+            await world.segue.reply(thread, "Where is Oslo?")
+        other = await world.segue.create_thread("ann", "atlas")
+        for _ in range(3):
+            await world.segue.reply(other, "Where is Oslo?")
+            assert await webhooks.done.get() == other.id
+        assert len(webhooks.begun) < 4 + 3
+
+
+async def test_effects_at_work_are_stopped_with_the_process(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of them goes on when the block is left, and the next process does them again."""
+    agent = eager(receiver, all_replies=True)
+    async with stage.world(agent, models=model()) as world:
+        thread = await new_thread(world.segue)
+        webhooks = Hanging(frozenset({thread}))
+        handle(world, monkeypatch, webhook=webhooks)
+        await world.segue.reply(thread, "Where is Oslo?")
+        await webhooks.is_asked.wait()
+    assert webhooks.stopped == [thread]
+    async with stage.world(agent, models=model()) as world:
+        await world.clock.settle()
+        assert receiver.got == []
+        await world.pass_time(LEASE)
+        sent = [json.loads(body)["event"] for _, _, body in receiver.got]
+        assert sent == ["follow_up", "reply"]
+
+
+async def test_a_handler_that_hangs_is_stopped_and_tried_again(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the time of its lease, so that it is never at work twice."""
+    async with stage.world(eager(receiver), models=model()) as world:
+        runner = world.composed.runtime.effects
+        works = dict(runner._handlers)
+        monkeypatch.setattr("segue.runtime.effects._LEASE", timedelta(milliseconds=10))
+        monkeypatch.setattr(runner, "_handlers", {"webhook": never})
+        thread = await one_follow_up(world)
+        [effect] = await effects(world, thread)
+        assert (effect.state, effect.error) == (EffectState.PENDING, "TimeoutError")
+        monkeypatch.setattr("segue.runtime.effects._LEASE", LEASE)
+        monkeypatch.setattr(runner, "_handlers", works)
+        await world.pass_time(seconds=5)
+        assert len(receiver.got) == 1
+
+
+async def test_an_effect_whose_end_cannot_be_noted_is_done_again_after_its_lease(
+    stage: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is away for a moment loses nothing, and the worker goes on."""
+    async with stage.world(eager(receiver), models=model()) as world:
+        complete = world.journal.complete_effect
+
+        async def away(*_: Any) -> None:
+            monkeypatch.setattr(world.journal, "complete_effect", complete)
+            raise BackendError("The database is away.")
+
+        monkeypatch.setattr(world.journal, "complete_effect", away)
+        thread = await one_follow_up(world)
+        assert await told(world, thread) == ["under way: "]
+        await world.pass_time(LEASE)
+        assert len(receiver.got) == 2
+        assert (await told(world, thread))[0].startswith("delivered: ")
 
 
 async def test_an_agent_without_its_webhook_any_more_gives_up(
@@ -264,7 +405,8 @@ async def test_an_agent_without_its_webhook_any_more_gives_up(
         thread = await one_follow_up(world)
     async with stage.world(eager(None), models=model()) as world:
         await world.pass_time(seconds=5)
-        assert await told(world, thread) == ["not delivered: The agent has no webhook any more."]
+        [said] = await told(world, thread)
+        assert said.startswith("not delivered: The agent has no webhook any more.")
     assert len(receiver.got) == 1
 
 
@@ -285,7 +427,8 @@ async def test_a_handler_that_breaks_is_tried_again_and_quotes_nothing(
 
         monkeypatch.setattr(runner, "_handlers", {"webhook": breaks})
         thread = await one_follow_up(world)
-        assert await told(world, thread) == ["waiting: RuntimeError"]
+        [effect] = await effects(world, thread)
+        assert (effect.state, effect.error) == (EffectState.PENDING, "RuntimeError")
         assert "Fine." not in caplog.text
         monkeypatch.setattr(runner, "_handlers", works)
         await world.pass_time(seconds=5)
@@ -409,7 +552,9 @@ async def test_an_effect_whose_lease_ran_out_is_left_to_who_has_it_now(
         async def slowly(lease: EffectLease, evidence: str | None = None) -> None:
             monkeypatch.setattr(journal, "complete_effect", complete)
             later = world.clock.now() + LEASE
-            [again] = await journal.claim_effects("other", now=later, lease_for=LEASE)
+            [again] = await journal.claim_effects(
+                "other", kind="webhook", now=later, lease_for=LEASE
+            )
             await complete(again, "200 by the other")
             await complete(lease, evidence)
 

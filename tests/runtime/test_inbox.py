@@ -11,7 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.errors import BackendError, ConflictError, NotFoundError, UsageError
 from segue.core.metadata import is_synthetic
+from segue.core.triggers import TriggerType
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
+from segue.runtime import inbox
 from segue.runtime.events import Cancelled, Retracted
 from segue.runtime.inbox import DoubleTexting
 from segue.runtime.parts import Parts
@@ -333,6 +335,32 @@ async def test_a_message_does_not_wait_for_a_follow_up_that_nobody_has_seen(
         assert (follow_up.kind, follow_up.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
 
 
+async def test_a_follow_up_that_goes_on_and_on_is_not_waited_for(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was seen of it is kept, before the answer to the user's message."""
+    monkeypatch.setattr(inbox, "FINISH_WITHIN", timedelta(seconds=0.05))
+    soon = timedelta(seconds=0.2)
+    eager = plain_agent(
+        autonomy={
+            "delays": dict.fromkeys(TriggerType, soon),
+            "policy": {"min_delay": soon, "cooldown": 0},
+        }
+    )
+    model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])
+    async with process(database, model, eager) as here:
+        thread = await new_thread(here.segue)
+        async with tab(here.segue, thread) as seen:
+            model.let(4)
+            await here.segue.send(thread, "Where?")
+            await seen.until_draft("Still there ")
+            await here.segue.send(thread, "Yes")
+            await seen.until_heard(Cancelled)
+            model.finish()
+            await seen.until_said("Fine.")
+            assert seen.texts == ["Where?", "Oslo.", "Yes", "Still there ", "Fine."]
+
+
 async def test_a_follow_up_that_the_user_has_seen_is_finished_and_kept(stage: Stage) -> None:
     """Then the user's message is answered, with it in mind."""
     model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])
@@ -482,6 +510,7 @@ async def test_cancelling_stops_the_model_and_keeps_what_was_seen(stage: Stage) 
             assert model.stopped == 1
             assert seen.events[-1] == Cancelled(accepted.turn.id)
             assert (seen.texts, seen.drafts) == (["One", "Hello there "], {})
+            assert seen.count(Retracted) == 0  # it stays on the screen
         async with tab(world.segue, thread) as late:
             await late.until_heard(Cancelled)
             assert stored(late.events) == ["One", "Hello there ", "Cancelled"]

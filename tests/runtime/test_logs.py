@@ -12,13 +12,14 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from segue.core.errors import UsageError
-from segue.runtime.logs import configure_logging
+from segue.runtime.logs import _FOREIGN, configure_logging
 from segue.runtime.noting import note
 
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-very-secret"
 HTTP_CLIENTS = ["httpx", "httpx2", "httpcore", "httpcore.http11"]
+DRIVERS = ["aiosqlite", "asyncio", "psycopg", "psycopg.pool", "openai._base_client"]
 Lines = Callable[[], list[dict[str, Any]]]
 
 
@@ -30,7 +31,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
     """Logging is the whole process's; each test leaves it as it was."""
-    names = [None, "httpx", "httpx2", "httpcore", "httpcore2"]
+    names = [None, *_FOREIGN]
     levels = {name: logging.getLogger(name).level for name in names}
     handlers = list(logging.getLogger().handlers)
     yield
@@ -141,9 +142,11 @@ def test_a_traceback_shows_no_variables(
     assert not as_json or len(said.splitlines()) == 2
 
 
-@pytest.mark.parametrize("name", HTTP_CLIENTS)
-def test_http_clients_do_not_tell_urls(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Queries and headers of requests, where keys travel, are in no log, not even in detail."""
+@pytest.mark.parametrize("name", [*HTTP_CLIENTS, *DRIVERS])
+def test_clients_and_drivers_do_not_tell_all(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """URLs and headers, where keys travel, and statements, in which all else would drown, are in
+    no log, not even in detail.
+    """
     configure_logging("DEBUG", json=True)
     logging.getLogger(name).info("HTTP Request: POST https://example.org/?key=%s", KEY)
     assert capsys.readouterr().err == ""

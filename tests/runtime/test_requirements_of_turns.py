@@ -14,6 +14,7 @@ from segue.core.messages import synthetic_message
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.events import Failed
+from segue.runtime.leash import Why
 from segue.testing.providers import request_problems
 from segue.testing.world import START, Stage, plain_agent
 from tests.runtime.scenes import Held, batches_of, calling, echo, lines, tab
@@ -208,13 +209,13 @@ async def test_a_batch_past_its_time_is_ended_and_the_next_message_answered(stag
     """Who hangs is stopped, the user is told, and what was queued behind it does not wait on."""
     held = Held()
     model = lines(held, echo)
-    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, batch_time=0.1)
-    async with world_of as world:
+    async with stage.world(plain_agent(**QUIET), models={"guide": model}) as world:
         thread = await new_thread(world)
         async with tab(world.segue, thread) as seen:
             await world.segue.send(thread, "First?")
             await held.asked.wait()
             await world.segue.send(thread, "Second?")
+            world.composed.runtime.turns._jobs[thread].leash.stop(Why.TIME_UP)
             await seen.until_said("You said: Second?")
             [failed] = [event for event in seen.events if isinstance(event, Failed)]
         assert held.is_stopped
@@ -321,4 +322,6 @@ async def test_a_tool_that_waits_for_permission_ends_and_is_logged(
         [batch] = await batches_of(world, thread)
         [result] = [m for m in batch.messages if isinstance(m, ToolMessage)]
         assert (result.status, "0.05 s" in result.text) == ("error", True)
-        assert [record.getMessage() for record in caplog.records] == ["Tool pay failed"]
+        [told] = [record.getMessage() for record in caplog.records]
+        assert told.startswith("Tool pay failed: TimeoutError at ")
+        assert "in test_a_tool_that_waits_for_permission" in told

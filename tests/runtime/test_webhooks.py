@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -269,6 +270,19 @@ async def test_errors_give_nothing_away(
     assert receiver.target.origin in shown
     for hidden in (SECRET, "hush", "hooks", "passw0rd"):
         assert hidden not in shown
+
+
+async def test_the_clients_log_does_not_tell_the_url(
+    client: httpx.AsyncClient, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However a program logs: of a delivery the client says nothing, of others all."""
+    caplog.set_level(logging.DEBUG)
+    await Webhooks(client, lambda: NOW).deliver(receiver.target, "91", {})
+    assert receiver.got
+    for hidden in (SECRET, "hush", "hooks"):
+        assert hidden not in caplog.text
+    await client.get(f"{receiver.target.origin}/another")
+    assert "/another" in caplog.text
 
 
 @pytest.mark.parametrize(

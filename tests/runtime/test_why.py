@@ -98,6 +98,58 @@ async def test_a_failure_is_told_with_its_reason_and_without_anybodys_words(
         assert "My name" not in repr(await world.segue.why(thread))
 
 
+async def test_what_ended_a_follow_up_is_told_before_its_end(stage: Stage) -> None:
+    """First the gates, then what became of the follow-up."""
+    async with stage.world(eager(), models={"guide": lines(TOLD)}) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Where is Oslo?")
+        await world.segue.set_user("ann", muted=True)
+        await world.pass_time(SILENCE)
+        planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S}"
+        assert await outcomes(world, thread) == [
+            ("planning a follow-up", "follow_up"),
+            ("the gates of a due follow-up", "suppress"),
+            (planned, "suppressed"),
+        ]
+        assert (await world.segue.why(thread))[-1].why == "The user muted all threads."
+
+
+@pytest.mark.parametrize("whose", ["this thread", "all the user's threads"])
+async def test_whose_snooze_it_was_is_told(stage: Stage, whose: str) -> None:
+    """The longer one counts, of the thread or of the user."""
+    near, far = START + timedelta(hours=1), START + timedelta(hours=2)
+    is_thread = whose == "this thread"
+    async with stage.world(eager(), models={"guide": lines(TOLD)}) as world:
+        thread = await new_thread(world.segue)
+        await world.segue.set_thread(thread, snoozed_until=far if is_thread else near)
+        await world.segue.set_user("ann", snoozed_until=near if is_thread else far)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(SILENCE)
+        last = (await world.segue.why(thread))[-1]
+        assert last.why.startswith(f"Follow-ups in {whose} are snoozed until 2027-01-15 10:00")
+
+
+async def test_a_delivery_that_failed_says_when_it_is_tried_again(stage: Stage) -> None:
+    """And after the last attempt, that it was given up, at which one."""
+    async with stage.world(eager(webhook=WEBHOOK), models={"guide": lines(TOLD)}) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(SILENCE)
+
+        async def delivery() -> Reason:
+            story = await world.segue.why(thread)
+            return next(reason for reason in story if reason.what.startswith("the webhook"))
+
+        waiting = await delivery()
+        again = START + SILENCE + timedelta(seconds=5)
+        assert waiting.outcome == "waiting"
+        assert waiting.why.endswith(f"(ConnectError). Next try at {again:%Y-%m-%d %H:%M:%S}.")
+        await world.pass_time(hours=2)
+        given_up = await delivery()
+        assert given_up.outcome == "not delivered"
+        assert given_up.why.endswith("(ConnectError). Given up at attempt 8.")
+
+
 async def test_a_deciders_words_are_not_told(stage: Stage) -> None:
     """What was decided is told in words of ours; the decider's own are for operators."""
     agent = eager(autonomy={"decider": "tests.runtime.deciders:plain"})

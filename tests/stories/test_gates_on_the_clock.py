@@ -137,13 +137,14 @@ async def test_a_thread_may_have_hours_of_its_own(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("wish", "whose", "reason"),
     [
-        ("muted", "suppress: The thread is muted."),
-        ("opted_out", "suppress: The user opted out of follow-ups."),
+        ("muted", "user", "suppress: The user muted all threads."),
+        ("muted", "thread", "suppress: The thread is muted."),
+        ("opted_out", "user", "suppress: The user opted out of follow-ups."),
+        ("opted_out", "thread", "suppress: The user opted out of follow-ups."),
     ],
 )
-@pytest.mark.parametrize("whose", ["user", "thread"])
 async def test_who_wants_no_follow_ups_gets_none(
     stage: Stage, wish: str, reason: str, whose: str
 ) -> None:
@@ -188,8 +189,8 @@ async def test_a_snoozed_follow_up_is_sent_when_the_snooze_ends(stage: Stage) ->
         await world.pass_time(seconds=1)
         assert await sent_at(world, thread) == [ends]
         assert (await told(world, thread, "the gates"))[0] == (
-            "postpone: Follow-ups are snoozed until 2027-01-15 13:00 in UTC, since no time zone "
-            "is known."
+            "postpone: Follow-ups in this thread are snoozed until 2027-01-15 13:00 in UTC, since "
+            "no time zone is known."
         )
 
 
@@ -233,3 +234,56 @@ async def test_a_timer_found_after_its_expiry_is_closed(stage: Stage) -> None:
         assert (await told(world, thread, "the follow-up planned"))[-1].startswith(
             "expired: It expired at 2027-01-15 08:00"
         )
+
+
+@pytest.mark.parametrize("of_thread", [True, False])
+@pytest.mark.parametrize(
+    ("wish", "changed"),
+    [
+        ({"snoozed_until": START + timedelta(days=1)}, {"snoozed_until": None}),
+        ({"quiet_hours": {"start": "08:00", "end": "12:00"}}, {"quiet_hours": False}),
+        ({"quiet_hours": {"start": "08:00", "end": "12:00"}}, {"time_zone": "Asia/Tokyo"}),
+    ],
+)
+async def test_what_was_put_off_comes_when_the_user_no_longer_minds(
+    stage: Stage, wish: dict[str, object], changed: dict[str, object], *, of_thread: bool
+) -> None:
+    """A snooze that is ended, quiet hours that are over in another way: it comes at once."""
+    async with stage.world(eager_agent(), models={"guide": model_of()}) as world:
+        thread = await new_thread(world)
+
+        async def set_wishes(wishes: dict[str, object]) -> None:
+            if of_thread:
+                await world.segue.set_thread(thread, **wishes)
+            else:
+                await world.segue.set_user("ann", **wishes)
+
+        await set_wishes(wish)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(PATIENCE)
+        [timer] = await world.segue.follow_ups(thread)
+        assert timer.state is TimerState.POSTPONED
+        await world.pass_time(minutes=1)
+        await set_wishes(changed)
+        await world.clock.settle()
+        assert await sent_at(world, thread) == [world.clock.now()]
+
+
+async def test_what_was_put_off_waits_on_if_the_user_wants_it_to(stage: Stage) -> None:
+    """A snooze that is made longer is a longer wait, and a mute that is taken back in time costs
+    nothing.
+    """
+    async with stage.world(eager_agent(), models={"guide": model_of()}) as world:
+        thread = await new_thread(world)
+        await world.segue.snooze(thread, START + timedelta(hours=1))
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(PATIENCE)
+        await world.segue.snooze(thread, START + timedelta(hours=2))
+        await world.clock.settle()
+        for muted in (True, None):
+            await world.segue.set_user("ann", muted=muted)
+            await world.clock.settle()
+        [timer] = await world.segue.follow_ups(thread)
+        assert (timer.state, timer.due_at) == (TimerState.POSTPONED, START + timedelta(hours=2))
+        await world.pass_time(hours=2)
+        assert await sent_at(world, thread) == [START + timedelta(hours=2)]

@@ -92,7 +92,9 @@ async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: S
         assert await sent_at(world, thread) == []
         cancelled = (await world.segue.follow_ups(thread))[-1]
         assert (cancelled.id, cancelled.state) == (planned.id, TimerState.CANCELLED)
-        assert await told(world, thread, "the follow-up planned") == ["cancelled: The user wrote."]
+        assert await told(world, thread, "the follow-up planned") == [
+            "cancelled: The user answered the agent's question."
+        ]
 
 
 async def test_a_question_stays_open_when_the_agent_asks_after_it(stage: Stage) -> None:
@@ -143,6 +145,27 @@ async def test_a_question_outlives_the_process_that_asked_it(stage: Stage) -> No
         assert (await world.heard(thread))[-1] == "Booked: yes"
         [second, _] = await world.journal.list_turns(thread)
         assert second.kind is TurnKind.REPLY
+
+
+@pytest.mark.parametrize("said", ["an answer", "something else"])
+async def test_a_question_that_is_over_is_not_asked_again(stage: Stage, said: str) -> None:
+    """Who comes back later hears of what was said, and of no question that nobody has to answer."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+        async with listening(world, thread) as meanwhile:
+            pass
+        assert [type(event) for event in meanwhile.events] == [Said, Asked]
+        if said == "an answer":
+            await world.segue.answer(turn, "yes")
+        else:
+            await world.say(thread, "How is the weather?")
+        await world.clock.settle()
+        async with listening(world, thread) as later:
+            pass
+        assert {type(event) for event in later.events} == {Said}
+        assert len(later.events) == len(await world.heard(thread))
 
 
 def _is_piece(event: object) -> bool:

@@ -14,10 +14,17 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from segue.agent.attempt_saver import turns_of
 from segue.core.errors import BackendError, UsageError
 
 _BUSY_SECONDS = 30.0
 _POOL_SIZE = 8
+
+# Where something is stored, in the tables of the official savers.
+_PLACES = (
+    "SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints "
+    "UNION SELECT DISTINCT thread_id, checkpoint_ns FROM {}"
+)
 
 Saver = BaseCheckpointSaver[str]
 
@@ -27,6 +34,10 @@ class Checkpoints(Protocol):
 
     def saver(self) -> Saver:
         """A saver for one run."""
+        ...
+
+    async def attempts(self) -> set[tuple[str, int]]:
+        """The batches that have checkpoints, each with the turns that stored them."""
         ...
 
     async def open(self) -> Self: ...
@@ -42,6 +53,10 @@ class MemoryCheckpoints:
 
     def saver(self) -> Saver:
         return self._saver
+
+    async def attempts(self) -> set[tuple[str, int]]:
+        stored = self._saver.storage.items()
+        return turns_of((thread, name) for thread, names in stored for name in names)
 
     async def open(self) -> Self:
         return self
@@ -60,6 +75,11 @@ class SqliteCheckpoints:
 
     def saver(self) -> Saver:
         return _opened(self._saver)
+
+    async def attempts(self) -> set[tuple[str, int]]:
+        saver = _opened(self._saver)
+        async with saver.lock, saver.conn.execute(_PLACES.format("writes")) as rows:
+            return turns_of([(thread, name) async for thread, name in rows])
 
     async def open(self) -> Self:
         try:
@@ -97,6 +117,9 @@ class PostgresCheckpoints:
 
     def saver(self) -> Saver:
         return self._savers.new()
+
+    async def attempts(self) -> set[tuple[str, int]]:
+        return turns_of(await self._savers.places(_PLACES.format("checkpoint_writes")))
 
     async def open(self) -> Self:
         await self._savers.open()

@@ -1,7 +1,8 @@
 """What an agent is, as data: the words of its config, with defaults that work without a key."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any, Final, Self
@@ -16,7 +17,10 @@ from pydantic import (
     ValidationError,
 )
 
+from segue.agent.mistakes import Mistake, find_mistakes
+from segue.agent.sections import OR_NONE, Expected
 from segue.core.decide import Delays
+from segue.core.durations import Length, parse_duration
 from segue.core.errors import UsageError
 from segue.core.policy import Policy
 from segue.core.prompts import PromptVariant
@@ -28,6 +32,7 @@ OWN_PROMPT: Final = "own"
 
 _EMBEDDER: Final = re.compile(r"local|[^\s:][^:]*:.*\S.*")
 _MISSED: Final = re.compile(r"run|skip|run_if_within:\d+(?:\.\d+)?", re.ASCII)
+_WITHIN: Final = "run_if_within:"
 _DECIDER: Final = re.compile(r"rules|model|none|[^\s:]+:[^\s:]+")
 
 
@@ -47,20 +52,27 @@ def _check_id(id: str) -> str:
 
 
 def _check_missed(policy: str) -> str:
+    """The policy as timers keep it, with its length of time in seconds."""
+    with suppress(UsageError):
+        if policy.startswith(_WITHIN):
+            span = parse_duration(policy.removeprefix(_WITHIN))
+            return f"{_WITHIN}{round(span.total_seconds())}"
     if not _MISSED.fullmatch(policy):
         raise UsageError(
-            f"There is no policy {policy!r}; expected 'run', 'skip' or 'run_if_within:<seconds>'."
+            f"There is no policy {policy!r}; expected 'run', 'skip' or 'run_if_within:' with a "
+            "length of time."
         )
     return policy
 
 
-def _check_decider(name: str) -> str:
-    if not _DECIDER.fullmatch(name):
+def _check_decider(given: Any) -> Any:
+    named = isinstance(given, str) and _DECIDER.fullmatch(given)
+    if not named and not callable(getattr(given, "decide", given)):
         raise UsageError(
-            f"There is no decider {name!r}; expected 'rules', 'model', 'none' or the path of one, "
-            "'package.module:attribute'."
+            f"There is no decider {given!r:.80}; expected 'rules', 'model', 'none', a function, or "
+            "the path of one, 'package.module:attribute'."
         )
-    return name
+    return given
 
 
 def _check_delays(delays: Delays) -> Delays:
@@ -68,6 +80,11 @@ def _check_delays(delays: Delays) -> Delays:
         if getattr(delays, each.name) <= timedelta():
             raise UsageError(f"The delay {each.name} is not above zero.")
     return delays
+
+
+def _as_list(given: Any) -> Any:
+    """As the environment writes it: with commas, or a single one."""
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
 
 
 def _as_variants(given: Any) -> Any:
@@ -86,16 +103,33 @@ def _check_variants(variants: tuple[PromptVariant, ...]) -> tuple[PromptVariant,
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-Span = Annotated[timedelta, Field(gt=timedelta(0))]
+Span = Annotated[Length, Field(gt=timedelta(0))]
+# A list that may be written as one text, with commas.
+FROM_TEXT: Final = BeforeValidator(_as_list)
 Variants = Annotated[
     tuple[PromptVariant, ...], BeforeValidator(_as_variants), AfterValidator(_check_variants)
 ]
 
 
 class Config(BaseModel):
-    """Settings that are checked when they are read, and never change afterwards."""
+    """Settings that are checked when they are read, and never change afterwards.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    What is wrong is a `UsageError` that names every mistake, one on a line.
+    """
+
+    # What is wrong is named, not quoted: secrets may stand beside it.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(_told(find_mistakes(error, type(self), values))) from None
+
+    # Otherwise pydantic would call it for a section in another one, too, and lose its place.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic's own mark
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], name: str) -> Self:
@@ -103,100 +137,127 @@ class Config(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join([name, *map(str, problem['loc'])])}: {_words(problem['msg'])}"
-                for problem in error.errors(include_url=False)
-            )
-            raise UsageError(f"{wrong}.") from None
+            found = find_mistakes(error, cls, values)
+            raise UsageError(_told(Mistake((name, *m.place), m.words) for m in found)) from None
 
 
-def _words(message: str) -> str:
-    """A problem's words, without what pydantic puts before those of a check of ours."""
-    return message.removeprefix("Value error, ").removesuffix(".")
+def _told(mistakes: Iterable[Mistake]) -> str:
+    return "\n".join(map(str, mistakes))
 
 
 class MemoryConfig(Config):
     """Long-term memory: what is searched before a reply, and how much of it is told."""
 
     enabled: bool = True
-    # `local`, or any LangChain `provider:model`.
-    embedder: Annotated[str, AfterValidator(check_embedder)] = "local"
-    # How many memories are told at most, and in how many tokens.
+    """Whether the agent remembers anything about its users."""
+    embedder: Annotated[
+        str, AfterValidator(check_embedder), Expected("'local' or 'provider:model'")
+    ] = "local"
+    """What turns texts into vectors: `local`, or any LangChain `provider:model`."""
     limit: Count = 5
+    """How many memories a reply is told at most."""
     max_tokens: Count = 500
-    # Least similarity of a memory that shares no word with the query. It depends on the embedder:
-    # none means the embedder's own.
-    threshold: Share | None = None
-    # The share of words against meaning.
+    """In how many tokens they are told at most."""
+    threshold: Annotated[Share | None, OR_NONE] = None
+    """The least similarity of a memory that shares no word with the query; `none` means the
+    embedder's own.
+    """
     text_weight: Share = 0.5
-    # A reply does not wait longer than this for memories.
+    """The share of words against meaning: 0 goes by meaning alone, 1 by words alone."""
     time_limit: Span = timedelta(seconds=2)
-    # A fact this similar to one that is there replaces it.
+    """A reply does not wait longer than this for memories."""
     duplicate_at: Share = 0.95
-    # How many facts one user may have with one agent.
+    """A fact this similar to one that is there replaces it."""
     capacity: Count = 1_000
+    """How many facts one user may have with one agent."""
 
 
 class Limits(Config):
     """How long and how far one run may go."""
 
-    # Model calls and tool steps of one run.
     steps: Count = 50
+    """Model calls and tool steps of one run."""
     model_time: Span = timedelta(seconds=120)
+    """How long one model call may take."""
     tool_time: Span = timedelta(seconds=60)
+    """How long one tool may take."""
 
 
 class Autonomy(Config):
     """When and how the agent speaks first."""
 
-    # Nothing is planned where it is off. The policy's own switch stops what is planned already.
     enabled: bool = True
+    """Off, nothing is planned. The policy's own switch stops what is planned already."""
     policy: Policy = Policy()
-    # How long the user's silence lasts before the first follow-up, by trigger.
+    """What the gates allow."""
     delays: Annotated[Delays, AfterValidator(_check_delays)] = Delays()
-    # By trigger, a text instead of its fixed prompt, or weighted variants of one.
-    prompts: Mapping[TriggerType, Variants] = Field(default_factory=dict)
-    # The share of follow-ups that are not sent, to learn what silence does.
+    """How long the user's silence lasts before the first follow-up, by trigger."""
+    prompts: Annotated[
+        Mapping[TriggerType, Variants], Expected("a table of texts, or of variants, by trigger")
+    ] = Field(default_factory=dict)
+    """By trigger, a text instead of its fixed prompt, or weighted variants of one."""
     holdout: Share = 0.0
-    # What plans follow-ups: `rules`, the agent's `model`, `none`, or a `package.module:attribute`.
-    decider: Annotated[str, AfterValidator(_check_decider)] = "rules"
-    # What becomes of a timer that is found late: run, skip, or run_if_within:<seconds>.
-    missed: Annotated[str, AfterValidator(_check_missed)] = "run"
-    # How long after its time a follow-up may still be sent; none means for ever.
-    expires_after: Span | None = timedelta(days=2)
+    """The share of follow-ups that are not sent, to learn what silence does."""
+    decider: Annotated[
+        Any,
+        AfterValidator(_check_decider),
+        Expected("'rules', 'model', 'none' or 'package.module:attribute'"),
+    ] = "rules"
+    """What plans follow-ups: the rules, the agent's model, nothing, or a function of yours."""
+    missed: Annotated[
+        str,
+        AfterValidator(_check_missed),
+        Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
+    ] = "run"
+    """What becomes of a follow-up that is found late, after the process was down."""
+    expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
+    """How long after its time a follow-up may still be sent; `none` means for ever."""
 
 
 class WebhookConfig(Config):
     """Where what the agent says is sent, so that it reaches a user who is not there."""
 
-    url: str
-    # Shared with the receiver, who checks the signature with it.
+    # Not in a `repr`: paths and queries of webhooks are often secrets.
+    url: Annotated[
+        str, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
+    ]
+    """Your server's address."""
     secret: SecretStr
-    # Answers too, not follow-ups alone.
+    """Shared with the receiver, who checks the signature with it; at least 16 characters."""
     all_replies: bool = False
+    """Answers too, not follow-ups alone."""
 
 
 class AgentConfig(Config):
     """One agent: a model with a prompt and tools, or a graph of your own."""
 
     id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_id)]
+    """The agent's name for programs; the section's name in a file."""
     name: str | None = None
-    # `provider:model`, `local`, or `scripted`.
-    model: str = "local"
-    # Passed on to the model as they are: temperature, max_tokens, base_url and the like.
+    """The agent's name for people."""
+    model: Annotated[str, Expected("'local', 'scripted' or 'provider:model'")] = "local"
+    """The chat model: `local`, `scripted` for demos, or any LangChain `provider:model`."""
     model_settings: Mapping[str, Any] = Field(default_factory=dict)
+    """Passed on to the model as they are: `temperature`, `max_tokens`, `base_url` and the like."""
     system_prompt: str = "You are a friendly companion. Answer briefly and naturally."
-    # Each a `package.module:attribute` that is a LangChain tool or a function, or such a thing.
-    tools: tuple[Any, ...] = ()
-    # A `package.module:attribute` that is a LangGraph graph, or a graph. Replaces all above.
-    graph: Any = None
-    # The model's window; a quarter of it is kept for the answer.
+    """Who the agent is and how it speaks."""
+    tools: Annotated[
+        tuple[Any, ...], FROM_TEXT, Expected("a list of 'package.module:attribute'")
+    ] = ()
+    """LangChain tools, or functions with a docstring."""
+    graph: Annotated[Any, Expected("'package.module:attribute'")] = None
+    """A LangGraph graph of your own; replaces model, prompt and tools."""
     context_tokens: Count = 8_000
+    """The model's window; a quarter of it is kept for the answer."""
     memory: MemoryConfig = MemoryConfig()
+    """What it remembers about its users."""
     limits: Limits = Limits()
+    """How long and how far one run may go."""
     autonomy: Autonomy = Autonomy()
-    # How often it may go on by itself in one batch, with `continue_later`.
+    """When and how it speaks first."""
     continuations: Annotated[int, Field(ge=0)] = 0
-    # Other agents that it may ask, by id, with `ask_agent`.
-    may_ask: tuple[str, ...] = ()
+    """How often it may go on by itself in one batch, with `continue_later`."""
+    may_ask: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of ids")] = ()
+    """Other agents that it may ask, by id, with `ask_agent`."""
     webhook: WebhookConfig | None = None
+    """Where what it says is sent."""

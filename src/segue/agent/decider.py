@@ -154,10 +154,11 @@ class ModelDecider:
                 return Verdict(None, reason)
             call = await self._ask(_conversation(batch, earlier), judgement, consecutive)
             return self._verdict(call.args)
-        except Exception as error:  # noqa: BLE001 - any error means no follow-up, and says so
+        except Exception as error:  # any error means no follow-up, and says so
             reason = _explained(error)
             # Neither the error's text nor the answer: both may quote the conversation.
             logger.warning("No follow-up is planned after batch %s. %s", batch.id, reason)
+            logger.debug("The decider's error after batch %s", batch.id, exc_info=error)
             return Verdict(None, reason, error.words if isinstance(error, _Unusable) else None)
 
     def _refusal(self, batch: Batch, judgement: Judgement, consecutive: int) -> str | None:

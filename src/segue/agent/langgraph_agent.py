@@ -1,12 +1,14 @@
 """`LangGraphAgent`: one run of a graph answers one batch.
 
 LangGraph's thread is the batch, so its checkpoints hold running turns and nothing else. A run that
-was cut off goes on where it stopped: finished tools do not run again. What the graph says comes
-out as events; storing it is the caller's.
+was cut off goes on where it stopped: finished tools do not run again. Each attempt stores for
+itself, so that one that goes on beside its successor does not disturb it. What the graph says
+comes out as events; storing it is the caller's.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -17,6 +19,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 
+from segue.agent.attempt_saver import AttemptSaver
 from segue.agent.build import BuiltGraph, Graph
 from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
@@ -60,7 +63,7 @@ class LangGraphAgent:
         Each finished message comes out once; one that is in the batch already does not. Close the
         iterator to stop the model and the tools.
         """
-        graph, config = self._graph_for(run)
+        graph, config = await self._graph_for(run)
         said = Said(run, self._silent)
         state = await self._find_state(graph, config, run)
         if state is None:
@@ -93,17 +96,21 @@ class LangGraphAgent:
         if lazy is None or lazy.has_stored:
             await self._checkpoints.saver().adelete_thread(str(batch))
 
-    def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
+    async def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
         """A new batch of the built-in agent begins with the model, which can be asked again."""
         self._lazy.pop(run.batch.id, None)
-        saver = self._checkpoints.saver()
-        if not run.is_new or self._built.holds_window:
+        saver = AttemptSaver(self._checkpoints.saver(), run.attempt)
+        if _goes_on(run):
+            await saver.take_over(str(run.batch.id))
+            return saver
+        if self._built.holds_window:
             return saver
         self._lazy[run.batch.id] = LazySaver(saver)
         return self._lazy[run.batch.id]
 
-    def _graph_for(self, run: Run) -> tuple[Graph, RunnableConfig]:
-        graph = self._built.graph.copy({"checkpointer": self._saver_for(run)})
+    async def _graph_for(self, run: Run) -> tuple[Graph, RunnableConfig]:
+        graph = copy(self._built.graph)  # its own `copy` checks all of it again
+        graph.checkpointer = await self._saver_for(run)
         config: RunnableConfig = {
             "configurable": {"thread_id": str(run.batch.id), RUN_KEY: run},
             "recursion_limit": self.config.limits.steps,
@@ -130,7 +137,7 @@ class LangGraphAgent:
         Checkpoints are stored while the graph goes on, so that a crash may leave a call in the
         journal alone. Whatever was said before that call is in the journal, too.
         """
-        if run.is_new and run.answer is None:
+        if not _goes_on(run):
             return None
         state = await graph.aget_state(config)
         if state.created_at is None:
@@ -154,6 +161,11 @@ class LangGraphAgent:
             return _NOTHING if run.batch.is_complete else so_far
         await graph.aupdate_state(config, so_far, as_node=stopped_after)
         return None
+
+
+def _goes_on(run: Run) -> bool:
+    """Whether there may be checkpoints of it."""
+    return not run.is_new or run.answer is not None
 
 
 def _next_input(run: Run, state: StateSnapshot) -> Any:

@@ -6,8 +6,8 @@ one on, as soon as a tool has finished or the graph waits for a person.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any, Final, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -38,6 +38,12 @@ class LazySaver(BaseCheckpointSaver[Any]):
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """The same saver: what is held back is known to this one alone."""
+        self._saver = self._saver.with_allowlist(extra_allowlist)
+        self._memory.serde = self.serde = self._saver.serde
+        return self
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._current.aget_tuple(config)

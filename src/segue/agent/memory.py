@@ -59,12 +59,15 @@ class Remembered:
 
 
 class MemoryBook:
-    """The facts of all users that agents with this config and this embedder know."""
+    """The facts of all users that agents with this config and this embedder know.
+
+    Without an embedder they are found by their words alone.
+    """
 
     def __init__(
         self,
         memories: Memories,
-        embedder: Embedder,
+        embedder: Embedder | None,
         *,
         ids: SnowflakeSource,
         clock: Callable[[], datetime],
@@ -72,6 +75,9 @@ class MemoryBook:
     ) -> None:
         self._memories = memories
         self._embedder = embedder
+        self._model = embedder.name if embedder else None
+        own = embedder.threshold if embedder else None
+        self._threshold = own if config.threshold is None else config.threshold
         self._ids = ids
         self._clock = clock
         self._config = config
@@ -82,16 +88,18 @@ class MemoryBook:
             return []
         config = self._config
         within = config.time_limit * _EMBEDDERS_SHARE
-        vector = await self._vector(self._embedder.embed_query(text), within, "searching by words")
+        vector = await self._vector(
+            lambda embedder: embedder.embed_query(text), within, "searching by words"
+        )
         query = MemorySearch(
             agent_id,
             user_id,
             text,
             embedding=vector,
-            embedding_model=self._embedder.name if vector else None,
+            embedding_model=self._model if vector else None,
             limit=config.limit,
             text_weight=config.text_weight,
-            threshold=self._embedder.threshold if config.threshold is None else config.threshold,
+            threshold=self._threshold,
         )
         return await self._memories.search_memories(query)
 
@@ -109,7 +117,9 @@ class MemoryBook:
         name = f"memory-{to_text(self._ids.next())}" if key is None else _checked_key(key)
         config = self._config
         vector = await self._vector(
-            self._embed_fact(fact), config.time_limit, "the fact is stored without, see reembed"
+            lambda embedder: _of_fact(embedder, fact),
+            config.time_limit,
+            "the fact is stored without, see reembed",
         )
         new = NewMemory(
             agent_id,
@@ -117,7 +127,7 @@ class MemoryBook:
             name,
             fact,
             embedding=vector,
-            embedding_model=self._embedder.name if vector else None,
+            embedding_model=self._model if vector else None,
         )
         kept = await self._memories.keep_memory(
             new,
@@ -153,13 +163,17 @@ class MemoryBook:
         and begun again, and run while others write: what they wrote meanwhile stays. `progress` is
         told how many of how many are done. `BackendError` if the embedder fails.
         """
-        model = self._embedder.name
+        embedder = self._embedder
+        if embedder is None:
+            return 0
+        model = embedder.name
         total = await self._memories.count_memories_to_embed(model, agent_id=agent_id)
         given = done = last = 0
         while batch := await self._memories.list_memories_to_embed(
             model, agent_id=agent_id, limit=_BATCH, after=last
         ):
-            vectors = await self._embed_all([memory.content for memory in batch], done, total)
+            texts = [memory.content for memory in batch]
+            vectors = await _of_all(embedder, texts, done, total)
             for memory, vector in zip(batch, vectors, strict=True):
                 given += await self._memories.set_embedding(memory, vector, model)
             done, last = done + len(batch), batch[-1].id
@@ -173,31 +187,21 @@ class MemoryBook:
         await self._memories.delete_memory(memory.agent_id, memory.user_id, old_key)
         return renamed
 
-    async def _embed_fact(self, fact: str) -> list[float]:
-        [vector] = await self._embedder.embed_documents([fact])
-        return vector
-
-    async def _embed_all(self, texts: Sequence[str], done: int, total: int) -> list[list[float]]:
-        try:
-            vectors = await self._embedder.embed_documents(texts)
-            _check_vectors(vectors, len(texts), self._embedder.name)
-        except Exception as error:
-            raise BackendError(
-                f"The embedder {self._embedder.name!r} failed after {done:,} of {total:,} memories "
-                f"({type(error).__name__}). These are done; begin again to go on."
-            ) from error
-        return vectors
-
     async def _vector(
-        self, embedding: Awaitable[list[float]], within: timedelta, otherwise: str
+        self,
+        ask: Callable[[Embedder], Awaitable[list[float]]],
+        within: timedelta,
+        otherwise: str,
     ) -> list[float] | None:
         """The vector, or None: nothing that an embedder does may cost a fact or a search."""
+        if self._embedder is None:
+            return None
         name, limit = self._embedder.name, within.total_seconds()
         try:
             async with asyncio.timeout(limit):
-                vector = await embedding
+                vector = await ask(self._embedder)
             _check_vectors([vector], 1, name)
-        except Exception as error:  # noqa: BLE001 - providers raise anything
+        except Exception as error:  # providers raise anything
             logger.warning(
                 "The embedder %s gave no vector (%s, limit %g s): %s.",
                 name,
@@ -205,6 +209,7 @@ class MemoryBook:
                 limit,
                 otherwise,
             )
+            logger.debug("The error of the embedder %s", name, exc_info=error)
             return None
         return vector
 
@@ -212,6 +217,25 @@ class MemoryBook:
 def nearly_full_at(capacity: int) -> int:
     """From how many facts on an operator should know that there is little room left."""
     return ceil(_NEARLY_FULL * capacity)
+
+
+async def _of_fact(embedder: Embedder, fact: str) -> list[float]:
+    [vector] = await embedder.embed_documents([fact])
+    return vector
+
+
+async def _of_all(
+    embedder: Embedder, texts: Sequence[str], done: int, total: int
+) -> list[list[float]]:
+    try:
+        vectors = await embedder.embed_documents(texts)
+        _check_vectors(vectors, len(texts), embedder.name)
+    except Exception as error:
+        raise BackendError(
+            f"The embedder {embedder.name!r} failed after {done:,} of {total:,} memories "
+            f"({type(error).__name__}). These are done; begin again to go on."
+        ) from error
+    return vectors
 
 
 def _check_vectors(vectors: Sequence[Sequence[float]], expected: int, name: str) -> None:

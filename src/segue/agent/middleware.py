@@ -215,7 +215,7 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
-            return failed(request, _described(error))
+            return failed(request, _described(error), error)
 
     async def awrap_tool_call(
         self,
@@ -233,8 +233,9 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
             raise
         except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
             if isinstance(error, TimeoutError) and clock.expired():
-                return failed(request, f"It did not finish within {_seconds(limit)}.")
-            return failed(request, _described(error))
+                reason = f"It did not finish within {_seconds(limit)}."
+                return failed(request, reason, error)
+            return failed(request, _described(error), error)
 
 
 def _with_messages(request: Request, messages: list[BaseMessage]) -> Request:

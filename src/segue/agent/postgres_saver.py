@@ -1,7 +1,7 @@
 """LangGraph's PostgreSQL saver over one pool. Needs the extra `postgres`."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -40,6 +40,12 @@ class PostgresSavers:
     def new(self) -> AsyncPostgresSaver:
         """A saver does one thing at a time, whatever the size of its pool: one for each run."""
         return AsyncPostgresSaver(self._pool)
+
+    async def places(self, query: LiteralString) -> list[tuple[str, str]]:
+        """The threads and namespaces that a query finds."""
+        async with self._pool.connection() as connection:
+            rows = await (await connection.execute(query)).fetchall()
+        return [(row["thread_id"], row["checkpoint_ns"]) for row in rows]
 
     async def open(self) -> None:
         check_address(self._dsn)

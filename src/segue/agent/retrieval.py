@@ -101,7 +101,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
                 return await self._memories.search(
                     namespace.agent_id, namespace.user_id, query.text
                 )
-        except Exception as error:  # noqa: BLE001 - a reply without memories is better than none
+        except Exception as error:  # a reply without memories is better than none
             logger.warning(
                 "Memories of thread %s of agent %s could not be searched within %g s: %s",
                 namespace.thread_id,
@@ -109,6 +109,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
                 limit,
                 type(error).__name__,
             )
+            logger.debug("The error of the search", exc_info=error)
             return []
 
 

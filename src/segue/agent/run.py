@@ -43,6 +43,8 @@ class Run:
     answer: Any = None
     # Nothing of it ran before, so there is no checkpoint to look for.
     is_new: bool = False
+    # Of those that work on the batch one after the other; later ones come later in order.
+    attempt: tuple[int, ...] = ()
     # What this run found out once and uses again at its next model call.
     notes: dict[str, Any] = field(default_factory=dict)
 

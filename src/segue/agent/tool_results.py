@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
+from segue.agent.faults import describe_fault
 from segue.agent.ids import is_same
 from segue.agent.run import current_run
 from segue.core.calls import Exchange, pair
@@ -44,12 +45,17 @@ def fitting(request: ToolCallRequest, result: Any) -> Any:
     return _kept(request, result)
 
 
-def failed(request: ToolCallRequest, reason: str) -> ToolMessage:
-    """An error result that tells the model what went wrong."""
+def failed(
+    request: ToolCallRequest, reason: str, error: BaseException | None = None
+) -> ToolMessage:
+    """An error result that tells the model what went wrong; `error` is what the tool raised."""
     call = request.tool_call
     # The reason may quote what the user said.
-    logger.warning("Tool %s failed", call["name"])
-    logger.debug("Tool %s failed: %s", call["name"], reason)
+    if error is None:
+        logger.warning("Tool %s failed", call["name"])
+    else:
+        logger.warning("Tool %s failed: %s", call["name"], describe_fault(error))
+    logger.debug("Tool %s failed: %s", call["name"], reason, exc_info=error)
     return ToolMessage(
         f"Error: {call['name']} failed. {reason}",
         tool_call_id=call["id"] or "",

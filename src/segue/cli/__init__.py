@@ -1,8 +1,17 @@
 """The command line: `segue`. One file per group of commands, each of them thin."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
+from segue.cli import keys
+from segue.cli.chat import chat
+from segue.cli.doctor import doctor
+from segue.cli.records import batches, context, timers, why
+from segue.cli.serve import serve
 from segue.cli.simulate import simulate
+from segue.cli.threads import history, threads
 
 app = typer.Typer(
     name="segue",
@@ -12,12 +21,28 @@ app = typer.Typer(
     # Mistakes of the user are told in one line; for ours the plain traceback says the most.
     pretty_exceptions_enable=False,
 )
-app.command()(simulate)
+for command in (serve, chat, doctor, threads, history, batches, context, timers, why, simulate):
+    app.command()(command)
+app.add_typer(keys.app, name="keys")
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"segue {version('segue')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _segue() -> None:
-    """Keeps `simulate` a command while it is the only one."""
+def _segue(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_tell_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Agents that speak first."""
 
 
 def main() -> None:

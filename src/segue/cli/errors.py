@@ -13,13 +13,17 @@ WRONG_USE: Final = 2
 FAILED: Final = 1
 
 
+def tell(words: str) -> None:
+    """Say what is wrong, in one line on stderr."""
+    typer.echo(f"Error: {' '.join(words.split())}", err=True)
+
+
 @contextmanager
 def told_plainly() -> Iterator[None]:
     """Turn what Segue raises on purpose into a line on stderr and an exit code."""
     try:
         yield
     except SegueError as error:
-        line = " ".join(str(error).split())
-        typer.echo(f"Error: {line}", err=True)
+        tell(str(error))
         code = WRONG_USE if isinstance(error, UsageError | NotFoundError) else FAILED
         raise typer.Exit(code) from None

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from segue.core.acts import Act, acts_of, looks_for_something
 from segue.core.batch import Batch, BatchState
 from segue.core.closing import ends_the_talk
+from segue.core.durations import Length
 from segue.core.errors import UsageError
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, is_settled
@@ -89,10 +90,14 @@ class Judgement:
 class Delays:
     """How long the user's silence lasts before the first follow-up, by trigger."""
 
-    question_unanswered: timedelta = timedelta(hours=1)
-    waiting_for_decision: timedelta = timedelta(hours=4)
-    task_incomplete: timedelta = timedelta(minutes=30)
-    check_in: timedelta = timedelta(days=1)
+    question_unanswered: Length = timedelta(hours=1)
+    """After a reply that asked the user something."""
+    waiting_for_decision: Length = timedelta(hours=4)
+    """After a reply that left the user something to decide."""
+    task_incomplete: Length = timedelta(minutes=30)
+    """After work that failed, broke off or was promised."""
+    check_in: Length = timedelta(days=1)
+    """After any other reply, unless the talk was closed."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

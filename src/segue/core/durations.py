@@ -1,13 +1,16 @@
 """Lengths of time as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
 
-For files that people write by hand. What it shows, it can read again.
+For files that people write by hand. What it shows, it can read again. `Length` is a setting's type
+that takes all of these, besides numbers of seconds.
 """
 
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
 
 from segue.core.errors import UsageError
 
@@ -21,6 +24,7 @@ _UNITS: Final[Mapping[str, timedelta]] = MappingProxyType(
         **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
     }
 )
+_SECONDS: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+)[ ,]*", re.ASCII)
 
 
@@ -53,6 +57,24 @@ def show_duration(span: timedelta) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts) or "0s"
+
+
+def _read_length(given: Any) -> Any:
+    """A text's length of time; what is none is left for the type's own check to refuse."""
+    if isinstance(given, bool):  # a number to Python, and nothing that anybody can mean
+        raise UsageError("got true or false; expected a length of time")
+    if not isinstance(given, str):
+        return given
+    if _SECONDS.fullmatch(given.strip()):
+        return float(given)
+    try:
+        return parse_duration(given)
+    except UsageError:
+        return given
+
+
+# Where settings are read: a number of seconds, or a text as people write it.
+Length = Annotated[timedelta, BeforeValidator(_read_length)]
 
 
 def _refusal(text: str) -> str:

@@ -173,14 +173,16 @@ def _opted_out(case: _Case) -> _Answer:
 
 def _muted(case: _Case) -> _Answer:
     if case.facts.muted:
-        return _suppress("The thread is muted.")
+        everywhere = case.facts.muted_everywhere
+        return _suppress("The user muted all threads." if everywhere else "The thread is muted.")
     return _allow("The thread is not muted.")
 
 
 def _snoozed(case: _Case) -> _Answer:
     until = case.facts.snoozed_until
     if until is not None and case.moment < until:
-        return _postpone(until, f"Follow-ups are snoozed until {case.shown(until)}.")
+        whose = "all the user's threads" if case.facts.snoozed_everywhere else "this thread"
+        return _postpone(until, f"Follow-ups in {whose} are snoozed until {case.shown(until)}.")
     return _allow("No snooze is running.")
 
 

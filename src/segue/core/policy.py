@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
+from segue.core.durations import Length
 from segue.core.errors import UsageError
 from segue.core.quiet import QuietHours, as_utc, find_zone
 
@@ -24,16 +25,25 @@ class Policy:
     """
 
     enabled: bool = True
+    """Off, nothing is sent, not even what is planned already."""
     max_consecutive: int = 3
+    """How many follow-ups may go out in a row until the user writes; 0 means none."""
     max_per_day: int = 5
-    cooldown: timedelta = timedelta(minutes=10)
+    """How many follow-ups one user gets on one day, of all agents together; 0 means none."""
+    cooldown: Length = timedelta(minutes=10)
+    """The least time between two follow-ups to one user, of all agents together."""
     quiet_hours: QuietHours | None = None
-    typing_hold: timedelta = timedelta(seconds=30)
-    # Later than this, a timer was not found in time because nobody was there to look.
-    late_after: timedelta = timedelta(minutes=5)
+    """Hours without follow-ups, for users who have not set their own."""
+    typing_hold: Length = timedelta(seconds=30)
+    """How long a user who was seen typing is not interrupted."""
+    late_after: Length = timedelta(minutes=5)
+    """Later than this, a timer counts as missed: nobody was there to look at it in time."""
     backoff: float = 2.0
-    min_delay: timedelta = timedelta(seconds=10)
-    max_delay: timedelta = timedelta(days=7)
+    """Each follow-up that nobody answered multiplies the next delay by this; 1 keeps it."""
+    min_delay: Length = timedelta(seconds=10)
+    """The shortest delay of a follow-up, whatever was planned."""
+    max_delay: Length = timedelta(days=7)
+    """The longest delay of a follow-up, however often it was multiplied."""
 
     def __post_init__(self) -> None:
         for name in ("cooldown", "typing_hold", "late_after", "min_delay"):
@@ -70,6 +80,9 @@ class Facts:
     opted_out: bool = False
     muted: bool = False
     snoozed_until: datetime | None = None
+    # The user's wishes that hold in all threads, not in this one alone.
+    muted_everywhere: bool = False
+    snoozed_everywhere: bool = False
     expires_at: datetime | None = None
     missed: str = "run"
     consecutive: int = 0

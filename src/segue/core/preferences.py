@@ -25,6 +25,8 @@ class Preferences:
     muted: bool = False
     snoozed_until: datetime | None = None
     opted_out: bool = False
+    # Which of these were said of all threads.
+    of_all: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, user: Mapping[str, Any], thread: Mapping[str, Any]) -> "Preferences":
@@ -33,13 +35,17 @@ class Preferences:
         hours = "quiet_hours" if "quiet_hours" in one else None
         chosen = one if hours else other
         snoozes = [s["snoozed_until"] for s in (one, other) if s.get("snoozed_until")]
+        longest = max(snoozes, default=None)
+        of_all = {"muted"} if other.get("muted") else set()
+        of_all |= {"snoozed_until"} if longest and longest == other.get("snoozed_until") else set()
         return cls(
             time_zone=one.get("time_zone") or other.get("time_zone"),
             quiet_hours=chosen.get("quiet_hours") or None,
             no_quiet_hours=chosen.get("quiet_hours") is False,
             muted=bool(one.get("muted") or other.get("muted")),
-            snoozed_until=max(snoozes, default=None),
+            snoozed_until=longest,
             opted_out=bool(one.get("opted_out") or other.get("opted_out")),
+            of_all=frozenset(of_all),
         )
 
 

@@ -27,8 +27,11 @@ class PromptVariant:
     """One of the texts that a trigger may speak with; `weight` is its share against the others."""
 
     name: str
+    """What reports call it."""
     text: str
+    """The words that the model reads; no user ever sees them."""
     weight: float = 1.0
+    """Its share against the other variants of the trigger."""
 
     def __post_init__(self) -> None:
         if not self.name.strip():

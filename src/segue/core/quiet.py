@@ -30,7 +30,9 @@ class QuietHours:
     """
 
     start: time
+    """The first quiet minute on the user's clock, such as `22:00`."""
     end: time
+    """The first minute that is not quiet any more, such as `07:30`."""
 
     def __post_init__(self) -> None:
         for name, value in (("start", self.start), ("end", self.end)):

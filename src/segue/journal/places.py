@@ -1,8 +1,9 @@
 """Places in a thread, for both databases: ids that rise, and messages that get a new place."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
@@ -10,7 +11,7 @@ from segue.core.errors import ConflictError, MetadataError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
 from segue.core.stamp import stamp
-from segue.journal.records import Arrival
+from segue.journal.records import Arrival, Thread, TurnKind
 
 # Half of all there are: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
@@ -30,6 +31,21 @@ class RisingIds:
     def next(self, after: int = 0) -> int:
         self.last = self._ids.next(after=max(after, self.last))
         return self.last
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn to queue, to be taken at once or not before a time."""
+
+    batch: int
+    kind: TurnKind
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    available_at: datetime | None = None
+
+
+def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
+    """The ids of one step. The thread is locked, so nobody else takes any before the commit."""
+    return RisingIds(ids, thread.last_position)
 
 
 def without_place(message: BaseMessage, batch: int) -> BaseMessage:

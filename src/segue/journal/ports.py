@@ -10,7 +10,7 @@ Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost
 `UsageError` for input that cannot be right, `BackendError` when the database fails.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from segue.core.batch import Batch
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.records import (
     Accepted,
+    ApiKey,
     Arrival,
     Claimed,
     Decision,
@@ -86,9 +87,11 @@ class Threads(Protocol):
         *,
         title: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        reconsider_at: datetime | None = None,
     ) -> Thread:
         """Set what is given: the title, or settings merged into those that are there (null
-        removes one). A title set here is no longer taken from the first message.
+        removes one). A title set here is no longer taken from the first message. With
+        `reconsider_at`, the thread's follow-up that was put off can be claimed from then on.
         """
         ...
 
@@ -109,9 +112,17 @@ class Users(Protocol):
         ...
 
     async def update_user_settings(
-        self, user_id: str, settings: Mapping[str, Any], *, now: datetime
+        self,
+        user_id: str,
+        settings: Mapping[str, Any],
+        *,
+        now: datetime,
+        reconsider_at: datetime | None = None,
     ) -> Mapping[str, Any]:
-        """Merge settings into those that are there (null removes one) and return them all."""
+        """Merge settings into those that are there (null removes one) and return them all.
+
+        With `reconsider_at`, the user's follow-ups that were put off can be claimed from then on.
+        """
         ...
 
 
@@ -166,7 +177,11 @@ class Messages(Protocol):
         """
         ...
 
-    async def load_batch(self, thread_id: str, batch: int) -> Batch: ...
+    async def load_batch(self, thread_id: str, batch: int) -> Batch:
+        """The batch with all its messages; `segue.journal.rows.DamagedError` for one that cannot
+        be read, so that nobody takes it for a database that is away.
+        """
+        ...
 
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
@@ -322,8 +337,10 @@ class Turns(Protocol):
 
     async def get_turn(self, turn_id: int) -> Turn: ...
 
-    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
-        """A thread's turns, newest first."""
+    async def list_turns(
+        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+    ) -> list[Turn]:
+        """A thread's turns, newest first; all, or those of some batches."""
         ...
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:
@@ -419,11 +436,23 @@ class Outbox(Protocol):
     """Effects: things to do outside after a commit, at least once."""
 
     async def claim_effects(
-        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
-    ) -> list[EffectLease]: ...
+        self,
+        owner: str,
+        *,
+        kind: str,
+        now: datetime,
+        lease_for: timedelta,
+        limit: int = 20,
+        not_of: Collection[str] = (),
+    ) -> list[EffectLease]:
+        """Take effects of one kind that are due, those that wait longest first.
 
-    async def next_effect_at(self) -> datetime | None:
-        """When the next effect is due or a claimed one may be taken again."""
+        Those of the agents in `not_of` are left alone and hold up nobody.
+        """
+        ...
+
+    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
+        """When the next effect of a kind is due or a claimed one may be taken again."""
         ...
 
     async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None: ...
@@ -551,6 +580,24 @@ class Memories(Protocol):
         ...
 
 
+class Keys(Protocol):
+    """Who may call the server."""
+
+    async def add_key(self, key: ApiKey) -> None:
+        """`ConflictError` if there is one with that id."""
+        ...
+
+    async def find_key(self, key_id: str) -> ApiKey | None: ...
+
+    async def list_keys(self) -> list[ApiKey]:
+        """All of them, oldest first, also those that were revoked."""
+        ...
+
+    async def revoke_key(self, key_id: str, *, now: datetime) -> ApiKey:
+        """It opens nothing any more. Again: nothing changes. `NotFoundError` if there is none."""
+        ...
+
+
 class Nodes(Protocol):
     """Numbers for id generators, so that two processes never share one."""
 
@@ -579,6 +626,7 @@ class Journal(
     Decisions,
     Summaries,
     Memories,
+    Keys,
     Nodes,
     Protocol,
 ):

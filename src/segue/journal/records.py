@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
@@ -44,6 +44,11 @@ class TimerState(StrEnum):
     SUPPRESSED = "suppressed"
     EXPIRED = "expired"
     MISSED = "missed"
+
+
+# Why follow-ups ended that were forestalled.
+WROTE: Final = "The user wrote."
+ANSWERED: Final = "The user answered the agent's question."
 
 
 class EffectState(StrEnum):
@@ -125,13 +130,17 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A user's message in the journal, the turn that answers it, and what it made void."""
+    """A user's message in the journal, the turn that answers it, and what it made void.
+
+    `shown_turn` is a follow-up that the user has seen the beginning of: it goes on for now.
+    """
 
     message: BaseMessage
     turn: Turn
     is_new: bool
     cancelled_timers: tuple[int, ...] = ()
     voided_turns: tuple[int, ...] = ()
+    shown_turn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +325,8 @@ class EffectLease:
     owner: str
     token: int
     until: datetime
+    # Whose thread it comes from.
+    agent_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,3 +433,20 @@ class FoundMemory:
     score: float
     text_score: float | None
     vector_score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key of the server's caller. Of its secret only a digest is kept.
+
+    Without a user it speaks for whichever user a request names: the key of a program that serves
+    many people.
+    """
+
+    id: str
+    name: str
+    user_id: str | None
+    is_operator: bool
+    digest: bytes = field(repr=False)
+    created_at: datetime
+    revoked_at: datetime | None = None

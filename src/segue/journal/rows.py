@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
@@ -41,6 +40,11 @@ UNREADABLE: Final = (
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class DamagedError(BackendError):
+    """What is stored cannot be read, and will not be at the next look either."""
+
 
 # The last moment that may be written; a damaged row may hold one that Python cannot.
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
@@ -117,35 +121,36 @@ def encode_message(message: BaseMessage) -> MessageRow:
 
 
 def decode_message(body: str) -> BaseMessage:
-    """The message of a row; `BackendError` if it holds none, without quoting what it holds."""
+    """The message of a row; `DamagedError` if it holds none, without quoting what it holds."""
     try:
         [message] = messages_from_dict([json.loads(body)])
     except UNREADABLE as error:
-        raise BackendError(f"A stored message cannot be read: {type(error).__name__}.") from error
+        raise DamagedError(f"A stored message cannot be read: {type(error).__name__}.") from error
     return message
 
 
 def decode_batch(batch: int, bodies: Iterable[str]) -> Batch:
-    """A whole batch with sound metadata; `BackendError` if any of it cannot be read.
+    """A whole batch with sound metadata; `DamagedError` if any of it cannot be read.
 
     The next turn reads most of what the last one read, and a complete batch hardly ever changes:
     it is made once, and is the same object for everyone. Treat its messages as read-only.
     """
-    rows = tuple(bodies)
-    if sum(map(len, rows)) > _MAX_SHARED_SIZE:
-        return _decoded(batch, rows)
-    shared = _shared(batch, rows)
-    # One that is still being worked on belongs to whoever works on it.
-    return shared if shared.is_complete else _decoded(batch, rows)
+    # By its stored form, so that what another process added makes another batch of it.
+    stored = batch, tuple(bodies)
+    shared = _shared.get(stored)
+    if shared is None:
+        shared = _decoded(*stored)
+        # One that is still being worked on belongs to whoever works on it.
+        if shared.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
+            if len(_shared) >= _MAX_SHARED:
+                _shared.clear()
+            _shared[stored] = shared
+    return shared
 
 
+_MAX_SHARED: Final = 4_096
 _MAX_SHARED_SIZE: Final = 20_000
-
-
-@lru_cache(maxsize=4_096)
-def _shared(batch: int, bodies: tuple[str, ...]) -> Batch:
-    """By its stored form, so that what another process added makes another batch of it."""
-    return _decoded(batch, bodies)
+_shared: dict[tuple[int, tuple[str, ...]], Batch] = {}
 
 
 def _decoded(batch: int, bodies: Iterable[str]) -> Batch:
@@ -153,7 +158,7 @@ def _decoded(batch: int, bodies: Iterable[str]) -> Batch:
         decoded = Batch(batch, [decode_message(body) for body in bodies])
         decoded.state  # noqa: B018 - judged here, where a damaged row can be named
     except (MetadataError, BackendError) as error:
-        raise BackendError(f"Batch {batch} cannot be read: {error}") from error
+        raise DamagedError(f"Batch {batch} cannot be read: {error}") from error
     return decoded
 
 

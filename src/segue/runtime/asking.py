@@ -21,6 +21,8 @@ from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
 
 CHAIN: Final = "chain"
+# The setting of a thread that is no conversation of its user.
+NESTED: Final = "nested"
 MAX_DEPTH: Final = 3
 
 
@@ -80,7 +82,7 @@ async def _accept(parts: Parts, run: Run, name: str, text: str, call_id: str) ->
     thread_id = f"{run.thread_id}/{name}"
     now = parts.clock.now()
     await parts.journal.create_thread(
-        thread_id, agent_id=name, user_id=run.user_id, now=now, settings={"nested": True}
+        thread_id, agent_id=name, user_id=run.user_id, now=now, settings={NESTED: True}
     )
     return await parts.journal.accept_message(
         thread_id,

@@ -54,22 +54,29 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A stored event; one that a listener has read already is known by its position."""
+    """A stored event; one that a listener has read already is known by its position.
+
+    None is there for its position alone: a question that nobody has to answer any more.
+    """
 
     position: int
-    event: ThreadEvent
+    event: ThreadEvent | None
+
+
+class _Closed(Exception):
+    """The process stops; nothing more is heard here."""
 
 
 class _Listener:
     """What one listener has still to hear."""
 
-    def __init__(self, max_behind: int) -> None:
+    def __init__(self, max_behind: int, end: _Closed | None = None) -> None:
         self._queue: deque[_Stored | ThreadEvent] = deque()
         self._max_behind = max_behind
         self._wake = asyncio.Event()
         self.is_behind = False
         # Why there is no more to hear.
-        self.end: NotFoundError | None = None
+        self.end: NotFoundError | _Closed | None = end
 
     def put(self, item: _Stored | ThreadEvent) -> None:
         if self.is_behind:
@@ -81,7 +88,7 @@ class _Listener:
             self._queue.append(item)
         self._wake.set()
 
-    def stop(self, end: NotFoundError) -> None:
+    def stop(self, end: NotFoundError | _Closed) -> None:
         self.end = end
         self._wake.set()
 
@@ -108,7 +115,7 @@ class _Hub:
         for listener in self.listeners:
             listener.put(item)
 
-    def stop(self, end: NotFoundError) -> None:
+    def stop(self, end: NotFoundError | _Closed) -> None:
         for listener in self.listeners:
             listener.stop(end)
 
@@ -127,7 +134,14 @@ class Bus:
         self._own: Counter[str] = Counter()
         # Threads of which something is stored that could not be read.
         self._unread: set[str] = set()
+        self._is_closed = False
         self.agenda = Agenda()
+
+    def close(self) -> None:
+        """Let all listeners come to their end."""
+        self._is_closed = True
+        for hub in self._hubs.values():
+            hub.stop(_Closed())
 
     @contextmanager
     def running(self, lease: TurnLease) -> Iterator[None]:
@@ -156,6 +170,11 @@ class Bus:
     def retract(self, lease: TurnLease) -> list[Partial]:
         """What a turn was writing will not be finished; what it was."""
         return self._retract(lease.turn.thread_id, _run_of(lease))
+
+    def drafts_of(self, lease: TurnLease) -> list[Partial]:
+        """What a turn is writing, as far as it got."""
+        drafts = self._drafts.get(lease.turn.thread_id, {}).values()
+        return [draft.partial for draft in drafts if draft.run == _run_of(lease)]
 
     def finish(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
         """What a turn was writing is stored now, whole."""
@@ -191,10 +210,10 @@ class Bus:
         return None
 
     async def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Heard]:
-        """Everything from a cursor on, or from now on; never ends by itself."""
+        """Everything from a cursor on, or from now on; ends when the process stops."""
         thread = await self._journal.get_thread(thread_id)
         place = _Place(*((thread.last_position, 0) if since is None else place_of(since)))
-        listener = _Listener(self._max_behind)
+        listener = _Listener(self._max_behind, _Closed() if self._is_closed else None)
         hub = self._hubs.setdefault(thread_id, _Hub(thread.last_position))
         hub.listeners.add(listener)
         try:
@@ -210,6 +229,8 @@ class Bus:
                 while (item := listener.take()) is not None:
                     if event := place.news(item):
                         yield place.hear(event)
+        except _Closed:
+            return
         finally:
             hub.listeners.discard(listener)
             if not hub.listeners and self._hubs.get(thread_id) is hub:
@@ -346,7 +367,9 @@ def _to_stored(event: Event) -> _Stored:
     if event.message is not None:
         return _Stored(event.position, Said(event.message))
     assert event.turn is not None  # noqa: S101 - an event is one or the other
-    return _Stored(event.position, ending_event(event.turn.id, event.turn.ending or {}))
+    told = ending_event(event.turn.id, event.turn.ending or {})
+    is_over = isinstance(told, Asked) and not event.turn.is_waiting
+    return _Stored(event.position, None if is_over else told)
 
 
 def ending_event(turn_id: int, says: Any) -> ThreadEvent:

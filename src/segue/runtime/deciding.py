@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from segue.agent.decider import Verdict
+from segue.agent.faults import describe_fault
 from segue.core.batch import Batch
 from segue.core.decide import Plan
 from segue.core.errors import UsageError
@@ -64,10 +65,15 @@ class OwnDecider:
         try:
             async with asyncio.timeout(self._time_limit.total_seconds()):
                 return _verdict(await self._answer(batch, earlier, facts))
-        except Exception as error:  # noqa: BLE001 - any error means no follow-up, and says so
+        except Exception as error:  # any error means no follow-up, and says so
             reason = f"The agent's own decider failed: {type(error).__name__}."
             # Not the error's text: it may quote the conversation.
-            logger.warning("No follow-up is planned after batch %s. %s", batch.id, reason)
+            logger.warning(
+                "No follow-up is planned after batch %s: the agent's own decider failed: %s",
+                batch.id,
+                describe_fault(error),
+            )
+            logger.debug("The decider's error after batch %s", batch.id, exc_info=error)
             return Verdict(None, reason)
 
     async def _answer(self, batch: Batch, earlier: Sequence[Batch], facts: dict[str, Any]) -> Any:

@@ -1,11 +1,14 @@
 """`EffectRunner`: does what has to be done outside after a commit, at least once.
 
-An effect that fails is tried again with longer pauses, then it is dead: kept for an operator, who
-may revive it. "Done" is recorded with the evidence that the handler brings.
+Each kind of effect has its own slots, and of these each agent its share, so that a receiver that
+hangs holds up neither another kind nor another agent. An effect that fails is tried again with
+longer pauses, then it is dead: kept for an operator, who may revive it. "Done" is recorded with the
+evidence that the handler brings. Kinds that have no handler here are left to other processes.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,8 +21,13 @@ from segue.runtime.webhooks import DeliveryError, next_try
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 8
+# Of each kind; they mostly wait for somebody outside.
+_SLOTS: Final = 64
+# An agent that has so many at work gets no more; so many are taken at a time.
+_SHARE: Final = 8
 _LEASE: Final = timedelta(minutes=2)
+# An effect that can be taken but was not is in somebody's hands this moment.
+_MOMENT: Final = timedelta(milliseconds=20)
 
 # Does one effect and brings the evidence; `DeliveryError` says whether to try again.
 Handler = Callable[[Effect], Awaitable[str]]
@@ -31,20 +39,75 @@ class EffectRunner:
     def __init__(self, parts: Parts, handlers: Mapping[str, Handler]) -> None:
         self._parts = parts
         self._handlers = handlers
+        self._at_work: list[EffectLease] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+        self._claiming = asyncio.Lock()
 
     async def step(self) -> datetime | None:
-        """Do all that is due; when to look again."""
-        parts = self._parts
-        while leases := await parts.journal.claim_effects(
-            parts.owner, now=parts.clock.now(), lease_for=_LEASE, limit=_AT_ONCE
-        ):
-            await asyncio.gather(*map(self._run, leases))
-        return await parts.journal.next_effect_at()
+        """Begin what is due, while there is room; when to look again."""
+        async with self._claiming:
+            looks = [await self._fill(kind) for kind in self._handlers]
+        return min((at for at in looks if at is not None), default=None)
+
+    async def close(self) -> None:
+        """Take no more effects, and stop those at work: others take them when the leases end."""
+        self._is_closing = True
+        async with self._claiming:
+            pass  # what is being taken this moment is at work then
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _fill(self, kind: str) -> datetime | None:
+        parts, journal = self._parts, self._parts.journal
+        while True:
+            jobs = Counter(lease.agent_id for lease in self._at_work if lease.effect.kind == kind)
+            room = _SLOTS - jobs.total()
+            if self._is_closing or not room:
+                return None  # the end of one wakes us
+            busy = [agent for agent, count in jobs.items() if count >= _SHARE]
+            next_at, now = await journal.next_effect_at(kind, not_of=busy), parts.clock.now()
+            if next_at is None or next_at > now:
+                return next_at
+            leases = await journal.claim_effects(
+                parts.owner,
+                kind=kind,
+                now=now,
+                lease_for=_LEASE,
+                limit=min(room, _SHARE),
+                not_of=busy,
+            )
+            if not leases:
+                return now + _MOMENT
+            for lease in leases:
+                self._start(lease)
+
+    def _start(self, lease: EffectLease) -> None:
+        self._at_work.append(lease)
+        task = asyncio.create_task(self._work(lease))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, lease: EffectLease) -> None:
+        with self._parts.clock.working():
+            try:
+                await self._run(lease)
+            except SegueError as error:
+                # The journal is away; the effect is taken again when its lease is over.
+                logger.warning("Effect %s broke off: %s", lease.effect.id, error)
+            except Exception:
+                logger.exception("Effect %s broke off", lease.effect.id)
+            finally:
+                self._at_work.remove(lease)
+                self._parts.agendas.effects.at_once()
 
     async def _run(self, lease: EffectLease) -> None:
         effect = lease.effect
         try:
-            evidence = await self._handle(effect)
+            # A handler that hangs must not be begun a second time beside itself.
+            async with asyncio.timeout(_LEASE.total_seconds()):
+                evidence = await self._handlers[effect.kind](effect)
         except DeliveryError as error:
             await self._retry(lease, error)
         except Exception as error:  # any handler; it is tried again
@@ -54,14 +117,6 @@ class EffectRunner:
             await self._retry(lease, DeliveryError(reason, retryable=True))
         else:
             await self._complete(lease, evidence)
-
-    async def _handle(self, effect: Effect) -> str:
-        handler = self._handlers.get(effect.kind)
-        if handler is None:
-            raise DeliveryError(
-                f"Nobody here knows effects of kind {effect.kind!r}.", retryable=False
-            )
-        return await handler(effect)
 
     async def _complete(self, lease: EffectLease, evidence: str) -> None:
         effect = lease.effect

@@ -41,6 +41,8 @@ class Reply:
     interrupted: bool
     # Follow-ups since the user last wrote, this one included.
     consecutive: int
+    # When it was stored; None: just now.
+    answered_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Planned:
         """
         turn = reply.turn
         timer = _timer_of(reply, verdict.plan, autonomy, now) if verdict.plan else None
-        facts: dict[str, Any] = {"consecutive": reply.consecutive, "decider": autonomy.decider}
+        facts: dict[str, Any] = {"consecutive": reply.consecutive, "decider": _name(autonomy)}
         if timer is not None:
             facts |= {"trigger": timer.trigger_type, "due_at": timer.due_at.isoformat()}
         if verdict.words is not None:
@@ -158,7 +160,8 @@ def _noted(timer: Timer, message: HumanMessage) -> HumanMessage:
 
 
 def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy, now: datetime) -> NewTimer:
-    due_at = after(now, next_delay(autonomy.policy, plan.delay, reply.consecutive))
+    silence = next_delay(autonomy.policy, plan.delay, reply.consecutive)
+    due_at = after(reply.answered_at or now, silence)
     return NewTimer(
         thread_id=reply.turn.thread_id,
         due_at=due_at,
@@ -175,3 +178,12 @@ def _plan_of(judgement: Judgement, autonomy: Autonomy) -> Plan | None:
         return None
     delay = autonomy.delays.of(judgement.trigger)
     return Plan(judgement.trigger, delay, judgement.reason)
+
+
+def _name(autonomy: Autonomy) -> str:
+    """The decider as a config names it, also where it was given as a function or an object."""
+    given = autonomy.decider
+    if isinstance(given, str):
+        return given
+    made = given if hasattr(given, "__qualname__") else type(given)
+    return f"{made.__module__}:{made.__qualname__}"

@@ -105,6 +105,8 @@ class Gatekeeper:
             opted_out=wishes.opted_out,
             muted=wishes.muted,
             snoozed_until=wishes.snoozed_until,
+            muted_everywhere="muted" in wishes.of_all,
+            snoozed_everywhere="snoozed_until" in wishes.of_all,
             expires_at=asked.expires_at,
             missed=asked.missed,
             consecutive=counts.consecutive,

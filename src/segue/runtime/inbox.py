@@ -4,6 +4,7 @@ A second message while the first is being answered is treated by strategy: it wa
 answer, is refused, or is collected with the first.
 """
 
+import asyncio
 import logging
 from datetime import timedelta
 from enum import StrEnum
@@ -14,6 +15,7 @@ from langchain_core.messages import HumanMessage
 from segue.core.errors import BackendError
 from segue.core.messages import user_message
 from segue.journal.records import Accepted, Arrival, Turn
+from segue.runtime.clock import sleep
 from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
@@ -21,6 +23,9 @@ from segue.runtime.turns import TurnWorker
 logger = logging.getLogger(__name__)
 
 COLLECT_FOR: Final = timedelta(seconds=2)
+# How long a follow-up that the user has seen the beginning of may go on when the user writes: long
+# enough for the rest of a sentence, too short to be waited for.
+FINISH_WITHIN: Final = timedelta(seconds=2)
 
 
 class DoubleTexting(StrEnum):
@@ -46,6 +51,13 @@ class Inbox:
         self._turns = turns
         self._strategy = strategy
         self._collect_for = collect_for
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Stop waiting for follow-ups to end; they end with their process."""
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def accept(
         self,
@@ -73,6 +85,8 @@ class Inbox:
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if how is DoubleTexting.INTERRUPT:
                 await self._interrupt(accepted.turn)
+            elif accepted.shown_turn is not None:
+                self._end_soon(accepted.turn)
         await self._arrived(thread_id)
         return accepted
 
@@ -89,6 +103,17 @@ class Inbox:
     async def cancel(self, thread_id: str) -> list[Turn]:
         """Stop what the agent is doing in a thread, here or in another process."""
         return await self._stop(thread_id)
+
+    def _end_soon(self, turn: Turn) -> None:
+        """A user does not wait for a follow-up: one that is not over in a moment is stopped."""
+
+        async def end() -> None:
+            await sleep(self._parts.clock, FINISH_WITHIN)
+            await self._interrupt(turn)
+
+        task = asyncio.create_task(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _interrupt(self, turn: Turn) -> None:
         try:

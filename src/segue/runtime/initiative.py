@@ -130,6 +130,8 @@ class Initiative:
             [b for b in tail if b.id != batch.id],
             interrupted=bool(effect.payload.get("interrupted")),
             consecutive=await self._consecutive(turn),
+            # Silence counts from the answer, not from when somebody came to decide.
+            answered_at=effect.created_at,
         )
         verdict = await self._verdict(reply, decider, autonomy)
         planned = Planned.of(reply, verdict, autonomy, parts.ids, parts.clock.now())
@@ -225,7 +227,7 @@ def _webhooks(turn: Turn, said: Conversed, config: AgentConfig) -> list[NewEffec
     is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
     if not is_follow_up and not config.webhook.all_replies:
         return []
-    replies = _said_in(turn, said.batch)
+    replies = said_in(turn, said.batch)
     if not replies or said.batch.type is BatchType.AGENT_TO_AGENT:
         return []
     payload = {
@@ -239,7 +241,7 @@ def _webhooks(turn: Turn, said: Conversed, config: AgentConfig) -> list[NewEffec
     return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
 
 
-def _said_in(turn: Turn, batch: Batch) -> list[AIMessage]:
+def said_in(turn: Turn, batch: Batch) -> list[AIMessage]:
     """What the user sees of a turn, also of what it said before it was cut off and taken again."""
     seen = (m for m in visible_messages(batch.messages) if isinstance(m, AIMessage))
     # A turn's id has its place among positions; the last message has none yet.

@@ -38,6 +38,10 @@ class Leash:
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
+    @property
+    def is_stopped(self) -> bool:
+        return self._why is not None
+
     def check(self) -> None:
         """Stop here if told to: a driver's own waiting may have taken that for itself."""
         if self._why is not None or (self._scope is not None and self._scope.expired()):

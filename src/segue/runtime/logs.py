@@ -19,13 +19,19 @@ from segue.core.errors import UsageError
 from segue.runtime.noting import FIELDS
 
 _HANDLER: Final = "segue"
-# They log each URL with its query, and in detail the headers with their keys.
-_HTTP_CLIENTS: Final = ("httpx", "httpx2", "httpcore", "httpcore2")
+# Clients log each URL with its query, and in detail the headers with their keys; drivers log each
+# statement, in which everything else would drown.
+_FOREIGN: Final = (
+    *("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "websockets"),
+    *("anthropic", "google_genai", "langsmith", "openai"),
+    *("aiosqlite", "asyncio", "psycopg"),
+)
 
 
 def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
     """Log to stderr from `level` up, for people or as JSON lines.
 
+    Drivers and clients of others are heard from WARNING up, whatever the level.
     Calling it again replaces what it set before; handlers of others are left alone. `UsageError`
     for a level that does not exist.
     """
@@ -43,7 +49,7 @@ def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
     )
     _install(_handler(shared, json=json))
     logging.getLogger().setLevel(threshold)
-    for name in _HTTP_CLIENTS:
+    for name in _FOREIGN:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 from langchain_core.messages import AIMessage, BaseMessage
 from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_contextvars
 
+from segue.agent.faults import describe_fault, place_of
 from segue.agent.models import explain_model_error, is_retryable
 from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
 from segue.core.batch import BATCH_TIMEOUT, Batch, BatchState
@@ -24,6 +25,7 @@ from segue.core.metadata import MessageMetadata
 from segue.core.settle import interrupted_results, settle
 from segue.journal.ports import Journal
 from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.rows import DamagedError
 from segue.runtime.leash import Leash, Stopped, Why
 from segue.runtime.noting import note
 from segue.runtime.parts import Agent, Parts
@@ -114,7 +116,7 @@ class SessionProcessor:
                     reason=str(error),
                 )
                 self._bus.retract(lease)
-                if (await self._journal.get_turn(turn.id)).state is TurnState.VOID:
+                if not await self._is_gone_on_with(turn):
                     await self._forget(turn)
             await self._bus.stored(turn.thread_id)
 
@@ -149,7 +151,7 @@ class SessionProcessor:
     async def _converse(self, lease: TurnLease, agent: Agent, leash: Leash) -> Conversed:
         """Run the agent and store each message; the reply is left for the turn's end."""
         turn = lease.turn
-        run = await self._prepare(turn, agent)
+        run = await self._prepare(lease, agent)
         if turn.kind is not TurnKind.REPLY:
             bind_contextvars(trigger_type=run.trigger.value if run.trigger else turn.kind.value)
         said = Conversed(run, list(run.batch.messages), is_shown=turn.shown_at is not None)
@@ -227,14 +229,17 @@ class SessionProcessor:
         count = len(said.stored) + len(stored)
         _note(turn, "turn_done", "Turn {turn_id} is stored: {messages} messages", messages=count)
 
-    async def _prepare(self, turn: Turn, agent: Agent) -> Run:
+    async def _prepare(self, lease: TurnLease, agent: Agent) -> Run:
+        turn = lease.turn
         with _only_the_journal_fails():
             window = await self._journal.window(
                 turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
             )
-        # The window leaves out a batch that cannot be read; loading it says why.
-        found = (batch for batch in window.batches if batch.id == turn.batch)
-        current = next(found, None) or await self._journal.load_batch(turn.thread_id, turn.batch)
+            # The window leaves out a batch that cannot be read; loading it says why.
+            found = (batch for batch in window.batches if batch.id == turn.batch)
+            current = next(found, None) or await self._journal.load_batch(
+                turn.thread_id, turn.batch
+            )
         return Run(
             turn.thread_id,
             turn.agent_id,
@@ -244,6 +249,7 @@ class SessionProcessor:
             window.summary.text if window.summary else None,
             answer=turn.payload.get("answer"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
+            attempt=(turn.id, lease.token),
             # Such as who waits for this run: its tools look there.
             notes=dict(turn.payload),
         )
@@ -293,11 +299,13 @@ class SessionProcessor:
         _note(
             turn,
             "turn_retried",
-            "Turn {turn_id} is tried again in {pause}: {error}",
+            "Turn {turn_id} is tried again in {pause}: {reason}",
             logging.WARNING,
             pause=str(pause),
             error=type(error).__name__,
+            reason=describe_fault(error),
         )
+        _detail(turn, error)
         self._bus.retract(lease)
         await self._journal.release_turn(lease, now=now, retry_at=now + pause)
 
@@ -323,7 +331,7 @@ class SessionProcessor:
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
         # One that was stored just before the stop is no draft any more.
         stored = {message.id for message in batch.messages}
-        drafts = [d for d in self._bus.retract(lease) if d.message_id not in stored]
+        drafts = [d for d in self._bus.drafts_of(lease) if d.message_id not in stored]
         if drafts := [draft for draft in drafts if draft.text.strip()]:
             # Settled: with a continuation that was asked for before, nobody goes on.
             settled = MessageMetadata(settled=True)
@@ -332,9 +340,10 @@ class SessionProcessor:
         else:
             closing = settle(batch, self._ids).messages[len(batch.messages) :]
         says = {"kind": "cancelled"}
-        await self._journal.finish_turn(
+        kept = await self._journal.finish_turn(
             lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
         )
+        self._bus.finish(lease, kept)  # what is left of its drafts is taken back
 
     async def _withdraw(self, lease: TurnLease, ending: Ending) -> None:
         reason = next((r for d in ending.decisions for r in d.reasons), "A gate refused it.")
@@ -356,10 +365,12 @@ class SessionProcessor:
         _note(
             turn,
             "turn_failed",
-            "Turn {turn_id} failed: {error}",
+            "Turn {turn_id} failed: {reason}",
             logging.ERROR,
             error=type(error).__name__,
+            reason=_reason(error),
         )
+        _detail(turn, error)
         self._bus.retract(lease)
         # Of a follow-up that never spoke, nobody wants to hear that it failed.
         is_heard = turn.kind is not TurnKind.FOLLOW_UP
@@ -376,7 +387,7 @@ class SessionProcessor:
     async def _closing(self, turn: Turn) -> list[BaseMessage]:
         try:
             batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        except BackendError:  # it cannot be read, so nothing can be added that fits
+        except DamagedError:  # nothing can be added that fits
             return []
         return settle(batch, self._ids).messages[len(batch.messages) :]
 
@@ -388,11 +399,21 @@ class SessionProcessor:
             "turn_broke_off",
             "Turn {turn_id} broke off: {reason}",
             logging.WARNING,
-            # Only our own texts: another's may quote anything.
-            reason=str(error) if isinstance(error, SegueError) else type(error).__name__,
+            reason=_reason(error),
         )
+        _detail(turn, error)
         self._bus.retract(lease)
         await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
+
+    async def _is_gone_on_with(self, turn: Turn) -> bool:
+        """Whether somebody works on the batch or will: then its checkpoints are theirs to drop."""
+        turns = [
+            await self._journal.get_turn(turn.id),
+            *await self._journal.list_turns(turn.thread_id),
+        ]
+        live = (TurnState.QUEUED, TurnState.RUNNING)
+        own = (each for each in turns if each.batch == turn.batch)
+        return any(each.state in live or each.is_waiting for each in own)
 
     async def _forget(self, turn: Turn) -> None:
         """Drop what the run left; it is stored, so a leftover costs room and nothing else."""
@@ -402,6 +423,7 @@ class SessionProcessor:
             logger.warning(
                 "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
             )
+            _detail(turn, error)
 
 
 class _Withdrawn(Exception):
@@ -438,6 +460,8 @@ def _only_the_journal_fails() -> Iterator[None]:
     """Around steps of the journal, and what does nothing but ask it."""
     try:
         yield
+    except DamagedError:  # waiting does not help
+        raise
     except BackendError as error:
         raise _JournalAway(error) from error
 
@@ -483,6 +507,17 @@ def _note(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields:
         turn_kind=turn.kind.value,
         **fields,
     )
+
+
+def _reason(error: Exception) -> str:
+    """Only our own texts: another's may quote anything."""
+    if isinstance(error, SegueError) and place_of(error) is None:
+        return str(error)
+    return describe_fault(error)
+
+
+def _detail(turn: Turn, error: Exception) -> None:
+    logger.debug("The error in turn %s", turn.id, exc_info=error)
 
 
 async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:

@@ -14,6 +14,7 @@ from segue.runtime.effects import EffectRunner
 from segue.runtime.ids import LeasedIds
 from segue.runtime.loops import Agenda, Step, keep_going
 from segue.runtime.parts import Parts
+from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 
@@ -33,6 +34,7 @@ class Runtime:
     turns: TurnWorker
     timers: TimerWorker
     effects: EffectRunner
+    sweeper: Sweeper
     # The longest sleep of a worker; none where no other process can have anything to say.
     poll: timedelta | None = None
     patience: timedelta = timedelta(seconds=5)
@@ -49,6 +51,7 @@ class Runtime:
                     self._loop("lease", self.turns.extend_leases, agendas.leases),
                     self._loop("timer", self.timers.step, agendas.timers),
                     self._loop("effect", self.effects.step, agendas.effects),
+                    self._loop("sweep", self.sweeper.step, Agenda()),
                     self._loop("node", self.ids.renew, Agenda()),
                     self._loop("listener", self.parts.bus.step, self.parts.bus.agenda),
                 )
@@ -59,6 +62,8 @@ class Runtime:
                 yield
             finally:
                 await self.turns.close(self.patience)
+                await self.effects.close()
+                self.parts.bus.close()
                 for task in keep:
                     task.cancel()
 

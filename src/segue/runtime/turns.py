@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 # A turn that can be taken but was not is in somebody's hands this moment.
 _MOMENT: Final = timedelta(milliseconds=20)
-# How often a turn that another process works on is looked at, in case nobody tells us.
-_POLL: Final = timedelta(seconds=1)
+# How often a turn that somebody else has, or nobody yet, is looked at, in case nobody tells us.
+_POLL: Final = timedelta(seconds=5)
 _LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
 
 
@@ -113,10 +113,12 @@ class TurnWorker:
             pause = _MOMENT
             while True:
                 await self._parts.clock.wait(self._parts.clock.now() + pause, wake)
+                pause = _POLL
+                if self._is_at_work(turn):
+                    continue  # its end wakes us
                 found = await self._parts.journal.get_turn(turn.id)
                 if found.state not in _LIVE:
                     return found
-                pause = _POLL
         finally:
             waiting.discard(wake)
             if not waiting:
@@ -166,6 +168,10 @@ class TurnWorker:
     def _room(self) -> int:
         busy = sum(not job.resting for job in self._jobs.values())
         return 0 if self._is_closing else max(self._slots - busy, 0)
+
+    def _is_at_work(self, turn: Turn) -> bool:
+        job = self._jobs.get(turn.thread_id)
+        return job is not None and job.lease.turn.id == turn.id and not job.leash.is_stopped
 
     def _start(self, lease: TurnLease) -> None:
         job = _Job(lease, Leash(self._rules.batch_time))

@@ -9,7 +9,9 @@ and queries of webhooks are often secrets.
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -129,6 +131,20 @@ def next_try(attempts: int, *, retry_after: timedelta | None = None) -> timedelt
     return min(max(pause, retry_after or timedelta()), _LONGEST_PAUSE)
 
 
+_delivering: Final = ContextVar("delivering", default=False)
+
+
+class _Unsaid(logging.Filter):
+    """Keeps the client's own line about a delivery, which holds the whole URL, out of all logs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        del record
+        return not _delivering.get()
+
+
+_UNSAID: Final = _Unsaid()
+
+
 class Webhooks:
     """Delivers payloads, one request each. The client is the caller's to open and to close."""
 
@@ -139,6 +155,7 @@ class Webhooks:
         *,
         time_limit: timedelta = TIME_LIMIT,
     ) -> None:
+        logging.getLogger("httpx").addFilter(_UNSAID)  # once, however often it is called
         self._client = client
         self._clock = clock
         self._time_limit = time_limit
@@ -154,7 +171,11 @@ class Webhooks:
         if not event_id.isascii() or not event_id.isprintable() or not event_id.strip():
             raise UsageError(f"The event id {event_id!r:.80} cannot be sent; expected plain ASCII.")
         body = json.dumps(plain_json(dict(payload)), ensure_ascii=False).encode()
-        answer = await self._post(target, body, self._headers(target, event_id, body))
+        silence = _delivering.set(True)
+        try:
+            answer = await self._post(target, body, self._headers(target, event_id, body))
+        finally:
+            _delivering.reset(silence)
         if not answer.is_success:
             raise _refusal(target, answer, self._clock())
         return f"{answer.status_code} at {self._clock().isoformat(timespec='seconds')}"

@@ -45,9 +45,10 @@ class Reason:
 
 async def why(journal: Journal, thread_id: str, *, limit: int = 50) -> list[Reason]:
     """What was decided in a thread, and what came of it; oldest first."""
+    decisions = await journal.list_decisions(thread_id, limit=limit)
     reasons = [
-        *map(_of_decision, await journal.list_decisions(thread_id, limit=limit)),
-        *_of_timers(await journal.list_timers(thread_id, limit=limit)),
+        *map(_of_decision, decisions),
+        *_of_timers(await journal.list_timers(thread_id, limit=limit), decisions),
         *_of_turns(await journal.list_turns(thread_id, limit=limit)),
         *_of_effects(await journal.list_effects(thread_id, limit=limit)),
     ]
@@ -71,7 +72,9 @@ def _of_decision(decision: Decision) -> Reason:
     )
 
 
-def _of_timers(timers: list[Timer]) -> Iterator[Reason]:
+def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reason]:
+    # What a decision did to a timer is told after it; the newest one ended it.
+    decided = {d.timer_id: d.id for d in reversed(decisions) if d.timer_id is not None}
     for timer in timers:
         if timer.state in _OVER:
             yield Reason(
@@ -80,7 +83,7 @@ def _of_timers(timers: list[Timer]) -> Iterator[Reason]:
                 timer.state.value,
                 timer.state_reason or "",
                 {"trigger": timer.trigger_type},
-                timer.id,
+                decided.get(timer.id, timer.id),
             )
 
 
@@ -110,7 +113,18 @@ def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
                 effect.created_at,
                 "the webhook of a reply" if is_reply else "the webhook of a follow-up",
                 words[effect.state] if is_proven else "sent, without evidence",
-                effect.evidence or effect.error or "",
-                {},
+                _of_delivery(effect),
+                {"attempts": effect.attempts},
                 effect.id,
             )
+
+
+def _of_delivery(effect: Effect) -> str:
+    """The receiver's answer with its time, or what went wrong and when it is tried again."""
+    if effect.state is EffectState.DONE:
+        return effect.evidence or ""
+    if effect.state is EffectState.DEAD:
+        return f"{effect.error or ''} Given up at attempt {effect.attempts}.".lstrip()
+    if effect.state is EffectState.PENDING and effect.attempts:
+        return f"{effect.error or ''} Next try at {effect.due_at:%Y-%m-%d %H:%M:%S}.".lstrip()
+    return effect.error or ""

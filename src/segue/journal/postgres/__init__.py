@@ -6,6 +6,7 @@ from segue.journal.postgres.arrivals import ArrivalSteps
 from segue.journal.postgres.database import Database
 from segue.journal.postgres.endings import EndingSteps
 from segue.journal.postgres.events import EventSteps
+from segue.journal.postgres.keys import KeySteps
 from segue.journal.postgres.memories import MemorySteps
 from segue.journal.postgres.messages import MessageSteps
 from segue.journal.postgres.nodes import NodeSteps
@@ -30,6 +31,7 @@ class PostgresJournal(
     OutboxSteps,
     SummarySteps,
     MemorySteps,
+    KeySteps,
     NodeSteps,
 ):
     """See `segue.journal.ports.Journal` for what each step promises."""

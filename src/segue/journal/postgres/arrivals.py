@@ -14,26 +14,24 @@ from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
-from segue.journal.places import RisingIds, stamp_arrival, with_sender
+from segue.journal.places import NewTurn, RisingIds, ids_above, stamp_arrival, with_sender
 from segue.journal.postgres.arming import CANCEL_FOLLOW_UPS
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
-    ids_above,
     insert_message,
     message_values,
 )
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.postgres.turns import (
-    NewTurn,
     queue_turn,
     queue_with_message,
     to_turn,
     turn_of,
     wake_first,
 )
-from segue.journal.records import Accepted, Arrival, Thread, Turn, TurnKind
+from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
 from segue.journal.rows import UNREADABLE, decode_message, encode_message, to_json
 
 logger = logging.getLogger(__name__)
@@ -48,6 +46,8 @@ _USER_SPOKE: LiteralString = f"""
     )
     SELECT ARRAY(SELECT id FROM cancelled ORDER BY id) AS timers,
         ARRAY(SELECT id FROM voided ORDER BY id) AS turns,
+        (SELECT id FROM turns WHERE thread_id = %(thread_id)s AND kind = 'follow_up'
+            AND state = 'running' AND shown_at IS NOT NULL) AS shown,
         EXISTS (SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND is_waiting) AS is_asked
 """  # noqa: S608 - our own words
 
@@ -75,7 +75,7 @@ class ArrivalSteps:
             if arrival.only_if_idle:
                 await _refuse_while_busy(db, thread_id)
             rising = ids_above(thread, ids)
-            ended = await _end_follow_ups(db, thread_id, now)
+            ended = await _end_follow_ups(db, thread_id, WROTE, now)
             if ended["is_asked"]:
                 await _settle_waiting(db, thread_id, rising, now)
             thread = replace(thread, epoch=thread.epoch + 1)
@@ -92,7 +92,9 @@ class ArrivalSteps:
             else:
                 await insert_message(db, values)
                 turn = await _wait_on(db, thread, turn, arrival, now)
-            return Accepted(stored, turn, True, tuple(ended["timers"]), tuple(ended["turns"]))
+            return Accepted(
+                stored, turn, True, tuple(ended["timers"]), tuple(ended["turns"]), ended["shown"]
+            )
 
         return await self._db.write(step)
 
@@ -112,7 +114,7 @@ class ArrivalSteps:
                 raise ConflictError(
                     f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
                 )
-            await _end_follow_ups(db, asked.thread_id, now)
+            await _end_follow_ups(db, asked.thread_id, ANSWERED, now)
             await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread.id,))
             thread = replace(thread, epoch=thread.epoch + 1)
             new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
@@ -153,12 +155,12 @@ async def _refuse_while_busy(db: Connection, thread_id: str) -> None:
         )
 
 
-async def _end_follow_ups(db: Connection, thread_id: str, now: datetime) -> DictRow:
+async def _end_follow_ups(db: Connection, thread_id: str, reason: str, now: datetime) -> DictRow:
     """The user spoke: what was to be said unasked is not said. The step raises the epoch.
 
     Gives the ids of the `timers` and `turns`, and whether anything `is_asked` of the user.
     """
-    values = {"thread_id": thread_id, "reason": "The user wrote.", "now": now}
+    values = {"thread_id": thread_id, "reason": reason, "now": now}
     ended = await fetch_row(db, _USER_SPOKE, values)
     if ended["turns"]:
         await wake_first(db, thread_id, now)

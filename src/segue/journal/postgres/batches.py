@@ -14,12 +14,11 @@ from psycopg.rows import DictRow
 from segue.core.batch import Batch
 from segue.core.errors import BackendError, NotFoundError
 from segue.core.metadata import BatchType
-from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.places import RisingIds, without_place
 from segue.journal.postgres.database import Connection, fetch_all
 from segue.journal.postgres.words import to_vector, words_of
-from segue.journal.records import Thread, Turn
+from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
     decode_batch,
@@ -74,11 +73,6 @@ _INSERT_AND_FOLLOW: LiteralString = f"WITH followed AS ({_FOLLOW}) {_INSERT}"
 # Parts of a statement, to stand after its WITH. They all see the thread as it was before.
 NOTE_IDS: LiteralString = f"noted AS ({_NOTE})"
 STORE_MESSAGE: LiteralString = f"followed AS ({_FOLLOW}), message AS ({_INSERT})"
-
-
-def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
-    """The ids of one step. The thread is locked, so nobody else takes any before the commit."""
-    return RisingIds(ids, thread.last_position)
 
 
 async def next_id(db: Connection, thread_id: str, ids: RisingIds) -> int:

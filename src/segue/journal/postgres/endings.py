@@ -12,13 +12,12 @@ from segue.core.errors import ConflictError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_ending
-from segue.journal.places import RisingIds
+from segue.journal.places import RisingIds, ids_above
 from segue.journal.postgres.arming import ARM_TIMER, arm, timer_values
 from segue.journal.postgres.batches import (
     NOTE_IDS,
     STORE_MESSAGE,
     Placed,
-    ids_above,
     insert_message,
     message_values,
     open_batch,

@@ -13,12 +13,11 @@ from psycopg.rows import DictRow
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import batches_of, importable, span_of
+from segue.journal.places import batches_of, ids_above, importable, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
     bring_back,
-    ids_above,
     insert_message,
     message_values,
 )

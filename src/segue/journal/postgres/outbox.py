@@ -1,6 +1,6 @@
 """Effects and decisions on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
@@ -23,6 +23,18 @@ from segue.journal.rows import LATEST, from_json, readable, to_json
 
 _LOCK: LiteralString = f"SELECT state, token, {TELL} FROM effects WHERE id = %s FOR UPDATE"  # noqa: S608 - our own words
 
+_OF_KIND: LiteralString = (
+    "FROM effects JOIN threads ON threads.id = effects.thread_id "
+    "WHERE effects.kind = %(kind)s AND threads.agent_id <> ALL(%(not_of)s)"
+)
+_DUE: LiteralString = f"""
+    SELECT effects.*, threads.agent_id {_OF_KIND} AND wake_at <= %(now)s
+    ORDER BY wake_at, effects.id LIMIT %(limit)s FOR UPDATE OF effects SKIP LOCKED
+"""
+_NEXT_AT: LiteralString = f"""
+    SELECT least(greatest(wake_at, 'epoch'), %(latest)s) AS at {_OF_KIND} AND wake_at IS NOT NULL
+    ORDER BY wake_at LIMIT 1
+"""
 _EFFECT: LiteralString = "(%s, %s, %s, %s, %s, 'pending', %s, %s, %s)"
 _QUEUE_EFFECTS: LiteralString = (
     "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, wake_at, "
@@ -42,16 +54,20 @@ class OutboxSteps:
     _db: Database
 
     async def claim_effects(
-        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
+        self,
+        owner: str,
+        *,
+        kind: str,
+        now: datetime,
+        lease_for: timedelta,
+        limit: int = 20,
+        not_of: Collection[str] = (),
     ) -> list[EffectLease]:
+        values = {"kind": kind, "now": now, "limit": limit, "not_of": [*not_of]}
+
         async def step(db: Connection) -> list[EffectLease]:
-            due = await fetch_all(
-                db,
-                "SELECT * FROM effects WHERE wake_at <= %s ORDER BY wake_at, id LIMIT %s "
-                "FOR UPDATE SKIP LOCKED",
-                (now, limit),
-            )
-            sound = [row["id"] for row in due if readable(to_effect, [row])]
+            due = await fetch_all(db, _DUE, values)
+            sound = {row["id"]: row["agent_id"] for row in due if readable(to_effect, [row])}
             # A row that cannot be read holds up nobody.
             await db.execute(
                 "UPDATE effects SET state = 'dead', error = 'The row cannot be read.', "
@@ -62,21 +78,18 @@ class OutboxSteps:
                 db,
                 "UPDATE effects SET state = 'claimed', owner = %s, token = token + 1, "
                 "attempts = attempts + 1, wake_at = %s WHERE id = ANY(%s) RETURNING *",
-                (owner, lease_end(now, lease_for), sound),
+                (owner, lease_end(now, lease_for), [*sound]),
             )
-            leases = {row["id"]: _to_lease(row) for row in rows}
+            leases = {row["id"]: _to_lease(row, sound[row["id"]]) for row in rows}
             return [leases[effect_id] for effect_id in sound]
 
         return await self._db.write(step)
 
-    async def next_effect_at(self) -> datetime | None:
-        sql: LiteralString = (
-            "SELECT least(greatest(wake_at, 'epoch'), %s) AS at FROM effects "
-            "WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
-        )
+    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
+        values = {"kind": kind, "latest": LATEST, "not_of": [*not_of]}
 
         async def step(db: Connection) -> datetime | None:
-            row = await fetch_one(db, sql, (LATEST,))
+            row = await fetch_one(db, _NEXT_AT, values)
             return None if row is None else row["at"]
 
         return await self._db.look(step)
@@ -207,8 +220,8 @@ def to_effect(row: DictRow) -> Effect:
     )
 
 
-def _to_lease(row: DictRow) -> EffectLease:
-    return EffectLease(to_effect(row), row["owner"], row["token"], row["wake_at"])
+def _to_lease(row: DictRow, agent_id: str) -> EffectLease:
+    return EffectLease(to_effect(row), row["owner"], row["token"], row["wake_at"], agent_id)
 
 
 async def _check_effect(db: Connection, lease: EffectLease) -> None:

@@ -9,7 +9,8 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.postgres.batches import ids_above, next_id
+from segue.journal.places import ids_above
+from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.records import Summary

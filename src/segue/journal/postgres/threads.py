@@ -90,6 +90,7 @@ class ThreadSteps:
         *,
         title: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        reconsider_at: datetime | None = None,
     ) -> Thread:
         async def step(db: Connection) -> Thread:
             thread = await lock_thread(db, thread_id)
@@ -107,6 +108,8 @@ class ThreadSteps:
                     thread_id,
                 ),
             )
+            if reconsider_at is not None:
+                await wake_put_off(db, "thread_id = %s", thread_id, reconsider_at)
             return to_thread(row)
 
         return await self._db.write(step)
@@ -156,6 +159,19 @@ async def lock_thread(db: Connection, thread_id: str) -> Thread:
     if row is None:
         raise NotFoundError(f"There is no thread {thread_id!r}. Nothing was written.")
     return to_thread(row)
+
+
+async def wake_put_off(db: Connection, whose: LiteralString, owner: str, at: datetime) -> None:
+    """Let follow-ups that were put off be claimed from a time on, if not sooner.
+
+    Locks timers of many threads, but never waits for one: whoever holds it is deciding about it.
+    """
+    put_off: LiteralString = f"kind = 'follow_up' AND state = 'postponed' AND {whose}"
+    sql: LiteralString = f"SELECT id FROM timers WHERE {put_off} FOR UPDATE SKIP LOCKED"  # noqa: S608 - our own words
+    await db.execute(
+        f"UPDATE timers SET wake_at = least(wake_at, %s) WHERE id IN ({sql})",  # noqa: S608 - same
+        (at, owner),
+    )
 
 
 def to_thread(row: DictRow) -> Thread:

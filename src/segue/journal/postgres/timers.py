@@ -20,14 +20,14 @@ from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.inputs import check_synthetic, check_timer, lease_end
-from segue.journal.places import RisingIds
+from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
-from segue.journal.postgres.batches import append_to_batch, ids_above, message_values, next_id
+from segue.journal.postgres.batches import append_to_batch, message_values, next_id
 from segue.journal.postgres.counts import check_counts, count_follow_ups
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.outbox import record_decisions
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.postgres.turns import NewTurn, is_void, queue_turn, queue_with_message
+from segue.journal.postgres.turns import is_void, queue_turn, queue_with_message
 from segue.journal.records import (
     Decision,
     FollowUpCounts,

@@ -1,8 +1,8 @@
 """The queue of turns on PostgreSQL. How a turn ends is in `segue.journal.postgres.endings`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
@@ -12,7 +12,7 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID
 from segue.journal.inputs import lease_end
-from segue.journal.places import RisingIds
+from segue.journal.places import NewTurn, RisingIds
 from segue.journal.postgres.batches import NOTE_IDS, STORE_MESSAGE
 from segue.journal.postgres.database import (
     TELL,
@@ -49,11 +49,25 @@ _WAKE_FIRST: LiteralString = f"""
 """  # noqa: S608 - our own words
 _NOTE_AND_QUEUE: LiteralString = f"WITH {NOTE_IDS} {_QUEUE}"
 _STORE_AND_QUEUE: LiteralString = f"WITH {STORE_MESSAGE} {_QUEUE}"
-# A thread that another step holds is passed over; `next_turn_at` still names it. The weaker lock
-# does not pass over threads whose row is only held by a foreign key. There is a row without a turn
-# if none was taken: the time of the next one that can be is the same for all rows.
-_CLAIM: LiteralString = """
-    WITH next AS (
+# Never taken, and either held back by nothing or queued at a time that is still to come: the clock
+# was ahead then.
+_AHEAD: LiteralString = (
+    "state = 'queued' AND attempts = 0 AND wake_at > %(now)s "
+    "AND (available_at <= queued_at OR queued_at > %(now)s)"
+)
+# Turns that were queued by a clock that was ahead wait as if they were queued now, which the next
+# claim sees. A thread that another step holds is passed over; `next_turn_at` still names it. The
+# weaker lock does not pass over threads whose row is only held by a foreign key. There is a row
+# without a turn if none was taken: the time of the next one that can be is the same for all rows.
+_CLAIM: LiteralString = f"""
+    WITH ahead AS (
+        SELECT id FROM turns WHERE {_AHEAD} FOR NO KEY UPDATE SKIP LOCKED
+    ), pulled_back AS (
+        UPDATE turns SET wake_at = %(now)s + (available_at - queued_at),
+            available_at = least(queued_at, %(now)s) + (available_at - queued_at),
+            queued_at = least(queued_at, %(now)s)
+        FROM ahead WHERE turns.id = ahead.id RETURNING turns.wake_at
+    ), next AS (
         SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
         FROM turns JOIN threads ON threads.id = turns.thread_id
         WHERE turns.wake_at <= %(now)s ORDER BY turns.wake_at, turns.id LIMIT %(limit)s
@@ -65,12 +79,16 @@ _CLAIM: LiteralString = """
             wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
         FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
     ), others AS (
-        SELECT (
+        SELECT least((SELECT min(wake_at) FROM pulled_back), (
             SELECT wake_at FROM turns WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
-            ORDER BY wake_at LIMIT 1) AS next_at
+            ORDER BY wake_at LIMIT 1)) AS next_at, EXISTS (SELECT 1 FROM pulled_back) AS was_ahead
     )
-    SELECT others.next_at, taken.* FROM others LEFT JOIN taken ON true
-"""
+    SELECT others.next_at, others.was_ahead, taken.* FROM others LEFT JOIN taken ON true
+"""  # noqa: S608 - our own words
+_NEXT_AT: LiteralString = f"""
+    SELECT least((SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL),
+        (SELECT %(now)s FROM turns WHERE {_AHEAD} LIMIT 1)) AS at
+"""  # noqa: S608 - our own words
 # Both at once, the thread first as everywhere: the order is that of the names.
 _LOCK_BOTH: LiteralString = f"""
     SELECT threads.*, {tell_of("threads.id")}, turns.state, turns.token, turns.owner, turns.kind,
@@ -89,21 +107,11 @@ _SAVE_PARTIAL: LiteralString = f"""
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What a claim took, and when there is more; and whether it met a row that cannot be read."""
+    """What a claim took, and when there is more; and whether it cleared the way for another."""
 
     leases: list[TurnLease]
     next_at: datetime | None
-    has_damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NewTurn:
-    """A turn to queue, to be taken at once or not before a time."""
-
-    batch: int
-    kind: TurnKind
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    available_at: datetime | None = None
+    is_cleared: bool = False
 
 
 class TurnSteps:
@@ -114,7 +122,7 @@ class TurnSteps:
     ) -> TurnLease | None:
         while True:
             taken = await self._take(owner, now, lease_end(now, lease_for), 1)
-            if taken.leases or not taken.has_damaged:
+            if taken.leases or not taken.is_cleared:
                 return taken.leases[0] if taken.leases else None
 
     async def claim_turns(
@@ -142,7 +150,8 @@ class TurnSteps:
             next_at = until if next_at is None else min(next_at, until)
         if next_at is not None:
             next_at = max(next_at, aware(now))
-        return _Taken([_to_lease(row) for row in sound], next_at, bool(damaged))
+        is_cleared = bool(damaged) or rows[0]["was_ahead"]
+        return _Taken([_to_lease(row) for row in sound], next_at, is_cleared)
 
     async def _set_aside(self, row: DictRow, now: datetime) -> None:
         """Let a turn that was taken but cannot be read have failed: it holds up nobody."""
@@ -231,12 +240,19 @@ class TurnSteps:
     async def get_turn(self, turn_id: int) -> Turn:
         return await self._db.look(lambda db: turn_of(db, turn_id))
 
-    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
-        sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
+    async def list_turns(
+        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+    ) -> list[Turn]:
+        sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s"
+        values: list[str | list[int]] = [thread_id]
+        if batches is not None:
+            sql += " AND batch = ANY(%s)"
+            values.append([*batches])
+        sql += " ORDER BY id DESC LIMIT %s"
 
         async def step(db: Connection) -> list[Turn]:
             await thread_of(db, thread_id)
-            return readable(to_turn, await fetch_all(db, sql, (thread_id, limit)))
+            return readable(to_turn, await fetch_all(db, sql, (*values, limit)))
 
         return await self._db.read(step)
 
@@ -323,8 +339,7 @@ async def clear_partial(db: Connection, lease: TurnLease) -> None:
 
 
 async def _next_at(db: Connection, now: datetime) -> datetime | None:
-    sql: LiteralString = "SELECT min(wake_at) AS at FROM turns WHERE wake_at IS NOT NULL"
-    at: datetime | None = (await fetch_row(db, sql))["at"]
+    at: datetime | None = (await fetch_row(db, _NEXT_AT, {"now": now}))["at"]
     return None if at is None else max(at, aware(now))
 
 

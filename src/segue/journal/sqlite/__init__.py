@@ -6,6 +6,7 @@ from pathlib import Path
 from segue.journal.sqlite.arrivals import ArrivalSteps
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.events import EventSteps
+from segue.journal.sqlite.keys import KeySteps
 from segue.journal.sqlite.memories import MemorySteps
 from segue.journal.sqlite.messages import MessageSteps
 from segue.journal.sqlite.nodes import NodeSteps
@@ -29,6 +30,7 @@ class SqliteJournal(
     OutboxSteps,
     SummarySteps,
     MemorySteps,
+    KeySteps,
     NodeSteps,
 ):
     """See `segue.journal.ports.Journal` for what each step promises."""
@@ -43,5 +45,4 @@ class SqliteJournal(
         await self._db.close()
 
     def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
-        del of_others  # SQLite does not say who it was
-        return watch(self._db)
+        return watch(self._db, of_others=of_others)

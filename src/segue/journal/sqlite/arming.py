@@ -4,29 +4,27 @@ import sqlite3
 from datetime import datetime
 
 from segue.core.plain import storable
-from segue.core.snowflake import SnowflakeSource
-from segue.journal.records import NewTimer, Timer, TimerState, TurnKind
+from segue.journal.places import RisingIds
+from segue.journal.records import NewTimer, Thread, Timer, TimerState, TurnKind
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
 from segue.journal.sqlite.batches import batch_of, next_id
-from segue.journal.sqlite.threads import thread_of
-
-_ALIVE = "('pending', 'postponed', 'claimed')"
 
 
-def arm(db: sqlite3.Connection, timer: NewTimer, ids: SnowflakeSource, now: datetime) -> Timer:
+def arm(
+    db: sqlite3.Connection, thread: Thread, timer: NewTimer, ids: RisingIds, now: datetime
+) -> Timer:
     """Arm a timer at the thread's present epoch; a follow-up replaces the one that is alive."""
-    thread = thread_of(db, timer.thread_id)
     if timer.batch is not None:
         batch_of(db, thread.id, timer.batch)
     if timer.kind is TurnKind.FOLLOW_UP:
         cancel_follow_ups(db, thread.id, "Replaced by a newer timer.", now)
-    timer_id = next_id(db, thread.id, ids)
-    db.execute(
+    [row] = db.execute(
         "INSERT INTO timers (id, thread_id, agent_id, user_id, kind, state, trigger_type, "
         "reason, batch, epoch, due_at, expires_at, missed, payload, wake_at, created_at, "
-        "updated_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "updated_at) VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "RETURNING *",
         (
-            timer_id,
+            next_id(db, thread.id, ids),
             thread.id,
             thread.agent_id,
             thread.user_id,
@@ -44,19 +42,19 @@ def arm(db: sqlite3.Connection, timer: NewTimer, ids: SnowflakeSource, now: date
             to_micros(now),
         ),
     )
-    return timer_of(db, timer_id)
+    return to_timer(row)
 
 
 def cancel_follow_ups(
     db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
 ) -> list[int]:
     rows = db.execute(
-        f"SELECT id FROM timers WHERE thread_id = ? AND kind = 'follow_up' AND state IN {_ALIVE}",  # noqa: S608  # our own words
-        (thread_id,),
+        "UPDATE timers SET state = 'cancelled', state_reason = ?, owner = NULL, wake_at = NULL, "
+        "updated_at = ? WHERE thread_id = ? AND kind = 'follow_up' "
+        "AND state IN ('pending', 'postponed', 'claimed') RETURNING id",
+        (storable(reason), to_micros(now), thread_id),
     ).fetchall()
-    for row in rows:
-        end_timer(db, row["id"], TimerState.CANCELLED, reason, now)
-    return [row["id"] for row in rows]
+    return sorted(row["id"] for row in rows)
 
 
 def end_timer(

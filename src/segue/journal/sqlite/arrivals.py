@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +13,11 @@ from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
-from segue.journal.places import stamp_arrival, with_sender
-from segue.journal.records import Accepted, Arrival, Turn, TurnKind
+from segue.journal.places import NewTurn, RisingIds, ids_above, stamp_arrival, with_sender
+from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
 from segue.journal.rows import UNREADABLE, decode_message, to_json, to_micros
 from segue.journal.sqlite.arming import cancel_follow_ups
-from segue.journal.sqlite.batches import append_to_batch, batch_of, insert_message, rising_ids
+from segue.journal.sqlite.batches import append_to_batch, batch_of, insert_message
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import queue_turn, to_turn, turn_of, void_follow_ups, wake_first
@@ -41,23 +42,27 @@ class ArrivalSteps:
         check_arrival(arrival)
 
         def step(db: sqlite3.Connection) -> Accepted:
-            thread_of(db, thread_id)
+            thread = thread_of(db, thread_id)
             if earlier := _accepted_before(db, thread_id, client_message_id):
                 return earlier
             if arrival.only_if_idle:
                 _refuse_while_busy(db, thread_id)
-            _settle_waiting(db, thread_id, ids, now)
-            timers, turns = _end_follow_ups(db, thread_id, now)
+            rising = ids_above(thread, ids)
+            _settle_waiting(db, thread_id, rising, now)
+            timers, turns = _end_follow_ups(db, thread_id, WROTE, now)
+            thread = replace(thread, epoch=thread.epoch + 1)
             turn = _collecting(db, thread_id, arrival, now)
             if turn is None:
-                stored = stamp_arrival(message, arrival, rising_ids(db, thread_id, ids))
+                stored = stamp_arrival(message, arrival, rising)
                 insert_message(db, thread_id, stored, now, client_message_id)
-                turn = _queue(db, thread_id, stored, arrival, ids, now)
+                new = _new_turn(stored.additional_kwargs["batch"], arrival, now)
+                turn = queue_turn(db, thread, new, rising, now)
             else:
-                stored = _stamp_next(db, turn, with_sender(message, arrival), ids)
+                stored = _stamp_next(db, turn, with_sender(message, arrival), rising)
                 insert_message(db, thread_id, stored, now, client_message_id)
-                turn = _wait_on(db, turn, arrival, now)
-            return Accepted(stored, turn, True, tuple(timers), tuple(turns))
+                turn = _wait_on(db, thread, turn, arrival, now)
+            shown = _shown_turn(db, thread_id)
+            return Accepted(stored, turn, True, tuple(timers), tuple(turns), shown)
 
         return await self._db.write(step)
 
@@ -72,11 +77,11 @@ class ArrivalSteps:
                 raise ConflictError(
                     f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
                 )
-            _end_follow_ups(db, asked.thread_id, now)
+            _end_follow_ups(db, asked.thread_id, ANSWERED, now)
             db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (turn_id,))
             thread = thread_of(db, asked.thread_id)
-            turn = queue_turn(db, thread, asked.batch, TurnKind.REPLY, ids, now)
-            return _with_payload(db, turn, {"answer": answer})
+            new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
+            return queue_turn(db, thread, new, ids_above(thread, ids), now)
 
         return await self._db.write(step)
 
@@ -99,6 +104,16 @@ def _accepted_before(
     return Accepted(decode_message(row["body"]), to_turn(turn), False)
 
 
+def _shown_turn(db: sqlite3.Connection, thread_id: str) -> int | None:
+    """The running follow-up of which something was shown."""
+    row = db.execute(
+        "SELECT id FROM turns INDEXED BY turns_alive WHERE thread_id = ? AND kind = 'follow_up' "
+        "AND state IN ('queued', 'running') AND state = 'running' AND shown_at IS NOT NULL",
+        (thread_id,),
+    ).fetchone()
+    return None if row is None else row["id"]
+
+
 def _refuse_while_busy(db: sqlite3.Connection, thread_id: str) -> None:
     busy = db.execute(
         "SELECT 1 FROM turns INDEXED BY turns_alive WHERE thread_id = ? "
@@ -113,18 +128,16 @@ def _refuse_while_busy(db: sqlite3.Connection, thread_id: str) -> None:
 
 
 def _end_follow_ups(
-    db: sqlite3.Connection, thread_id: str, now: datetime
+    db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
 ) -> tuple[list[int], list[int]]:
     """The user spoke: the epoch rises, and what was to be said unasked is not said."""
-    timers = cancel_follow_ups(db, thread_id, "The user wrote.", now)
-    turns = void_follow_ups(db, thread_id, now)
+    timers = cancel_follow_ups(db, thread_id, reason, now)
+    turns = void_follow_ups(db, thread_id, reason, now)
     db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
     return timers, turns
 
 
-def _settle_waiting(
-    db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource, now: datetime
-) -> None:
+def _settle_waiting(db: sqlite3.Connection, thread_id: str, ids: RisingIds, now: datetime) -> None:
     """Close what waits for an answer: the user said something else instead."""
     rows = db.execute(
         "SELECT id, batch FROM turns WHERE thread_id = ? AND is_waiting = 1 ORDER BY id",
@@ -139,7 +152,7 @@ def _settle_waiting(
             # It stays open: nothing that fits can be added, and the user must not be held up.
             logger.error("Batch %s was not settled: %s", row["batch"], error)  # noqa: TRY400 - the row is the fault
             continue
-        closing = settle(batch, rising_ids(db, thread_id, ids)).messages[len(batch.messages) :]
+        closing = settle(batch, ids).messages[len(batch.messages) :]
         append_to_batch(db, turn, closing, ids, now)
         db.execute(
             "UPDATE turns SET left_open = 0 WHERE thread_id = ? AND batch = ?",
@@ -174,7 +187,7 @@ def _collecting(
 
 
 def _stamp_next(
-    db: sqlite3.Connection, turn: Turn, message: BaseMessage, ids: SnowflakeSource
+    db: sqlite3.Connection, turn: Turn, message: BaseMessage, ids: RisingIds
 ) -> BaseMessage:
     last = db.execute(
         "SELECT batch_type, parent_batch, sequence_num FROM messages "
@@ -183,7 +196,7 @@ def _stamp_next(
     ).fetchone()
     [stamped] = stamp(
         [message],
-        rising_ids(db, turn.thread_id, ids),
+        ids,
         turn.batch,
         last["batch_type"],
         start=last["sequence_num"] + 1,
@@ -192,33 +205,30 @@ def _stamp_next(
     return stamped
 
 
-def _queue(
-    db: sqlite3.Connection,
-    thread_id: str,
-    message: BaseMessage,
-    arrival: Arrival,
-    ids: SnowflakeSource,
-    now: datetime,
+def _new_turn(batch: int, arrival: Arrival, now: datetime) -> NewTurn:
+    return NewTurn(batch, TurnKind.REPLY, arrival.payload, _held_until(arrival, now, now))
+
+
+def _held_until(arrival: Arrival, queued_at: datetime, now: datetime) -> datetime | None:
+    if arrival.collect is None:
+        return None
+    return collected_until(arrival.collect, now=now, queued_at=queued_at)
+
+
+def _wait_on(
+    db: sqlite3.Connection, thread: Thread, turn: Turn, arrival: Arrival, now: datetime
 ) -> Turn:
-    batch = message.additional_kwargs["batch"]
-    turn = queue_turn(db, thread_of(db, thread_id), batch, TurnKind.REPLY, ids, now)
-    return _wait_on(db, turn, arrival, now)
-
-
-def _wait_on(db: sqlite3.Connection, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
     """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
-    epoch = thread_of(db, turn.thread_id).epoch
-    db.execute("UPDATE turns SET epoch = ? WHERE id = ?", (epoch, turn.id))
-    if arrival.collect is not None:
-        until = collected_until(arrival.collect, now=now, queued_at=turn.queued_at)
-        db.execute(
-            "UPDATE turns SET available_at = ?, wake_at = NULL WHERE id = ?",
-            (to_micros(until), turn.id),
-        )
-        wake_first(db, turn.thread_id, now)
-    return _with_payload(db, turn, {**turn.payload, **arrival.payload})
-
-
-def _with_payload(db: sqlite3.Connection, turn: Turn, payload: dict[str, Any]) -> Turn:
-    db.execute("UPDATE turns SET payload = ? WHERE id = ?", (to_json(payload), turn.id))
-    return turn_of(db, turn.id)
+    until = _held_until(arrival, turn.queued_at, now)
+    [row] = db.execute(
+        "UPDATE turns SET epoch = ?, payload = ?, available_at = coalesce(?, available_at), "
+        "wake_at = NULL WHERE id = ? RETURNING *",
+        (
+            thread.epoch,
+            to_json({**turn.payload, **arrival.payload}),
+            None if until is None else to_micros(until),
+            turn.id,
+        ),
+    )
+    wake_first(db, thread.id, now)
+    return to_turn(row)

@@ -9,7 +9,6 @@ from langchain_core.messages import BaseMessage
 from segue.core.batch import Batch
 from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
-from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
 from segue.journal.places import RisingIds, is_of_batch, without_place
 from segue.journal.records import Turn
@@ -24,14 +23,9 @@ from segue.journal.rows import (
 )
 
 
-def rising_ids(db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource) -> RisingIds:
-    (last,) = db.execute("SELECT last_position FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    return RisingIds(ids, last)
-
-
-def next_id(db: sqlite3.Connection, thread_id: str, ids: SnowflakeSource) -> int:
+def next_id(db: sqlite3.Connection, thread_id: str, ids: RisingIds) -> int:
     """A new id, noted in the thread: later ones are higher, whoever makes them."""
-    new = rising_ids(db, thread_id, ids).next()
+    new = ids.next()
     db.execute("UPDATE threads SET last_position = ? WHERE id = ?", (new, thread_id))
     return new
 
@@ -48,10 +42,10 @@ def begin_batch(
     db: sqlite3.Connection,
     thread_id: str,
     message: BaseMessage,
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
 ) -> BaseMessage:
-    [stamped] = stamp([message], rising_ids(db, thread_id, ids))
+    [stamped] = stamp([message], ids)
     insert_message(db, thread_id, stamped, now)
     return stamped
 
@@ -60,7 +54,7 @@ def append_to_batch(
     db: sqlite3.Connection,
     turn: Turn,
     messages: Sequence[BaseMessage],
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
     batch_type: BatchType | None = None,
 ) -> list[BaseMessage]:
@@ -81,7 +75,6 @@ def append_to_batch(
     if first["archived"]:
         bring_back(db, turn.thread_id, turn.batch)
     count = first["count"]
-    rising = rising_ids(db, turn.thread_id, ids)
     stored = []
     for given in messages:
         message, known = _unless_known(db, turn, given)
@@ -90,7 +83,7 @@ def append_to_batch(
             continue
         [stamped] = stamp(
             [without_place(message, turn.batch)],
-            rising,
+            ids,
             turn.batch,
             batch_type or first["batch_type"],
             start=count,
@@ -150,15 +143,16 @@ def _follow_in_thread(
     db: sqlite3.Connection, thread_id: str, row: MessageRow, now: datetime
 ) -> None:
     """Title, preview, count and time of the thread list, kept by the write that changes them."""
-    db.execute(
-        "UPDATE threads SET last_position = max(last_position, ?) WHERE id = ?",
-        (row.position, thread_id),
-    )
     if not row.visible:
+        db.execute(
+            "UPDATE threads SET last_position = max(last_position, ?) WHERE id = ?",
+            (row.position, thread_id),
+        )
         return
     title = (title_of(row.text) or None) if row.role == "human" else None
     db.execute(
-        "UPDATE threads SET message_count = message_count + 1, "
+        "UPDATE threads SET last_position = max(last_position, :position), "
+        "message_count = message_count + 1, "
         "updated_at = max(updated_at, :now), "
         "title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END, "
         "preview = CASE WHEN preview_position < :position THEN :preview ELSE preview END, "

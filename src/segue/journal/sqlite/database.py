@@ -65,6 +65,10 @@ class Database:
         """Run something in a reader's thread that brings its own connection."""
         return await self._run(self._readers, work)
 
+    async def changes_by_others(self) -> int:
+        """A number that is another one after somebody else has written, here or elsewhere."""
+        return await self._run(self._writer, lambda: changes_by_others(self._connection()))
+
     async def closes_within(self, seconds: float) -> bool:
         """Whether the database is closed before the time is over."""
         try:
@@ -162,6 +166,12 @@ class Database:
         deadline = time.monotonic() + BUSY_SECONDS
         while not _switched(connection, last_try=time.monotonic() > deadline):
             time.sleep(0.01)
+
+
+def changes_by_others(connection: sqlite3.Connection) -> int:
+    """A number that is another one after any other connection has committed."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def _switched(connection: sqlite3.Connection, *, last_try: bool) -> bool:

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import batches_of, importable, place_of, span_of
+from segue.journal.places import batches_of, ids_above, importable, place_of, span_of
 from segue.journal.records import Found, Page, TurnLease, Window
 from segue.journal.rows import decode_batch, decode_message, readable
 from segue.journal.sqlite.batches import (
@@ -51,7 +51,8 @@ class MessageSteps:
                 "UPDATE turns SET partial_id = NULL, partial_text = NULL WHERE id = ?",
                 (lease.turn.id,),
             )
-            return append_to_batch(db, lease.turn, messages, ids, now)
+            thread = thread_of(db, lease.turn.thread_id)
+            return append_to_batch(db, lease.turn, messages, ids_above(thread, ids), now)
 
         return await self._db.write(step)
 

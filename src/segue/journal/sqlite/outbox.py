@@ -1,31 +1,45 @@
 """Effects and decisions on SQLite."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import lease_end
+from segue.journal.places import RisingIds
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
 from segue.journal.rows import LATEST, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
 
+# Crossed, so that the effects are walked in the order of their index.
+_OF_KIND = (
+    "FROM effects CROSS JOIN threads ON threads.id = effects.thread_id WHERE effects.kind = ?"
+)
+
 
 class OutboxSteps:
     _db: Database
 
     async def claim_effects(
-        self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 20
+        self,
+        owner: str,
+        *,
+        kind: str,
+        now: datetime,
+        lease_for: timedelta,
+        limit: int = 20,
+        not_of: Collection[str] = (),
     ) -> list[EffectLease]:
+        sql = (
+            f"SELECT effects.* {_OF_KIND} AND wake_at <= ? AND {_leaving_out(not_of)} "
+            "ORDER BY wake_at, effects.id LIMIT ?"
+        )
+
         def step(db: sqlite3.Connection) -> list[EffectLease]:
-            due = db.execute(
-                "SELECT * FROM effects WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
-                (to_micros(now), limit),
-            ).fetchall()
+            due = db.execute(sql, (kind, to_micros(now), *not_of, limit)).fetchall()
             until = lease_end(now, lease_for)
             sound = [row for row in due if readable(to_effect, [row])]
             for row in due:
@@ -41,12 +55,15 @@ class OutboxSteps:
 
         return await self._db.write(step)
 
-    async def next_effect_at(self) -> datetime | None:
-        sql = "SELECT min(wake_at) FROM effects WHERE wake_at IS NOT NULL"
+    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
+        sql = (
+            f"SELECT wake_at {_OF_KIND} AND wake_at IS NOT NULL AND {_leaving_out(not_of)} "
+            "ORDER BY wake_at LIMIT 1"
+        )
 
         def step(db: sqlite3.Connection) -> datetime | None:
-            (micros,) = db.execute(sql).fetchone()
-            return None if micros is None else from_micros(min(micros, to_micros(LATEST)))
+            row = db.execute(sql, (kind, *not_of)).fetchone()
+            return None if row is None else from_micros(min(row["wake_at"], to_micros(LATEST)))
 
         return await self._db.read(step)
 
@@ -122,7 +139,7 @@ def queue_effects(
     db: sqlite3.Connection,
     thread_id: str,
     effects: Sequence[NewEffect],
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
 ) -> None:
     at = to_micros(now)
@@ -186,9 +203,18 @@ def _effect_of(db: sqlite3.Connection, effect_id: int) -> Effect:
     return to_effect(row)
 
 
+def _leaving_out(agents: Collection[str]) -> str:
+    return f"threads.agent_id NOT IN ({', '.join('?' * len(agents))})"
+
+
 def _lease_of(db: sqlite3.Connection, effect_id: int) -> EffectLease:
-    row = db.execute("SELECT * FROM effects WHERE id = ?", (effect_id,)).fetchone()
-    return EffectLease(to_effect(row), row["owner"], row["token"], from_micros(row["wake_at"]))
+    sql = (
+        "SELECT effects.*, threads.agent_id FROM effects "
+        "JOIN threads ON threads.id = effects.thread_id WHERE effects.id = ?"
+    )
+    row = db.execute(sql, (effect_id,)).fetchone()
+    until = from_micros(row["wake_at"])
+    return EffectLease(to_effect(row), row["owner"], row["token"], until, row["agent_id"])
 
 
 def _set_aside(db: sqlite3.Connection, effect_id: int) -> None:

@@ -1,7 +1,7 @@
 """Threads on SQLite."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -70,6 +70,7 @@ class ThreadSteps:
         *,
         title: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        reconsider_at: datetime | None = None,
     ) -> Thread:
         def step(db: sqlite3.Connection) -> Thread:
             thread = thread_of(db, thread_id)
@@ -81,6 +82,8 @@ class ThreadSteps:
             if settings is not None:
                 merged = to_json(merged_settings(thread.settings, settings))
                 db.execute("UPDATE threads SET settings = ? WHERE id = ?", (merged, thread_id))
+            if reconsider_at is not None:
+                wake_put_off(db, [thread_id], reconsider_at)
             return thread_of(db, thread_id)
 
         return await self._db.write(step)
@@ -113,6 +116,15 @@ def thread_of(db: sqlite3.Connection, thread_id: str) -> Thread:
     if row is None:
         raise NotFoundError(f"There is no thread {thread_id!r}.")
     return to_thread(row)
+
+
+def wake_put_off(db: sqlite3.Connection, thread_ids: Sequence[str], at: datetime) -> None:
+    """Let the follow-ups of threads that were put off be claimed from a time on, if not sooner."""
+    db.executemany(
+        "UPDATE timers SET wake_at = min(wake_at, ?) "
+        "WHERE thread_id = ? AND kind = 'follow_up' AND state = 'postponed'",
+        [(to_micros(at), thread_id) for thread_id in thread_ids],
+    )
 
 
 def to_thread(row: sqlite3.Row) -> Thread:

@@ -17,10 +17,12 @@ from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_synthetic, check_timer, lease_end
+from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import (
     Decision,
     FollowUpCounts,
     NewTimer,
+    Thread,
     Timer,
     TimerLease,
     TimerState,
@@ -34,7 +36,7 @@ from segue.journal.sqlite.counts import check_counts, count_follow_ups
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import record_decisions
 from segue.journal.sqlite.threads import thread_of
-from segue.journal.sqlite.turns import is_void, queue_turn, turn_of
+from segue.journal.sqlite.turns import is_void, queue_turn
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,12 @@ class TimerSteps:
 
     async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
         check_timer(timer)
-        return await self._db.write(lambda db: arm(db, timer, ids, now))
+
+        def step(db: sqlite3.Connection) -> Timer:
+            thread = thread_of(db, timer.thread_id)
+            return arm(db, thread, timer, ids_above(thread, ids), now)
+
+        return await self._db.write(step)
 
     async def claim_due_timers(
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
@@ -106,7 +113,7 @@ class TimerSteps:
             if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
                 check_counts(db, thread.id, counted)
             end_timer(db, timer.id, TimerState.FIRED, None, now)
-            turn = _queue_fired(db, lease, message, ids, now)
+            turn = _queue_fired(db, thread, timer, message, ids_above(thread, ids), now)
             record_decisions(db, [_of_turn(decision, turn) for decision in decisions])
             return turn
 
@@ -186,19 +193,19 @@ class TimerSteps:
 
 def _queue_fired(
     db: sqlite3.Connection,
-    lease: TimerLease,
+    thread: Thread,
+    timer: Timer,
     message: HumanMessage,
-    ids: SnowflakeSource,
+    ids: RisingIds,
     now: datetime,
 ) -> Turn:
-    timer = lease.timer
-    thread = thread_of(db, timer.thread_id)
     if timer.batch is None:
         stored = begin_batch(db, thread.id, message, ids, now)
-        return queue_turn(db, thread, stored.additional_kwargs["batch"], timer.kind, ids, now)
-    turn = queue_turn(db, thread, timer.batch, timer.kind, ids, now)
+        new = NewTurn(stored.additional_kwargs["batch"], timer.kind)
+        return queue_turn(db, thread, new, ids, now)
+    turn = queue_turn(db, thread, NewTurn(timer.batch, timer.kind), ids, now)
     append_to_batch(db, turn, [message], ids, now, BatchType.CONTINUATION)
-    return turn_of(db, turn.id)
+    return turn
 
 
 def _of_turn(decision: Decision, turn: Turn) -> Decision:

@@ -1,7 +1,7 @@
 """The queue of turns on SQLite."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from langchain_core.messages import BaseMessage
@@ -10,6 +10,7 @@ from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.inputs import check_ending, lease_end
+from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import Claimed, Ending, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.arming import arm
@@ -19,6 +20,19 @@ from segue.journal.sqlite.outbox import queue_effects, record_decisions
 from segue.journal.sqlite.threads import thread_of
 
 _NEXT = "SELECT * FROM turns WHERE wake_at <= ? ORDER BY wake_at, id LIMIT 1"
+# Never taken, and either held back by nothing or queued at a time that is still to come: the clock
+# was ahead then.
+_AHEAD = (
+    "state = 'queued' AND attempts = 0 AND wake_at > :now "
+    "AND (available_at <= queued_at OR queued_at > :now)"
+)
+_FIND_AHEAD = f"SELECT 1 FROM turns INDEXED BY turns_untried WHERE {_AHEAD} LIMIT 1"  # noqa: S608 - our own words
+_PULL_BACK = f"""
+    UPDATE turns INDEXED BY turns_untried SET wake_at = :now + available_at - queued_at,
+        available_at = min(queued_at, :now) + available_at - queued_at,
+        queued_at = min(queued_at, :now)
+    WHERE {_AHEAD}
+"""  # noqa: S608 - our own words
 
 
 class TurnSteps:
@@ -27,12 +41,17 @@ class TurnSteps:
     async def claim_turn(
         self, owner: str, *, now: datetime, lease_for: timedelta
     ) -> TurnLease | None:
-        return await self._db.write(lambda db: _claim(db, owner, now, lease_for))
+        def step(db: sqlite3.Connection) -> TurnLease | None:
+            _pull_back(db, now)
+            return _claim(db, owner, now, lease_for)
+
+        return await self._db.write(step)
 
     async def claim_turns(
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
     ) -> Claimed:
         def step(db: sqlite3.Connection) -> Claimed:
+            _pull_back(db, now)
             leases: list[TurnLease] = []
             while len(leases) < limit and (lease := _claim(db, owner, now, lease_for)):
                 leases.append(lease)
@@ -45,11 +64,11 @@ class TurnSteps:
     ) -> TurnLease:
         def step(db: sqlite3.Connection) -> TurnLease:
             check_turn(db, lease)
-            db.execute(
-                "UPDATE turns SET wake_at = ? WHERE id = ?",
+            [row] = db.execute(
+                "UPDATE turns SET wake_at = ? WHERE id = ? RETURNING *",
                 (to_micros(lease_end(now, lease_for)), lease.turn.id),
             )
-            return _lease_of(db, lease.turn.id)
+            return _to_lease(row)
 
         return await self._db.write(step)
 
@@ -89,9 +108,11 @@ class TurnSteps:
 
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
-            stored = append_to_batch(db, lease.turn, messages, ids, now)
+            thread = thread_of(db, lease.turn.thread_id)
+            rising = ids_above(thread, ids)
+            stored = append_to_batch(db, lease.turn, messages, rising, now)
             _end(db, lease.turn, TurnState.DONE, None, now)
-            _record(db, lease.turn, ending, ids, now)
+            _record(db, thread, lease.turn, ending, rising, now)
             return stored
 
         return await self._db.write(step)
@@ -110,9 +131,11 @@ class TurnSteps:
 
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
-            stored = append_to_batch(db, lease.turn, messages, ids, now)
+            thread = thread_of(db, lease.turn.thread_id)
+            rising = ids_above(thread, ids)
+            stored = append_to_batch(db, lease.turn, messages, rising, now)
             _end(db, lease.turn, TurnState.FAILED, storable(error), now)
-            _record(db, lease.turn, ending, ids, now)
+            _record(db, thread, lease.turn, ending, rising, now)
             return stored
 
         return await self._db.write(step)
@@ -137,7 +160,8 @@ class TurnSteps:
                     "nothing was shown can be withdrawn. Nothing was written."
                 )
             _end(db, turn, TurnState.VOID, storable(reason), now)
-            _record(db, turn, ending, ids, now)
+            thread = thread_of(db, turn.thread_id)
+            _record(db, thread, turn, ending, ids_above(thread, ids), now)
 
         await self._db.write(step)
 
@@ -173,12 +197,18 @@ class TurnSteps:
     async def get_turn(self, turn_id: int) -> Turn:
         return await self._db.read(lambda db: turn_of(db, turn_id))
 
-    async def list_turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
-        sql = "SELECT * FROM turns WHERE thread_id = ? ORDER BY id DESC LIMIT ?"
+    async def list_turns(
+        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+    ) -> list[Turn]:
+        sql, values = "SELECT * FROM turns WHERE thread_id = ?", [thread_id]
+        if batches is not None:
+            sql += " AND batch IN (SELECT value FROM json_each(?))"
+            values.append(to_json([*batches]))
+        sql += " ORDER BY id DESC LIMIT ?"
 
         def step(db: sqlite3.Connection) -> list[Turn]:
             thread_of(db, thread_id)
-            return readable(to_turn, db.execute(sql, (thread_id, limit)))
+            return readable(to_turn, db.execute(sql, (*values, limit)))
 
         return await self._db.read(step)
 
@@ -187,36 +217,44 @@ class TurnSteps:
 
 
 def queue_turn(
-    db: sqlite3.Connection,
-    thread: Thread,
-    batch: int,
-    kind: TurnKind,
-    ids: SnowflakeSource,
-    now: datetime,
+    db: sqlite3.Connection, thread: Thread, new: NewTurn, ids: RisingIds, now: datetime
 ) -> Turn:
-    at = to_micros(now)
-    # Turn ids rise in their thread like positions do, so that their order is that of arrival.
-    turn_id = next_id(db, thread.id, ids)
-    db.execute(
-        "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, "
-        "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-        (turn_id, thread.id, thread.agent_id, thread.user_id, batch, kind, thread.epoch, at, at),
+    [row] = db.execute(
+        "INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, payload, "
+        "queued_at, available_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?) RETURNING *",
+        (
+            # Turn ids rise in their thread like positions do, so that their order is that of
+            # arrival.
+            next_id(db, thread.id, ids),
+            thread.id,
+            thread.agent_id,
+            thread.user_id,
+            new.batch,
+            new.kind,
+            thread.epoch,
+            to_json(dict(new.payload)),
+            to_micros(now),
+            to_micros(new.available_at or now),
+        ),
     )
     wake_first(db, thread.id, now)
-    return turn_of(db, turn_id)
+    return to_turn(row)
 
 
-def void_follow_ups(db: sqlite3.Connection, thread_id: str, now: datetime) -> list[int]:
+def void_follow_ups(
+    db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
+) -> list[int]:
     """Void the thread's follow-up turns of which nothing was shown yet."""
     rows = db.execute(
         # By name: the planner would rather walk through all turns of the thread.
-        "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = 'The user wrote.', "
+        "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = ?, "
         "finished_at = ?, owner = NULL, wake_at = NULL, partial_id = NULL, partial_text = NULL "
         "WHERE thread_id = ? AND kind = 'follow_up' "
         "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
-        (to_micros(now), thread_id),
+        (reason, to_micros(now), thread_id),
     ).fetchall()
-    wake_first(db, thread_id, now)
+    if rows:
+        wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)
 
 
@@ -228,7 +266,8 @@ def is_void(db: sqlite3.Connection, thread_id: str, batch: int) -> bool:
 
 def check_turn(db: sqlite3.Connection, lease: TurnLease) -> None:
     """Raise unless the lease is still the one that counts."""
-    row = db.execute("SELECT * FROM turns WHERE id = ?", (lease.turn.id,)).fetchone()
+    sql = "SELECT state, token, owner FROM turns WHERE id = ?"
+    row = db.execute(sql, (lease.turn.id,)).fetchone()
     if row is None:
         raise NotFoundError(f"There is no turn {lease.turn.id}. Nothing was written.")
     if row["state"] != TurnState.RUNNING:
@@ -254,19 +293,28 @@ def _claim(
     row = _next_sound(db, now)
     if row is None:
         return None
-    db.execute(
+    [row] = db.execute(
         "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
         "wake_at = ?, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
-        "WHERE id = ?",
+        "WHERE id = ? RETURNING *",
         (owner, until, row["id"]),
     )
     db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (to_micros(now), row["thread_id"]))
-    return _lease_of(db, row["id"])
+    return _to_lease(row)
+
+
+def _pull_back(db: sqlite3.Connection, now: datetime) -> None:
+    """Let turns that were queued by a clock that was ahead wait as if they were queued now."""
+    db.execute(_PULL_BACK, {"now": to_micros(now)})
 
 
 def _next_at(db: sqlite3.Connection, now: datetime) -> datetime | None:
     (micros,) = db.execute("SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL").fetchone()
-    return None if micros is None else max(from_micros(micros), aware(now))
+    if micros is None:
+        return None
+    if db.execute(_FIND_AHEAD, {"now": to_micros(now)}).fetchone() is not None:
+        return aware(now)
+    return max(from_micros(micros), aware(now))
 
 
 def _next_sound(db: sqlite3.Connection, now: datetime) -> sqlite3.Row | None:
@@ -328,8 +376,7 @@ def to_turn(row: sqlite3.Row) -> Turn:
     )
 
 
-def _lease_of(db: sqlite3.Connection, turn_id: int) -> TurnLease:
-    row = db.execute("SELECT * FROM turns WHERE id = ?", (turn_id,)).fetchone()
+def _to_lease(row: sqlite3.Row) -> TurnLease:
     return TurnLease(to_turn(row), row["owner"], row["token"], from_micros(row["wake_at"]))
 
 
@@ -352,19 +399,24 @@ def _end(
 
 
 def _record(
-    db: sqlite3.Connection, turn: Turn, ending: Ending, ids: SnowflakeSource, now: datetime
+    db: sqlite3.Connection,
+    thread: Thread,
+    turn: Turn,
+    ending: Ending,
+    ids: RisingIds,
+    now: datetime,
 ) -> None:
     """Store what follows from a turn's end."""
-    queue_effects(db, turn.thread_id, ending.effects, ids, now)
-    is_latest = turn.epoch == thread_of(db, turn.thread_id).epoch
+    queue_effects(db, thread.id, ending.effects, ids, now)
     for timer in ending.timers:
         # Once the user wrote, a follow-up is no longer on what was said last.
-        if is_latest or timer.kind is not TurnKind.FOLLOW_UP:
-            arm(db, timer, ids, now)
+        if turn.epoch == thread.epoch or timer.kind is not TurnKind.FOLLOW_UP:
+            arm(db, thread, timer, ids, now)
     record_decisions(db, ending.decisions)
-    db.execute("UPDATE turns SET is_waiting = ? WHERE id = ?", (ending.is_waiting, turn.id))
+    if ending.is_waiting:
+        db.execute("UPDATE turns SET is_waiting = 1 WHERE id = ?", (turn.id,))
     if ending.says is not None:
         db.execute(
             "UPDATE turns SET ending = ?, end_position = ? WHERE id = ?",
-            (to_json(dict(ending.says)), next_id(db, turn.thread_id, ids), turn.id),
+            (to_json(dict(ending.says)), next_id(db, thread.id, ids), turn.id),
         )

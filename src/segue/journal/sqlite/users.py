@@ -7,6 +7,7 @@ from typing import Any
 
 from segue.journal.rows import merged_settings, settings_of, to_json, to_micros
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.threads import wake_put_off
 
 
 class UserSteps:
@@ -16,7 +17,12 @@ class UserSteps:
         return await self._db.read(lambda db: _settings_of(db, user_id))
 
     async def update_user_settings(
-        self, user_id: str, settings: Mapping[str, Any], *, now: datetime
+        self,
+        user_id: str,
+        settings: Mapping[str, Any],
+        *,
+        now: datetime,
+        reconsider_at: datetime | None = None,
     ) -> Mapping[str, Any]:
         def step(db: sqlite3.Connection) -> Mapping[str, Any]:
             merged = merged_settings(_settings_of(db, user_id), settings)
@@ -25,6 +31,9 @@ class UserSteps:
                 "SET settings = excluded.settings, updated_at = excluded.updated_at",
                 (user_id, to_json(merged), to_micros(now)),
             )
+            if reconsider_at is not None:
+                rows = db.execute("SELECT id FROM threads WHERE user_id = ?", (user_id,)).fetchall()
+                wake_put_off(db, [row["id"] for row in rows], reconsider_at)
             return _settings_of(db, user_id)
 
         return await self._db.write(step)

@@ -1,6 +1,8 @@
 """Watching a SQLite file for what anybody writes to it.
 
-SQLite does not tell what was written, only that something was: so the hint is always "".
+SQLite does not tell what was written, only that something was: so the hint is always "". It counts
+what other connections commit; so a connection that never writes sees everything, and the one that
+writes for this journal sees what others did.
 """
 
 import sqlite3
@@ -8,17 +10,23 @@ import threading
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.database import Database, changes_by_others
 
 POLL_SECONDS: Final = 0.5
 
 
-async def watch(database: Database) -> AsyncGenerator[str]:
+async def watch(database: Database, *, of_others: bool) -> AsyncGenerator[str]:
     """Yield "" at once, for what was written before, and after every change."""
     probe = _Probe(database.path)
+    seen: int | None = None
     try:
         while database.is_open:
-            if await database.run_reading(probe.has_changed):
+            if of_others:
+                version = await database.changes_by_others()
+            else:
+                version = await database.run_reading(probe.changes)
+            if version != seen:
+                seen = version
                 yield ""
             if await database.closes_within(POLL_SECONDS):
                 return
@@ -32,20 +40,17 @@ class _Probe:
     def __init__(self, path: str) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._seen: int | None = None
         # A look goes on in its thread when whoever waited for it is cancelled and closes this.
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def has_changed(self) -> bool:
+    def changes(self) -> int:
         with self._lock:
             if self._is_closed:
-                return False
+                return 0  # nobody waits for it
             if self._connection is None:
                 self._connection = sqlite3.connect(self._path, check_same_thread=False)
-            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-            before, self._seen = self._seen, version
-            return before != self._seen
+            return changes_by_others(self._connection)
 
     def close(self) -> None:
         with self._lock:

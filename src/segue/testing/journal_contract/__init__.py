@@ -29,6 +29,7 @@ _NOUNS = (
     "history",
     "importing",
     "keeping",
+    "keys",
     "listening",
     "memories",
     "missing",
@@ -65,6 +66,7 @@ from segue.testing.journal_contract.fixtures import *
 from segue.testing.journal_contract.history import *
 from segue.testing.journal_contract.importing import *
 from segue.testing.journal_contract.keeping import *
+from segue.testing.journal_contract.keys import *
 from segue.testing.journal_contract.listening import *
 from segue.testing.journal_contract.memories import *
 from segue.testing.journal_contract.missing import *

@@ -139,7 +139,9 @@ class Chat:
         await self.finish(await self.take_turn(), AIMessage("Yes."), effects=[effect])
 
     async def take_effect(self, owner: str = "worker-a") -> EffectLease:
-        [lease] = await self.journal.claim_effects(owner, now=self.now, lease_for=LEASE)
+        [lease] = await self.journal.claim_effects(
+            owner, kind="webhook", now=self.now, lease_for=LEASE
+        )
         return lease
 
     async def messages(self) -> list[BaseMessage]:

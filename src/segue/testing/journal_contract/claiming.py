@@ -14,6 +14,8 @@ from segue.journal.records import Claimed, TurnLease, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
+DAY = timedelta(days=1)
+
 
 async def take(journal: Journal, now: datetime, limit: int, owner: str = "worker-a") -> Claimed:
     return await journal.claim_turns(owner, now=now, lease_for=LEASE, limit=limit)
@@ -137,3 +139,60 @@ async def test_workers_that_take_several_never_share_one(
     while leases := (await take(journal, now, 3)).leases:  # a claim may pass over a locked row
         taken += turn_ids(leases)
     assert sorted(taken) == sorted(expected)
+
+
+async def test_a_turn_queued_by_a_clock_that_was_ahead_is_taken_at_once(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A clock that was a day ahead for a moment holds up nobody when it is right again."""
+    chat.now = now + DAY
+    first = await chat.say("First.")
+    chat.now = now
+    second = await chat.say("Second.")
+    assert await journal.next_turn_at(now=now) == now
+    lease = await journal.claim_turn("worker-a", now=now, lease_for=LEASE)
+    assert lease is not None
+    assert lease.turn.id == first.turn.id
+    await chat.finish(lease, AIMessage("Yes."))
+    assert (await chat.take_turn()).turn.id == second.turn.id
+
+
+async def test_a_turn_behind_one_served_by_a_clock_that_was_ahead_is_taken_at_once(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Its thread's place in the line is that of a time to come, and it is taken all the same."""
+    await chat.say("First.")
+    second = await chat.say("Second.")
+    chat.now = now + DAY
+    await chat.finish(await chat.take_turn(), AIMessage("Yes."))
+    taken: list[int] = []
+    while not taken:  # the first claim may only find out, and then says to ask again at once
+        claimed = await take(journal, now, 2)
+        assert claimed.leases or claimed.next_at == now
+        taken = turn_ids(claimed.leases)
+    assert taken == [second.turn.id]
+
+
+async def test_turns_collected_by_a_clock_that_was_ahead_wait_from_now_on(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The user may go on writing as long as ever, and no longer."""
+    chat.now = now + DAY
+    accepted = await chat.say(collect=HOUR)
+    assert await take(journal, now, 2) == Claimed([], now + HOUR)
+    assert await take(journal, now + HOUR / 2, 2) == Claimed([], now + HOUR)
+    chat.now = now + HOUR / 2
+    assert (await chat.say("Or closed?", collect=HOUR)).turn.id == accepted.turn.id
+    assert await take(journal, now + HOUR, 2) == Claimed([], now + HOUR * 3 / 2)
+    assert turn_ids((await take(journal, now + HOUR * 3 / 2, 2)).leases) == [accepted.turn.id]
+
+
+async def test_a_turn_that_is_to_be_tried_again_waits_for_its_time_by_any_clock(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A pause that somebody asked for holds, also where the turn was queued by a clock ahead."""
+    chat.now = now + HOUR
+    await chat.say()
+    await journal.release_turn(await chat.take_turn(), now=chat.now, retry_at=now + DAY)
+    assert await take(journal, now, 2) == Claimed([], now + DAY)
+    assert await journal.next_turn_at(now=now) == now + DAY

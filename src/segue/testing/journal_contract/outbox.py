@@ -21,7 +21,7 @@ SECOND = timedelta(seconds=1)
 async def due_effects(
     journal: Journal, now: datetime, owner: str = "worker-a", limit: int = 20
 ) -> list[EffectLease]:
-    return await journal.claim_effects(owner, now=now, lease_for=LEASE, limit=limit)
+    return await journal.claim_effects(owner, kind="webhook", now=now, lease_for=LEASE, limit=limit)
 
 
 async def queue(chat: Chat, *keys: str) -> None:
@@ -102,16 +102,16 @@ async def test_the_next_effect_is_known_without_asking_again(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
     """A worker can sleep until one is queued, is to be tried again, or its lease has run out."""
-    assert await journal.next_effect_at() is None
+    assert await journal.next_effect_at("webhook") is None
     await queue(chat, "reply-1")
-    assert await journal.next_effect_at() == now
+    assert await journal.next_effect_at("webhook") == now
     [lease] = await due_effects(journal, now)
-    assert await journal.next_effect_at() == now + LEASE
+    assert await journal.next_effect_at("webhook") == now + LEASE
     await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
-    assert await journal.next_effect_at() == now + HOUR
+    assert await journal.next_effect_at("webhook") == now + HOUR
     [again] = await due_effects(journal, now + HOUR)
     await journal.complete_effect(again)
-    assert await journal.next_effect_at() is None
+    assert await journal.next_effect_at("webhook") is None
 
 
 async def test_an_effect_whose_lease_ran_out_is_claimed_again(
@@ -227,6 +227,39 @@ async def test_effects_are_claimed_in_order_up_to_the_limit(
     assert [lease.effect.dedupe_key for lease in first] == ["reply-0", "reply-1"]
     [last] = await due_effects(journal, now + HOUR, limit=2)
     assert last.effect.dedupe_key == "reply-2"
+
+
+async def test_each_kind_of_effect_has_its_own_line(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Whoever does one kind gets no other, and knows when the next of that kind is due."""
+    await chat.say()
+    effects = [NewEffect(kind, {}, kind) for kind in ("webhook", "decide")]
+    await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)
+    [lease] = await journal.claim_effects("worker-a", kind="decide", now=now, lease_for=LEASE)
+    assert lease.effect.kind == "decide"
+    assert await journal.next_effect_at("decide") == now + LEASE
+    assert await journal.next_effect_at("webhook") == now
+    assert await journal.next_effect_at("post") is None
+    assert [lease.effect.kind for lease in await due_effects(journal, now)] == ["webhook"]
+
+
+async def test_effects_of_some_agents_can_be_left_for_later(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """However many of theirs wait, the others' are found, and the time when they are due."""
+    await queue(chat, *[f"reply-{n}" for n in range(5)])
+    other = await chat.another("second", agent_id="clerk")
+    other.now = now + SECOND
+    await queue(other, "of the clerk")
+    busy = ["guide", "nobody"]
+    assert await journal.next_effect_at("webhook", not_of=busy) == now + SECOND
+    [lease] = await journal.claim_effects(
+        "worker-a", kind="webhook", now=now + SECOND, lease_for=LEASE, limit=3, not_of=busy
+    )
+    assert (lease.agent_id, lease.effect.dedupe_key) == ("clerk", "of the clerk")
+    assert await journal.next_effect_at("webhook", not_of=["guide", "clerk"]) is None
+    assert {lease.agent_id for lease in await due_effects(journal, now)} == {"guide"}
 
 
 async def test_two_workers_never_get_the_same_effect(

@@ -12,7 +12,7 @@ from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, TurnKind
-from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, USER, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 SECOND = timedelta(seconds=1)
@@ -238,6 +238,37 @@ async def test_a_timer_cannot_be_closed_as_something_else(
     with pytest.raises(UsageError):
         await journal.close_timer(lease, state, "muted", now=now)
     assert await journal.list_timers("chat") == [lease.timer]
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+async def test_what_was_put_off_is_considered_anew_when_wishes_change(
+    journal: Journal, chat: Chat, now: datetime, *, of_all: bool
+) -> None:
+    """A user's change brings all that was put off forward, a thread's only its own; what was
+    never due waits for its time, and so does what others wait for.
+    """
+    waiting = {}
+    for name in ("first", "second"):
+        await (await chat.another(name)).arm()
+        [lease] = await due_timers(journal, now)
+        waiting[name] = await journal.postpone_timer(lease, now + HOUR, "snoozed", now=now)
+    planned = await chat.arm(HOUR)
+    later = now + timedelta(minutes=1)
+    assert await journal.update_user_settings("bo", {"a": 1}, now=later, reconsider_at=later) == {
+        "a": 1
+    }
+    await journal.update_user_settings(USER, {"a": 1}, now=later)
+    await journal.update_thread("first", settings={"a": 1})
+    assert await due_timers(journal, later) == []
+    if of_all:
+        await journal.update_user_settings(USER, {"a": 2}, now=later, reconsider_at=later)
+    else:
+        await journal.update_thread("first", settings={"a": 2}, reconsider_at=later)
+    assert await journal.next_due_at() == later
+    leases = await due_timers(journal, later)
+    assert {lease.timer.thread_id for lease in leases} == ({*waiting} if of_all else {"first"})
+    assert {lease.timer.due_at for lease in leases} == {now + HOUR}
+    assert await journal.list_timers(chat.thread_id) == [planned]
 
 
 async def test_cancelling_ends_the_live_timer_of_one_thread(

@@ -1,0 +1,115 @@
+"""What is wrong with settings, in words: where, what was given, and what was expected.
+
+Quotes no text that was given, since it may be a secret that stands in the wrong place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final, get_args
+
+from pydantic import ValidationError
+
+from segue.agent.sections import Setting, settings_of
+
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+_KINDS: Final[tuple[tuple[Any, str], ...]] = (
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (str, "a text"),
+    (Mapping, "a table"),
+    (Sequence, "a list"),
+    (type(None), "nothing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One setting that is wrong. Agents are named by their id in its place."""
+
+    place: tuple[str, ...]
+    words: str
+
+    def __str__(self) -> str:
+        ending = "" if self.words.endswith("?") else "."
+        return ": ".join([*filter(None, [".".join(self.place)]), f"{self.words}{ending}"])
+
+
+def find_mistakes(error: ValidationError, section: type, values: Any) -> list[Mistake]:
+    """All that pydantic found wrong with the `values` of a section."""
+    return [
+        Mistake(tuple(_place(problem["loc"], values)), _words(problem, section))
+        for problem in error.errors(include_url=False)
+    ]
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A word like it that is known, or else all of them."""
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+
+
+def _place(loc: Sequence[int | str], values: Any) -> Iterator[str]:
+    for part in loc:
+        if part == "[key]":
+            return
+        name: Any = part
+        if isinstance(part, int) and isinstance(values, Mapping):  # a table that is read as a list
+            name = [*values][part]
+            values = values[name]
+        else:
+            values = _inside(values, part)
+            name = (isinstance(part, int) and _inside(values, "id")) or part
+        yield str(name)
+
+
+def _inside(values: Any, part: int | str) -> Any:
+    try:
+        holds = isinstance(values, Mapping | Sequence)
+        return values[part] if holds else getattr(values, str(part), None)
+    except (LookupError, TypeError):
+        return None
+
+
+def _words(problem: Any, section: type) -> str:
+    kind, given = problem["type"], problem["input"]
+    loc: tuple[int | str, ...] = problem["loc"]
+    if kind == "value_error":  # a check of ours
+        return str(problem["ctx"]["error"]).removesuffix(".")
+    where, setting = _find(loc, section)
+    if loc and loc[-1] == "[key]" and setting is not None:
+        return f"unknown; {did_you_mean(str(loc[-2]), _keys_of(setting))}"
+    if kind in _UNKNOWN:
+        return f"unknown; {did_you_mean(str(loc[-1]), list(settings_of(where)))}"
+    expected = setting.words if setting else "a table"
+    if kind.startswith("missing"):
+        return f"missing; expected {expected}"
+    is_number = kind.startswith(("greater_than", "less_than")) and isinstance(given, int | float)
+    return f"got {given if is_number else _kind_of(given)}; expected {expected}"
+
+
+def _find(loc: Sequence[int | str], section: type) -> tuple[type, Setting | None]:
+    """The innermost section on the way, and the last setting that is known."""
+    setting = None
+    for part in loc:
+        found = settings_of(section).get(str(part))
+        if found is not None:
+            setting, section = found, found.section or section
+    return section, setting
+
+
+def _keys_of(setting: Setting) -> list[str]:
+    """What names the entries of a table may have."""
+    return [each.value for each in _enums_in(setting.takes)]
+
+
+def _enums_in(kind: Any) -> Iterator[Enum]:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        yield from kind
+    for part in get_args(kind):
+        yield from _enums_in(part)
+
+
+def _kind_of(given: Any) -> str:
+    return next((words for kind, words in _KINDS if isinstance(given, kind)), type(given).__name__)

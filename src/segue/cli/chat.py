@@ -1,0 +1,42 @@
+"""`segue chat`: a conversation in the terminal, with a server or all in this process."""
+
+from typing import Annotated
+
+import typer
+
+from segue.cli.errors import told_plainly
+from segue.cli.options import ConfigFile, Database
+from segue.core.errors import UsageError
+
+_URL = "A server's address; without it everything runs in this process."
+_KEY = "A key of the server."
+_USER = "Whom to talk as; `me`, or the user of the key, if not given."
+
+
+def chat(  # noqa: PLR0913 - they are its options
+    *,
+    url: Annotated[str | None, typer.Option(help=_URL)] = None,
+    key: Annotated[str | None, typer.Option(help=_KEY, envvar="SEGUE_KEY")] = None,
+    thread: Annotated[str | None, typer.Option(help="Go on with this thread.")] = None,
+    user: Annotated[str | None, typer.Option(help=_USER)] = None,
+    agent: Annotated[str | None, typer.Option(help="Whom to talk to, by id.")] = None,
+    config: ConfigFile = None,
+    database: Database = None,
+) -> None:
+    """Talk with an agent: words appear as they are written, and it may speak first.
+
+    Ctrl-C stops the answer; again, or when there is nothing to stop, it leaves, as Ctrl-D does.
+    Lines may also come from a pipe: each is sent when the one before is answered.
+    """
+    with told_plainly():
+        if url is not None and (config is not None or database is not None):
+            raise UsageError("With --url, settings are the server's: no --config, no --database.")
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise UsageError(f"--url is {url!r}; expected http://… or https://….")
+    from segue.cli.chatting import Whom, chat_here, chat_with_server  # noqa: PLC0415
+    from segue.cli.opening import read_settings, run  # noqa: PLC0415
+
+    whom = Whom(user, agent, thread)
+    if url is not None:
+        raise typer.Exit(run(chat_with_server(url, key, whom)))
+    raise typer.Exit(run(chat_here(read_settings(config, database), whom)))

@@ -1,0 +1,42 @@
+"""Messages as commands show them: what a person sees, and what an operator sees."""
+
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from segue.cli.output import one_line
+from segue.core.calls import calls_of
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import time_of
+
+_ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
+
+
+def shown(message: BaseMessage) -> dict[str, Any]:
+    """A visible message, without its metadata."""
+    metadata = MessageMetadata.of(message)
+    position = metadata.position or 0
+    is_user = isinstance(message, HumanMessage)
+    is_follow_up = metadata.batch_type is BatchType.SYSTEM_TRIGGER
+    return {
+        "id": message.id,
+        "role": "user" if is_user else "agent",
+        "text": message.text,
+        "created_at": time_of(position) if position else None,
+        "origin": None if is_user else ("follow_up" if is_follow_up else "reply"),
+    }
+
+
+def role_of(message: BaseMessage) -> str:
+    """Who says it to the model; what Segue wrote itself is a trigger, or settles a batch."""
+    if isinstance(message, HumanMessage):
+        return "trigger" if is_synthetic(message) else "user"
+    return next((role for kind, role in _ROLES if isinstance(message, kind)), message.type)
+
+
+def in_words(message: BaseMessage, longest: int = 200) -> str:
+    """Its text in one line, and what it calls."""
+    calls = ""
+    if isinstance(message, AIMessage):
+        calls = ", ".join(call.name for call in calls_of(message))
+    return one_line(f"{message.text} {f'[calls {calls}]' if calls else ''}", longest)

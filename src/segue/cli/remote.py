@@ -1,0 +1,211 @@
+"""A conversation with a server: messages by POST, everything else by its stream of events.
+
+A server that goes away and comes back costs nothing: the stream goes on from its cursor, and a
+message is sent again under the same client id, so it is stored once.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+
+from segue.cli.talks import Notice, Progress, Spoken, TalkEvent
+from segue.core.errors import BackendError, ConflictError, DeniedError, NotFoundError, UsageError
+from segue.core.snowflake import parse
+from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing, place_of
+
+_PAUSE_SECONDS: Final = 1.0
+# For so many pauses a message waits for a server that is away.
+_TRIES: Final = 60
+# Longer than the server's signs of life are apart.
+_TIMEOUT: Final = httpx.Timeout(10.0, read=60.0)
+_ERRORS: Final = {
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    400: UsageError,
+    422: UsageError,
+}
+
+
+class _Away(BackendError):
+    """The server does not answer right now; it may soon."""
+
+
+class RemoteTalk:
+    """A thread of a server."""
+
+    def __init__(self, client: httpx.AsyncClient, thread: Mapping[str, Any], agent: str) -> None:
+        self._client = client
+        self._id: str = thread["id"]
+        self._path = f"/api/threads/{quote(self._id, safe='')}"
+        self._agent = agent
+        self._progress = Progress()
+
+    @classmethod
+    async def begin(
+        cls, client: httpx.AsyncClient, agent_id: str | None, thread_id: str | None
+    ) -> Self:
+        """Go on with a thread, or begin one."""
+        if thread_id is None:
+            thread = await _json(client, "POST", "/api/threads", {"agent_id": agent_id})
+        else:
+            thread = await _json(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
+        agents = await _json(client, "GET", "/api/agents")
+        names = {agent["id"]: agent["name"] for agent in agents}
+        return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]))
+
+    @property
+    def thread_id(self) -> str:
+        return self._id
+
+    @property
+    def agent(self) -> str:
+        return self._agent
+
+    async def earlier(self, limit: int) -> list[Spoken]:
+        page = await _json(self._client, "GET", f"{self._path}/history?limit={limit}")
+        said = [_spoken(message) for message in page["messages"]]
+        if said:
+            await self._progress.moved(said[-1].cursor)
+        return said
+
+    async def listen(self) -> AsyncIterator[TalkEvent]:
+        is_lost = False
+        while True:
+            try:
+                async with self._stream("GET", f"{self._path}/events") as frames:
+                    if is_lost:
+                        yield Notice("The server is back.")
+                    is_lost = False
+                    async for frame in frames:
+                        if event := _event(frame):
+                            yield event
+                        await self._progress.moved(frame["cursor"])
+            except _Away:
+                pass
+            if not is_lost:
+                yield Notice("The connection to the server is lost; trying again.")
+            is_lost = True
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def ask(self, text: str) -> None:
+        body = {"content": text, "client_message_id": secrets.token_hex(8)}
+        for _ in range(_TRIES):
+            try:
+                target = await self._send(body)
+            except _Away:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return await self._progress.reaches(target)
+        raise BackendError("The server does not come back; what became of this is not known.")
+
+    async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None:
+        body = {"turn_id": str(turn_id), "answer": dict(answers)}
+        before = self._progress.position
+        await _json(self._client, "POST", f"{self._path}/answer", body)
+        # A server tells no more of it; the next thing that is stored is what the agent says.
+        await self._progress.reaches(before + 1)
+
+    async def cancel(self) -> None:
+        await _json(self._client, "POST", f"{self._path}/cancel")
+
+    async def _send(self, body: Mapping[str, Any]) -> int:
+        """Send a message, and wait for the end of its turn; the last position that it has."""
+        target = 0
+        async with self._stream("POST", f"{self._path}/messages", body) as frames:
+            async for frame in frames:
+                if frame["type"] == "done":
+                    return target
+                target = max(target, place_of(frame["cursor"])[0])
+        raise _Away("The stream ended early.")
+
+    @asynccontextmanager
+    async def _stream(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        headers = {"Accept": "text/event-stream"}
+        params = {"since": self._progress.cursor} if method == "GET" else None
+        try:
+            async with self._client.stream(
+                method, path, json=body, headers=headers, params=params, timeout=_TIMEOUT
+            ) as response:
+                await _check(response)
+                yield _frames(response)
+        except httpx.TransportError as error:
+            raise _away(self._client, error) from None
+
+
+@asynccontextmanager
+async def client_of(
+    url: str, key: str | None, user: str | None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that says who it is with each request."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    if user is not None:
+        headers["Segue-User"] = user
+    async with httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers) as client:
+        yield client
+
+
+def _spoken(message: Mapping[str, Any]) -> Spoken:
+    is_user = message["role"] == "user"
+    return Spoken(message["id"], is_user, message["text"], message["position"])
+
+
+# Other kinds of frames are for screens with more room.
+_EVENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], TalkEvent]]] = {
+    "message": lambda frame: _spoken(frame["message"]),
+    "token": lambda frame: Writing(frame["message_id"], frame["offset"], frame["text"]),
+    "retracted": lambda frame: Retracted(frame["message_id"]),
+    "error": lambda frame: Failed(frame["code"], frame["reason"]),
+    "cancelled": lambda frame: Cancelled(parse(frame["turn_id"])),
+    "question": lambda frame: Asked(parse(frame["turn_id"]), frame["questions"]),
+}
+
+
+async def _json(client: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+    try:
+        response = await client.request(method, path, json=body, timeout=_TIMEOUT)
+    except httpx.TransportError as error:
+        raise _away(client, error) from None
+    await _check(response)
+    return response.json()
+
+
+async def _check(response: httpx.Response) -> None:
+    """Raise what the server refuses in its own words."""
+    if response.is_success:
+        return
+    await response.aread()
+    try:
+        detail = str(response.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = f"{response.request.url} answers {response.status_code}; is it a Segue server?"
+    if response.status_code == 503:
+        raise _Away(detail)
+    hint = " Give a key with --key." if response.status_code == 401 else ""
+    raise _ERRORS.get(response.status_code, BackendError)(f"{detail}{hint}")
+
+
+async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The data of each server-sent event; ours have it on one line."""
+    async for line in response.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def _event(frame: Mapping[str, Any]) -> TalkEvent | None:
+    read = _EVENTS.get(frame["type"])
+    return None if read is None else read(frame)
+
+
+def _away(client: httpx.AsyncClient, error: httpx.TransportError) -> _Away:
+    why = str(error).rstrip(".") or type(error).__name__
+    return _Away(f"{client.base_url} does not answer: {why}.")

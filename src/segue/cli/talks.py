@@ -1,0 +1,156 @@
+"""A conversation as the chat sees it, and one whose agent runs in this process.
+
+`remote` has the other one, of a server. Events are the runtime's own; only whole messages
+are told in fewer words, since a server tells no more of them.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.messages import visible_messages
+from segue.core.metadata import MessageMetadata
+from segue.core.snowflake import to_text
+from segue.facade import Segue
+from segue.journal.records import Thread, Turn
+from segue.runtime.events import (
+    Asked,
+    Cancelled,
+    Failed,
+    Heard,
+    Retracted,
+    Said,
+    Writing,
+    place_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A whole message, with the cursor after it."""
+
+    message_id: str
+    is_user: bool
+    text: str
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about the conversation itself, such as a connection that was lost."""
+
+    text: str
+
+
+TalkEvent = Spoken | Writing | Retracted | Failed | Cancelled | Asked | Notice
+
+
+class Talk(Protocol):
+    """One thread. `ask` and `answer` return when the turn is over and `listen` has told all of it;
+    `SegueError` if nothing came of them.
+    """
+
+    @property
+    def thread_id(self) -> str: ...
+
+    @property
+    def agent(self) -> str:
+        """The agent's name, for people."""
+        ...
+
+    async def earlier(self, limit: int) -> list[Spoken]:
+        """What was said last; `listen` goes on from there."""
+        ...
+
+    def listen(self) -> AsyncIterator[TalkEvent]: ...
+
+    async def ask(self, text: str) -> None: ...
+
+    async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None: ...
+
+    async def cancel(self) -> None: ...
+
+
+class Progress:
+    """How far a listener has told: those who wait for something know when it was told."""
+
+    def __init__(self) -> None:
+        self.cursor = "0"
+        self._moved = asyncio.Condition()
+
+    @property
+    def position(self) -> int:
+        """Of the last stored thing that was told."""
+        return place_of(self.cursor)[0]
+
+    async def moved(self, cursor: str) -> None:
+        self.cursor = cursor
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def reaches(self, position: int) -> None:
+        async with self._moved:
+            await self._moved.wait_for(lambda: self.position >= position)
+
+
+class OwnTalk:
+    """A thread of a `Segue` in this process."""
+
+    def __init__(self, segue: Segue, thread: Thread) -> None:
+        self._segue = segue
+        self._thread = thread
+        self._progress = Progress()
+
+    @property
+    def thread_id(self) -> str:
+        return self._thread.id
+
+    @property
+    def agent(self) -> str:
+        agents = self._segue.composed.settings.agents
+        names = {agent.id: agent.name for agent in agents}
+        return names.get(self._thread.agent_id) or self._thread.agent_id
+
+    async def earlier(self, limit: int) -> list[Spoken]:
+        page = await self._segue.history(self._thread, limit=limit)
+        said = [_spoken(message) for message in page.messages]
+        if said:
+            await self._progress.moved(said[-1].cursor)
+        return said
+
+    async def listen(self) -> AsyncIterator[TalkEvent]:
+        stream = self._segue.listen(self._thread, self._progress.cursor)
+        async with aclosing(cast("AsyncGenerator[Heard]", stream)) as events:
+            async for heard in events:
+                event = heard.event
+                if isinstance(event, Said):
+                    yield _spoken(event.message)
+                elif isinstance(event, Writing | Retracted | Failed | Cancelled | Asked):
+                    yield event
+                await self._progress.moved(heard.cursor)
+
+    async def ask(self, text: str) -> None:
+        await self._end_of((await self._segue.send(self._thread, text)).turn)
+
+    async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None:
+        await self._end_of(await self._segue.answer(turn_id, dict(answers)))
+
+    async def cancel(self) -> None:
+        await self._segue.cancel(self._thread)
+
+    async def _end_of(self, turn: Turn) -> None:
+        ended = await self._segue.finished(turn)
+        journal = self._segue.composed.parts.journal
+        batch = await journal.load_batch(ended.thread_id, ended.batch)
+        seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
+        await self._progress.reaches(max([*seen, ended.end_position or 0]))
+
+
+def _spoken(message: BaseMessage) -> Spoken:
+    position = MessageMetadata.of(message).position
+    cursor = to_text(position) if position else "0"
+    return Spoken(message.id or cursor, isinstance(message, HumanMessage), message.text, cursor)

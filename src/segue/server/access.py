@@ -1,0 +1,117 @@
+"""What a route needs: the running system, who calls, and only what belongs to the caller."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends
+from fastapi.security import HTTPBearer
+from starlette.requests import HTTPConnection
+
+from segue.core.errors import NotFoundError
+from segue.core.snowflake import parse
+from segue.facade import Segue
+from segue.journal.ports import Journal
+from segue.journal.records import Thread, Turn
+from segue.server.auth import USER_HEADER, Caller, Doorkeeper, RateLimit, bearer
+from segue.server.problems import Refusal
+from segue.server.running import Running
+from segue.server.settings import ServerSettings
+
+_HOME = frozenset({"localhost", "127.0.0.1", "::1"})
+# Only so that the documentation shows how to come in; `caller_of` reads the header.
+SHOWN = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
+
+
+def running_of(connection: HTTPConnection) -> Running:
+    found: Running = connection.app.state.running
+    return found
+
+
+def segue_of(connection: HTTPConnection) -> Segue:
+    return running_of(connection).segue
+
+
+def journal_of(connection: HTTPConnection) -> Journal:
+    return segue_of(connection).composed.parts.journal
+
+
+async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
+    """Who calls; `Refusal` if that is not known, or if they have to wait."""
+    settings: ServerSettings = connection.app.state.settings
+    doorkeeper = _doorkeeper(connection)
+    if words is None and await doorkeeper.is_open():
+        _check_home(connection, settings)
+    caller = await doorkeeper.let_in(words, connection.headers.get(USER_HEADER))
+    rate: RateLimit = connection.app.state.rate
+    rate.take(caller)
+    return caller
+
+
+async def caller_of(connection: HTTPConnection) -> Caller:
+    return await let_in(connection, bearer(connection.headers.get("Authorization")))
+
+
+async def operator_of(connection: HTTPConnection) -> Caller:
+    caller = await caller_of(connection)
+    caller.check_operator()
+    return caller
+
+
+async def own_thread(journal: Journal, caller: Caller, thread_id: str) -> Thread:
+    """A thread of the caller's. Of another's it is not even said that it is there."""
+    missing = NotFoundError(f"There is no thread {thread_id!r:.60}.")
+    try:
+        thread = await journal.get_thread(thread_id)
+    except NotFoundError:
+        raise missing from None
+    if thread.user_id != caller.user_id:
+        raise missing
+    return thread
+
+
+async def own_turn(journal: Journal, thread: Thread, turn_id: str) -> Turn:
+    """A turn of a thread. Of another thread's it is not even said that it is there."""
+    missing = NotFoundError(f"There is no turn {turn_id!r:.60} in this thread.")
+    try:
+        turn = await journal.get_turn(parse(turn_id))
+    except NotFoundError:
+        raise missing from None
+    if turn.thread_id != thread.id:
+        raise missing
+    return turn
+
+
+async def thread_of(connection: HTTPConnection, thread_id: str) -> Thread:
+    """The thread that a path names, if it is the caller's."""
+    return await own_thread(journal_of(connection), await caller_of(connection), thread_id)
+
+
+def _doorkeeper(connection: HTTPConnection) -> Doorkeeper:
+    """Made with the first request, since the keys are in the store."""
+    state = connection.app.state
+    if state.doorkeeper is None:
+        state.doorkeeper = Doorkeeper(journal_of(connection), state.settings.jwt)
+    found: Doorkeeper = state.doorkeeper
+    return found
+
+
+def _check_home(connection: HTTPConnection, settings: ServerSettings) -> None:
+    """Without keys, a page in the user's browser must not talk to the server behind its back:
+    neither under a name of its own that leads here, nor from its own origin.
+    """
+    names = _HOME | set(settings.allowed_hosts)
+    if (urlsplit(f"//{connection.headers.get('host', '')}").hostname or "") not in names:
+        detail = "Without keys, this server answers only to names of this machine."
+        raise Refusal(403, "host", detail)
+    origin = connection.headers.get("origin")
+    if origin is None or origin in settings.cors_origins:
+        return
+    if urlsplit(origin).hostname not in names:
+        raise Refusal(403, "origin", "A page of another origin may not call this server.")
+
+
+SegueHere = Annotated[Segue, Depends(segue_of)]
+JournalHere = Annotated[Journal, Depends(journal_of)]
+CallerHere = Annotated[Caller, Depends(caller_of)]
+OperatorHere = Annotated[Caller, Depends(operator_of)]
+ThreadHere = Annotated[Thread, Depends(thread_of)]

@@ -1,0 +1,185 @@
+"""A thread over WebSocket: every tab hears everything, and may speak.
+
+A bad frame is answered with an error frame and the socket stays open; only what cannot go on closes
+it, with a code that says why. A client that does not read is bounded by the bus: it hears `lagged`
+and then what was stored.
+"""
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+from typing import Any, Final, assert_never
+
+from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
+
+from segue.core.errors import SegueError
+from segue.core.snowflake import to_text
+from segue.facade import Segue
+from segue.journal.records import Thread
+from segue.runtime.events import place_of
+from segue.server.access import journal_of, let_in, own_thread, own_turn, running_of, segue_of
+from segue.server.auth import Caller, RateLimit, bearer
+from segue.server.frames import (
+    AnswerFrame,
+    CancelFrame,
+    ClientFrame,
+    MessageFrame,
+    PingFrame,
+    TypingFrame,
+    read_frame,
+)
+from segue.server.problems import Refusal, problem_of
+from segue.server.streams import paced
+from segue.server.talk import heard_of
+from segue.server.wire import frame
+
+logger = logging.getLogger(__name__)
+router = APIRouter()
+
+# What a browser's socket can send of headers is only its protocols: `segue` and `bearer.<key>`.
+PROTOCOL: Final = "segue"
+_BEARER: Final = "bearer."
+RESTARTING: Final = 1012
+# As HTTP has them, in the range that is free for applications.
+_CLOSE_CODES: Final = {400: 4400, 401: 4401, 403: 4403, 404: 4404, 422: 4400, 429: 4429, 503: 1013}
+
+
+@router.websocket("/api/threads/{thread_id}/ws")
+async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
+    """Listen to a thread and speak in it; see docs/server.md for the frames."""
+    protocols = websocket.scope.get("subprotocols", [])
+    await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
+    try:
+        caller = await let_in(websocket, _words(websocket, protocols))
+        thread = await own_thread(journal_of(websocket), caller, thread_id)
+        if since is not None:
+            place_of(since)
+        with _one_more(websocket, caller):
+            await _Conversation(websocket, caller, thread).run(since)
+    except WebSocketDisconnect:
+        pass
+    except (Refusal, SegueError) as error:
+        problem = problem_of(error)
+        await _close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
+    except Exception:
+        logger.exception("A socket of thread %s failed", thread_id)
+        await _close(websocket, 1011, "The server failed.")
+
+
+class _Conversation:
+    """One socket of one caller."""
+
+    def __init__(self, websocket: WebSocket, caller: Caller, thread: Thread) -> None:
+        self._websocket = websocket
+        self._caller = caller
+        self._thread = thread
+        self._segue: Segue = segue_of(websocket)
+        self._rate: RateLimit = websocket.app.state.rate
+        # Two tasks write; a frame is sent whole.
+        self._sending = asyncio.Lock()
+
+    async def run(self, since: str | None) -> None:
+        """Hear and speak at once, until the client goes or the server stops."""
+        tasks = [
+            asyncio.create_task(self._tell(since)),
+            asyncio.create_task(self._hear()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell(self, since: str | None) -> None:
+        every = self._websocket.app.state.settings.ping_every
+        stopping = running_of(self._websocket).stopping
+        heard = heard_of(self._segue, self._thread, since)
+        async with aclosing(paced(heard, every, stopping)) as events:
+            async for event in events:
+                if event is not None:
+                    await self._send(frame(event))
+        await _close(self._websocket, RESTARTING, "The server stops; come back with your cursor.")
+
+    async def _hear(self) -> None:
+        while True:
+            text = await self._receive()
+            try:
+                self._rate.take(self._caller)
+                await self._obey(read_frame(text))
+            except (Refusal, SegueError) as error:
+                problem = problem_of(error)
+                await self._send({"type": "error", "code": problem.code, "reason": problem.detail})
+
+    async def _receive(self) -> str:
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        text: str | None = message.get("text")
+        return "" if text is None else text  # bytes are no frame of ours
+
+    async def _obey(self, given: ClientFrame) -> None:
+        match given:
+            case MessageFrame():
+                accepted = await self._segue.send(
+                    self._thread,
+                    given.content,
+                    client_message_id=given.client_message_id,
+                    strategy=given.strategy,
+                )
+                await self._send(
+                    {
+                        "type": "accepted",
+                        "client_message_id": given.client_message_id,
+                        "message_id": accepted.message.id,
+                        "turn_id": to_text(accepted.turn.id),
+                        "is_new": accepted.is_new,
+                    }
+                )
+            case CancelFrame():
+                await self._segue.cancel(self._thread)
+            case TypingFrame():
+                await self._segue.typing(self._thread)
+            case AnswerFrame():
+                journal = journal_of(self._websocket)
+                turn = await own_turn(journal, self._thread, given.turn_id)
+                await self._segue.answer(turn, given.answer)
+            case PingFrame():
+                await self._send({"type": "pong"})
+            case _:
+                assert_never(given)
+
+    async def _send(self, body: dict[str, Any]) -> None:
+        async with self._sending:
+            await self._websocket.send_json(body)
+
+
+class _one_more:  # noqa: N801 - reads as a verb where it is used
+    """Counts the sockets of a user; `Refusal` if there are too many."""
+
+    def __init__(self, websocket: WebSocket, caller: Caller) -> None:
+        self._open: dict[str, int] = websocket.app.state.sockets
+        self._most: int = websocket.app.state.settings.max_sockets_per_user
+        self._user = caller.user_id
+
+    def __enter__(self) -> None:
+        if self._open.get(self._user, 0) >= self._most:
+            raise Refusal(429, "sockets", f"At most {self._most} sockets for one user.")
+        self._open[self._user] = self._open.get(self._user, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._open[self._user] -= 1
+        if not self._open[self._user]:
+            del self._open[self._user]
+
+
+def _words(websocket: WebSocket, protocols: list[str]) -> str | None:
+    offered = [p.removeprefix(_BEARER) for p in protocols if p.startswith(_BEARER)]
+    return offered[0] if offered else bearer(websocket.headers.get("Authorization"))
+
+
+async def _close(websocket: WebSocket, code: int, reason: str) -> None:
+    with suppress(RuntimeError):  # it is closed already
+        await websocket.close(code, reason[:120])

@@ -1,0 +1,98 @@
+"""Talking: send a message, stop the answer, answer a question, listen."""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from segue.core.snowflake import to_text
+from segue.facade import Segue
+from segue.journal.records import Thread
+from segue.runtime.events import Heard, place_of
+from segue.server.access import JournalHere, SegueHere, ThreadHere, own_turn, running_of
+from segue.server.problems import responses
+from segue.server.streams import answering, event_stream, listening
+from segue.server.wire import AcceptedOut, Answer, CancelledOut, NewMessage, accepted_out
+
+router = APIRouter(prefix="/api/threads/{thread_id}", tags=["talk"])
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events as they come."}
+}
+
+
+@router.post(
+    "/messages",
+    status_code=202,
+    response_model=AcceptedOut,
+    responses=responses(404, 409, 413) | _STREAM,
+)
+async def send_message(
+    request: Request,
+    segue: SegueHere,
+    thread: ThreadHere,
+    new: NewMessage,
+    accept: Annotated[str, Header()] = "*/*",
+) -> Response | AcceptedOut:
+    """Store a message; its answer comes to whoever listens, or right here as server-sent events
+    if `Accept` is `text/event-stream`.
+    """
+    accepted = await segue.send(
+        thread,
+        new.content,
+        client_message_id=new.client_message_id,
+        strategy=new.strategy,
+    )
+    if "text/event-stream" not in accept:
+        return accepted_out(accepted)
+    # From before it was sent, so that nothing of the answer is missed.
+    place = thread.last_position
+    heard = heard_of(segue, thread, to_text(place) if place else "0")
+    stopping = running_of(request).stopping
+    return event_stream(answering(segue, accepted.turn, heard, stopping))
+
+
+@router.post("/cancel", responses=responses(404))
+async def cancel(segue: SegueHere, thread: ThreadHere) -> CancelledOut:
+    """Stop what the agent is doing; what was seen of its reply is kept."""
+    stopped = await segue.cancel(thread)
+    return CancelledOut(turn_ids=[to_text(turn.id) for turn in stopped])
+
+
+@router.post("/answer", status_code=202, responses=responses(404, 409))
+async def answer(
+    segue: SegueHere, journal: JournalHere, thread: ThreadHere, given: Answer
+) -> CancelledOut:
+    """Answer a question that the agent waits with; it goes on then."""
+    turn = await own_turn(journal, thread, given.turn_id)
+    going_on = await segue.answer(turn, given.answer)
+    return CancelledOut(turn_ids=[to_text(going_on.id)])
+
+
+@router.post("/typing", status_code=204, responses=responses(404))
+async def typing(segue: SegueHere, thread: ThreadHere) -> Response:
+    """The user is typing; no follow-up comes in between."""
+    await segue.typing(thread)
+    return Response(status_code=204)
+
+
+@router.get("/events", responses=responses(404) | _STREAM)
+async def events(
+    request: Request,
+    segue: SegueHere,
+    thread: ThreadHere,
+    since: Annotated[str | None, Query(max_length=60)] = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Everything that happens in a thread, as server-sent events: from a cursor on (`since`, or
+    `Last-Event-ID` when a browser comes back), or from now on.
+    """
+    cursor = last_event_id or since
+    if cursor is not None:
+        place_of(cursor)  # refused now, since a stream that has begun cannot be refused
+    every = request.app.state.settings.ping_every
+    stopping = running_of(request).stopping
+    return event_stream(listening(heard_of(segue, thread, cursor), every, stopping))
+
+
+def heard_of(segue: Segue, thread: Thread, since: str | None) -> AsyncGenerator[Heard]:
+    return cast("AsyncGenerator[Heard]", segue.listen(thread, since))

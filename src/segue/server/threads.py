@@ -1,0 +1,197 @@
+"""Conversations: begin, list, read, change, delete; and what the user wants of follow-ups."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.journal.ports import Journal
+from segue.journal.records import Found, Thread
+from segue.server.access import CallerHere, JournalHere, SegueHere, ThreadHere
+from segue.server.problems import responses
+from segue.server.wire import (
+    AgentOut,
+    MessageOut,
+    NewThread,
+    PageOut,
+    ThreadChange,
+    ThreadOut,
+    ThreadsOut,
+    Wishes,
+    message_out,
+    page_out,
+    plain,
+    position_of,
+    read_thread_cursor,
+    thread_cursor,
+    thread_out,
+)
+
+router = APIRouter(prefix="/api", tags=["threads"])
+Limit = Annotated[int, Query(ge=1, le=200)]
+Cursor = Annotated[str | None, Query(max_length=300)]
+
+
+class DeletedOut(BaseModel):
+    """What a deletion took with it, by kind."""
+
+    deleted: dict[str, int]
+
+
+class FoundOut(BaseModel):
+    """A message that a search found, and where."""
+
+    thread_id: str
+    message: MessageOut
+
+
+class Me(BaseModel):
+    """Who the caller is, and what they want of follow-ups."""
+
+    user_id: str
+    is_operator: bool
+    wishes: dict[str, Any]
+
+
+@router.get("/agents", responses=responses())
+async def list_agents(segue: SegueHere, _: CallerHere) -> list[AgentOut]:
+    """The agents that one can talk to; the first is taken if a new thread names none."""
+    agents = segue.composed.settings.agents
+    return [AgentOut(id=agent.id, name=agent.name or agent.id) for agent in agents]
+
+
+@router.get("/me", responses=responses())
+async def get_me(journal: JournalHere, caller: CallerHere) -> Me:
+    """Who am I, and what do I want?"""
+    wishes = await journal.get_user_settings(caller.user_id)
+    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=plain(wishes))
+
+
+@router.patch("/me", responses=responses())
+async def change_me(segue: SegueHere, caller: CallerHere, wishes: Wishes) -> Me:
+    """Set what is given, of all agents and threads; null takes one back."""
+    kept = await segue.set_user(caller.user_id, **wishes.given())
+    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=plain(kept))
+
+
+@router.post("/threads", status_code=201, responses=responses(404))
+async def create_thread(
+    segue: SegueHere, journal: JournalHere, caller: CallerHere, new: NewThread
+) -> ThreadOut:
+    """Begin a conversation."""
+    thread = await segue.create_thread(caller.user_id, new.agent_id)
+    if new.title is not None:
+        thread = await journal.update_thread(thread.id, title=new.title)
+    return thread_out(thread)
+
+
+@router.get("/threads", responses=responses())
+async def list_threads(
+    segue: SegueHere,
+    caller: CallerHere,
+    limit: Limit = 50,
+    agent_id: Annotated[str | None, Query(max_length=200)] = None,
+    after: Cursor = None,
+) -> ThreadsOut:
+    """The caller's conversations, the one written to last first."""
+    found = await segue.threads(caller.user_id, agent_id, limit=limit, before=_place(after))
+    is_full = len(found) == limit
+    return ThreadsOut(
+        threads=[*map(thread_out, found)], next=thread_cursor(found[-1]) if is_full else None
+    )
+
+
+@router.get("/threads/{thread_id}", responses=responses(404))
+async def get_thread(thread: ThreadHere) -> ThreadOut:
+    """One conversation."""
+    return thread_out(thread)
+
+
+@router.patch("/threads/{thread_id}", responses=responses(404))
+async def change_thread(
+    segue: SegueHere, journal: JournalHere, thread: ThreadHere, change: ThreadChange
+) -> ThreadOut:
+    """Set the title, or what the user wants of follow-ups in this thread; null takes one back."""
+    if wishes := change.given():
+        thread = await segue.set_thread(thread, **wishes)
+    if change.title is not None:
+        thread = await journal.update_thread(thread.id, title=change.title)
+    return thread_out(thread)
+
+
+@router.delete("/threads/{thread_id}", responses=responses(404))
+async def delete_thread(segue: SegueHere, thread: ThreadHere) -> DeletedOut:
+    """Delete a conversation and all that belongs to it; memories belong to the user and stay."""
+    return DeletedOut(deleted=dict((await segue.delete_thread(thread)).rows))
+
+
+@router.get("/threads/{thread_id}/history", responses=responses(404))
+async def get_history(
+    journal: JournalHere,
+    thread: ThreadHere,
+    limit: Limit = 50,
+    before: Cursor = None,
+    after: Cursor = None,
+) -> PageOut:
+    """The user's messages and the agent's replies: the newest, or those next to a cursor."""
+    page = await journal.history(
+        thread.id, limit=limit, before=position_of(before), after=position_of(after)
+    )
+    batches = {MessageMetadata.of(message).batch or 0 for message in page.messages}
+    turns = await journal.list_turns(thread.id, batches=batches, limit=10 * limit)
+    return page_out(page, turns)
+
+
+@router.get("/search", responses=responses())
+async def search(
+    journal: JournalHere,
+    caller: CallerHere,
+    q: Annotated[str, Query(max_length=500)],
+    limit: Limit = 20,
+) -> list[FoundOut]:
+    """The caller's messages and the replies to them that match words, best first."""
+    found = await _search(journal, caller.user_id, q, limit)
+    return [FoundOut(thread_id=f.thread_id, message=message_out(f.message)) for f in found]
+
+
+async def _search(journal: Journal, user_id: str, text: str, limit: int) -> list[Found]:
+    """What a user's own conversations say; not what agents asked each other meanwhile."""
+    most = limit
+    while True:
+        found = await journal.search(user_id, text, limit=most)
+        own = [each for each in found if not _is_between_agents(each)]
+        if len(own) >= limit or len(found) < most:
+            return own[:limit]
+        most *= 4
+
+
+def _is_between_agents(found: Found) -> bool:
+    return MessageMetadata.of(found.message).batch_type is BatchType.AGENT_TO_AGENT
+
+
+def _place(cursor: str | None) -> Thread | None:
+    found = read_thread_cursor(cursor)
+    if found is None:
+        return None
+    updated_at, thread_id = found
+    return replace(_NOWHERE, id=thread_id, updated_at=updated_at)
+
+
+# Only its place in the list counts.
+_NOWHERE = Thread(
+    id="",
+    agent_id="",
+    user_id="",
+    title=None,
+    preview=None,
+    preview_role=None,
+    message_count=0,
+    epoch=0,
+    last_position=0,
+    settings={},
+    created_at=datetime.fromtimestamp(0, UTC),
+    updated_at=datetime.fromtimestamp(0, UTC),
+)

@@ -1,0 +1,109 @@
+"""The settings of a running Segue: where it keeps things, which agents it has, how it works."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import InitErrorDetails
+
+from segue.agent.config import AgentConfig, Config, Count, Span
+from segue.agent.sections import OR_NONE, Expected
+from segue.core.durations import Length
+from segue.core.errors import UsageError
+from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
+from segue.runtime.processor import TurnRules
+
+_ADDRESS = ("postgresql://", "postgres://")
+
+
+def _as_text(given: Any) -> Any:
+    return fspath(given) if isinstance(given, PathLike) else given
+
+
+def _as_agents(given: Any) -> Any:
+    """A table of agents by their ids is a list of them."""
+    if not isinstance(given, Mapping):
+        return given
+    for name, agent in given.items():
+        if isinstance(agent, Mapping) and agent.get("id", name) != name:
+            raise UsageError(f"{name} has another id; leave it out, since its name is its id")
+    return [
+        {"id": name, **agent} if isinstance(agent, Mapping) else agent
+        for name, agent in given.items()
+    ]
+
+
+def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
+    """Whether they go together."""
+    ids = [agent.id for agent in agents]
+    if not ids:
+        raise UsageError("there is none; give at least one")
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"two have the same id: {', '.join(ids)}")
+    wrong = [
+        _misplaced(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
+        for number, agent in enumerate(agents)
+        for name in agent.may_ask
+        if name not in ids
+    ]
+    if wrong:
+        raise ValidationError.from_exception_data("agents", wrong)
+    return agents
+
+
+def _misplaced(words: str, *place: int | str) -> InitErrorDetails:
+    """A mistake deeper inside of what is checked, at its own place."""
+    return InitErrorDetails(
+        type="value_error", loc=place, input=None, ctx={"error": UsageError(words)}
+    )
+
+
+class Settings(Config):
+    """Everything has a default that works without a key, on one machine."""
+
+    database: Annotated[
+        str, BeforeValidator(_as_text), Expected("a folder's path, or a PostgreSQL address")
+    ] = "segue-data"
+    """A folder for SQLite files, or the address of a PostgreSQL database."""
+    agents: Annotated[
+        tuple[AgentConfig, ...],
+        BeforeValidator(_as_agents),
+        AfterValidator(_check_agents),
+        Expected("a section for each agent"),
+    ] = (AgentConfig(id="companion"),)
+    """Who there is to talk to; a thread that names no agent is with the first."""
+    double_texting: DoubleTexting = DoubleTexting.ENQUEUE
+    """What happens to a message that comes while another is being answered."""
+    collect_for: Span = COLLECT_FOR
+    """How long `collect` waits for more, before it answers all of it together."""
+    slots: Count = 8
+    """How many turns this process works on at once."""
+    max_attempts: Count = TurnRules().max_attempts
+    """How often a turn is tried before it fails; a try that ended with its process counts."""
+    retries: Annotated[int, Field(ge=0)] = TurnRules().retries
+    """How often a model that failed for a moment is asked again."""
+    batch_time: Span = TurnRules().batch_time
+    """How long a batch may take in all, before it is settled."""
+    lease_for: Span = timedelta(seconds=30)
+    """After this time without a sign of life, another process takes over a turn or timer."""
+    node_lease_for: Span = timedelta(minutes=10)
+    """After this time without a sign of life, another process may take over the node's number."""
+    poll: Annotated[Span | None, OR_NONE] = timedelta(seconds=15)
+    """The longest sleep, in case a wake-up call of another process got lost; `none` is for one that
+    is alone on its database.
+    """
+    patience: Annotated[Length, Field(ge=timedelta(0))] = timedelta(seconds=5)
+    """How long a stopping process lets its turns finish before it hands them back."""
+
+    @property
+    def is_postgres(self) -> bool:
+        words = self.database.split()
+        return self.database.startswith(_ADDRESS) or any(w.startswith("dbname=") for w in words)
+
+    @property
+    def folder(self) -> Path:
+        """Where the SQLite files are."""
+        return Path(self.database)

@@ -1,0 +1,97 @@
+"""The tables of docs/settings.md, made from the code: `python -m segue.settings.tables PAGE`.
+
+Rewrites what stands between the two marks of a page; everything else on it is written by hand.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from inspect import cleandoc
+from pathlib import Path
+from typing import Final
+
+from segue.agent.sections import REQUIRED, Setting, meanings_of, settings_of
+from segue.core.durations import show_duration
+from segue.settings.environment import variable
+from segue.settings.settings import Settings
+
+BEGIN: Final = "<!-- made by `make docs`: tables -->"
+END: Final = "<!-- end of tables -->"
+
+# What stands for the name of an entry, in settings that hold many of a section.
+_ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER"}
+
+
+def make_tables(section: type = Settings, place: Sequence[str] = ()) -> str:
+    """One table for a section, and one for each section inside of it."""
+    return "\n".join(_lines(section, place)).strip()
+
+
+def rewrite(page: str) -> str:
+    """The page with new tables between its marks."""
+    before, after = page[: page.index(BEGIN)], page[page.index(END) :]
+    return f"{before}{BEGIN}\n{make_tables()}\n{after}"
+
+
+def _lines(section: type, place: Sequence[str]) -> Iterator[str]:
+    meanings = meanings_of(section)
+    settings = settings_of(section)
+    yield f"### {_heading(place)}"
+    yield cleandoc(section.__doc__ or "").partition("\n")[0]
+    yield ""
+    yield "| setting | takes | default | meaning | variable |"
+    yield "|---|---|---|---|---|"
+    for name, setting in settings.items():
+        cells = (
+            f"`{name}`",
+            _takes(setting),
+            _default(setting),
+            meanings.get(name, ""),
+            _variable([*place, name]),
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    for name, setting in settings.items():
+        if setting.section is not None:
+            entry = [_ENTRIES[name]] if name in _ENTRIES else []
+            yield from _lines(setting.section, [*place, name, *entry])
+
+
+def _heading(place: Sequence[str]) -> str:
+    if not place:
+        return "At the top of the file"
+    name = f"[{'.'.join(place)}]"
+    return f"`[{name}]`, one or more" if place[-1] == "TRIGGER" else f"`{name}`"
+
+
+def _takes(setting: Setting) -> str:
+    words = "a table, see below" if setting.section else setting.words
+    return re.sub(r" \([^)]*\)|^an? ", "", words)
+
+
+def _default(setting: Setting) -> str:
+    match setting.default:
+        case d if d is REQUIRED:
+            return "required"
+        case timedelta() as span:
+            return f"`{show_duration(span)}`"
+        case Enum(value=value) | (str() as value):
+            return f"`{value}`"
+        case bool(flag):
+            return f"`{str(flag).lower()}`"
+        case int() | float() as number:
+            return f"`{number}`"
+    return "" if setting.section else "none"
+
+
+def _variable(place: Sequence[str]) -> str:
+    """Its name, unless it is the name of an entry itself, or in a list."""
+    is_settable = place[-2:] != ["ID", "id"] and "TRIGGER" not in place
+    return f"`{variable(place)}`" if is_settable else ""
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(rewrite(page.read_text(encoding="utf-8")), encoding="utf-8")

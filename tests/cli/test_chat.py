@@ -1,0 +1,233 @@
+"""`segue chat` without a server: in a pipe, and in a terminal."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import signal
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Segue
+from tests.cli.programs import PATIENCE, SEGUE, environment, running, write_config
+
+pytestmark = pytest.mark.anyio
+
+GRAPHS = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+def asks(state):
+    size, colour = interrupt("Which size?"), interrupt("Which colour?")
+    return {"messages": [AIMessage(f"One {size} {colour} one.")]}
+
+
+def breaks(state):
+    raise RuntimeError("The kiln exploded.")
+
+
+def graph_of(node):
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    return graph
+
+
+asking, breaking = graph_of(asks), graph_of(breaks)
+"""
+CONFIG = """
+retries = 0
+max_attempts = 1
+[agents.clerk]
+graph = "own_graphs:asking"
+[agents.potter]
+graph = "own_graphs:breaking"
+"""
+
+
+async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    """Each line waits for the answer before it; the end of the input ends the chat with 0, and
+    `--thread` goes on with what was said.
+    """
+    config = write_config(tmp_path, delay=0.02)
+    # A second message would be refused while the first is being answered.
+    config.write_text(f"double_texting = 'reject'\n{config.read_text('utf-8')}", encoding="utf-8")
+    async with running(tmp_path, "chat", "--user", "sam") as chat:
+        await chat.say("I want to learn the guitar.\nI play the piano.\n")
+        chat.hang_up()
+        assert await chat.ended() == 0
+    first, second = chat.printed.splitlines()
+    assert first.startswith("Ada: ")
+    assert "guitar" in first
+    assert "piano" in second
+    told = chat.complained.decode()
+    thread = told.rpartition("--thread ")[2].strip()
+    assert thread.isdigit(), told
+
+    async with running(tmp_path, "chat", "--thread", thread) as again:
+        await again.say("Thanks, bye!")
+        again.hang_up()
+        assert await again.ended() == 0
+    lines = again.printed.splitlines()
+    assert lines[:4] == [
+        "you: I want to learn the guitar.",
+        first,
+        "you: I play the piano.",
+        second,
+    ]
+    assert lines[4].startswith("Ada: ")
+    assert len(lines) == 5
+
+
+async def test_ctrl_c_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
+    """What was seen of the answer stays; the second one ends the chat with 0."""
+    write_config(tmp_path, delay=0.5)
+    async with running(tmp_path, "chat") as chat:
+        await chat.say("I want to learn the guitar.")
+        await chat.until(r"^Ada: \w+")
+        chat.send(signal.SIGINT)
+        await chat.until(r"\n\(Stopped\.\)\n")
+        assert "guitar?" not in chat.printed
+        chat.send(signal.SIGINT)
+        assert await chat.ended() == 0
+
+
+async def test_the_agent_asks_before_it_goes_on(tmp_path: Path) -> None:
+    """The next line is the answer to its question, and not a message."""
+    (tmp_path / "own_graphs.py").write_text(GRAPHS, encoding="utf-8")
+    (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
+    async with running(tmp_path, "chat", "--agent", "clerk") as chat:
+        await chat.say("A vase, please.")
+        await chat.until(r"^\(The agent asks: Which size\?\)\n")
+        await chat.say("large")
+        await chat.until(r"^\(The agent asks: Which colour\?\)\n")
+        await chat.say("blue")
+        await chat.until(r"^clerk: One large blue one\.\n")
+        chat.hang_up()
+        assert await chat.ended() == 0
+
+
+async def test_an_answer_that_fails_is_told_in_plain_words(tmp_path: Path) -> None:
+    """Without the error's own, which may hold anything; and a script learns by the exit code."""
+    (tmp_path / "own_graphs.py").write_text(GRAPHS, encoding="utf-8")
+    (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
+    async with running(tmp_path, "chat", "--agent", "potter") as chat:
+        await chat.say("A vase, please.")
+        chat.hang_up()
+        assert await chat.ended() == 1
+    [line] = chat.printed.splitlines()
+    assert line.startswith("(")
+    assert "kiln" not in line
+
+
+async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Path) -> None:
+    """A prompt, who is writing, the answer; a follow-up comes while a line is half typed, and the
+    line is there again after it. Ctrl-C asks first then, and leaves the terminal as it was.
+    """
+    write_config(tmp_path, delay=0.02)
+    main, end = pty.openpty()
+    before = termios.tcgetattr(main)
+    process = await asyncio.create_subprocess_exec(
+        *SEGUE,
+        "chat",
+        cwd=tmp_path,
+        env={**environment(tmp_path), "TERM": "xterm", "INPUTRC": "/dev/null"},
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+        preexec_fn=_own_terminal,
+    )
+    os.close(end)
+    terminal = _Terminal(main)
+    try:
+        await terminal.until("you> ")
+        terminal.type("I want to learn the guitar.\n")
+        await terminal.until("Ada is writing…")
+        await terminal.until("And how do you feel about the guitar?\r\n")
+        await terminal.until("you> ")
+        terminal.type("half a li")
+        await terminal.until("half a li")
+        await terminal.until("guitar")
+        await terminal.until("\r\nyou> half a li")
+        terminal.type("\x03")
+        await terminal.until("(Ctrl-C again leaves.)")
+        terminal.type("\x03")
+        await terminal.until("Come back with: segue chat --thread")
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+        assert termios.tcgetattr(main) == before
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        terminal.close()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--url", "localhost"), "expected http://"),
+        (("--url", "http://127.0.0.1:1", "--database", "x"), "settings are the server's"),
+        (("--url", "http://127.0.0.1:1"), "does not answer"),
+        (("--thread", "nowhere"), "nowhere"),
+        (("--agent", "eve"), "There is no agent 'eve'; there are: ada"),
+    ],
+)
+async def test_what_cannot_be_is_told_in_one_line(
+    segue: Segue, tmp_path: Path, args: tuple[str, ...], words: str
+) -> None:
+    """Before anybody has typed anything."""
+    write_config(tmp_path)
+    # In a thread: the command has a loop of its own.
+    result = await asyncio.to_thread(segue, "chat", *args)
+    assert result.exit_code in {1, 2}
+    [line] = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert words in line
+
+
+def _own_terminal() -> None:
+    """In the new process: what is typed there, Ctrl-C too, is for it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class _Terminal:
+    """A person's side of a terminal."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._shown = ""
+        self._seen = 0
+        self._more = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(number, self._read)
+
+    def type(self, text: str) -> None:
+        os.write(self._number, text.encode())
+
+    async def until(self, text: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while text not in self._shown[self._seen :]:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            pytest.fail(f"No {text!r} in {self._shown[self._seen :]!r}")
+        self._seen = self._shown.index(text, self._seen) + len(text)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._number)
+        os.close(self._number)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._number, 4096)
+        except OSError:  # the program has ended
+            self._loop.remove_reader(self._number)
+            return
+        self._shown += piece.decode(errors="replace")
+        self._more.set()

@@ -1,0 +1,133 @@
+"""`segue doctor`: what it finds, and what it says to do."""
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from segue.cli.opening import open_journal
+from segue.core.messages import user_message
+from segue.core.stamp import stamp
+from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.settings import Settings
+from tests.cli.conftest import Segue
+from tests.cli.programs import write_config
+
+
+def outcomes(segue: Segue, *args: str) -> tuple[int, dict[str, str]]:
+    result = segue("doctor", "--json", *args)
+    found = json.loads(result.stdout)
+    return result.exit_code, {check["name"]: check["outcome"] for check in found}
+
+
+def test_all_is_well_and_nothing_is_made(segue: Segue, tmp_path: Path) -> None:
+    """A folder that can be written to is enough, and stays empty."""
+    write_config(tmp_path)
+    code, found = outcomes(segue)
+    assert code == 0
+    assert found["database"] == "ok"
+    assert found["time zones"] == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == ["segue.toml"]
+
+
+def test_a_database_is_tested_and_left_as_it_was(
+    segue: Segue, tmp_path: Path, database: str
+) -> None:
+    """It answers, is up to date, writable, and true to metadata."""
+    write_config(tmp_path)
+    assert segue("keys", "create", "laptop", "--database", database).exit_code == 0
+    code, found = outcomes(segue, "--database", database)
+    assert code == 0
+    assert {name: found[name] for name in ("database", "migrations", "self-test", "clock")} == {
+        "database": "ok",
+        "migrations": "ok",
+        "self-test": "ok",
+        "clock": "ok",
+    }
+    assert json.loads(segue("threads", "--json", "--database", database).stdout) == []
+
+
+def test_a_file_that_is_no_database(segue: Segue, tmp_path: Path) -> None:
+    """Fails with the file's name."""
+    write_config(tmp_path)
+    (tmp_path / "segue-data").mkdir()
+    (tmp_path / "segue-data" / "journal.db").write_bytes(b"This is no database. " * 100)
+    result = segue("doctor")
+    assert result.exit_code == 1
+    assert "FAIL  database: SQLite file" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome", "code"), [(1, "warn", 0), (99, "fail", 1)], ids=["older", "newer"]
+)
+def test_another_schema_is_told_and_not_changed(
+    segue: Segue, tmp_path: Path, version: int, outcome: str, code: int
+) -> None:
+    """An older one is brought up to date by the next start, a newer one needs a newer Segue."""
+    write_config(tmp_path)
+    segue("keys", "create", "laptop")
+    with closing(sqlite3.connect(tmp_path / "segue-data" / "journal.db")) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+        assert outcomes(segue)[0] == code
+        assert outcomes(segue)[1]["migrations"] == outcome
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+
+
+def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
+    """What is stored is from the future: timers would go by a wrong clock."""
+    write_config(tmp_path)
+    future = datetime(2040, 1, 1, tzinfo=UTC)
+    ids = SnowflakeGenerator(1, clock=lambda: int(future.timestamp() * 1000))
+
+    async def store() -> None:
+        async with open_journal(Settings(), make=True) as journal:
+            await journal.create_thread("t", agent_id="ada", user_id="me", now=future)
+            await journal.import_messages("t", stamp([user_message("Hi")], ids))
+
+    asyncio.run(store())
+    result = segue("doctor")
+    assert result.exit_code == 1
+    assert "FAIL  clock:" in result.stdout
+    assert "2040-01-01" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "outcome", "words"),
+    [
+        ("model = 'openai:gpt-4o-mini'", "model of ada", "fail", "set OPENAI_API_KEY"),
+        ("model = 'nobody:x'", "model of ada", "fail", "no provider 'nobody'"),
+        ("graph = 'nowhere:graph'", "model of ada", "fail", "nowhere"),
+        ("memory.embedder = 'openai:x'", "embedder of ada", "fail", "set OPENAI_API_KEY"),
+        ("model = 'scripted'", "model of ada", "warn", "by rules"),
+        ("modl = 'scripted'", "settings", "fail", "did you mean model?"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_named(
+    segue: Segue, tmp_path: Path, config: str, name: str, outcome: str, words: str
+) -> None:
+    """A key, a package or a name that is missing, before anybody talks with it."""
+    (tmp_path / "segue.toml").write_text(f"[agents.ada]\n{config}\n", encoding="utf-8")
+    result = segue("doctor", "--json")
+    [check] = [check for check in json.loads(result.stdout) if check["name"] == name]
+    assert check["outcome"] == outcome
+    assert words in check["detail"]
+    assert check["fix"]
+    assert result.exit_code == (1 if outcome == "fail" else 0)
+
+
+def test_missing_time_zones_are_found(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without them cannot keep quiet hours."""
+    write_config(tmp_path)
+
+    def nowhere(name: str) -> None:
+        raise FileNotFoundError(name)
+
+    monkeypatch.setattr("segue.cli.checks.zoneinfo.ZoneInfo", nowhere)
+    code, found = outcomes(segue)
+    assert (code, found["time zones"]) == (1, "fail")

@@ -1,0 +1,170 @@
+"""The chat's side of a server: what it hears, when an answer is over, and what it is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from segue.agent.config import AgentConfig
+from segue.cli.remote import RemoteTalk, client_of
+from segue.cli.talks import OwnTalk, Spoken, Talk, TalkEvent
+from segue.core.errors import BackendError, DeniedError, NotFoundError, SegueError
+from segue.runtime.clock import SystemClock
+from segue.runtime.events import Asked, Cancelled, Writing
+from segue.server.keys import new_key
+from segue.testing.world import Stage, World
+from tests.runtime.scenes import Held, lines
+from tests.server.clients import PATIENCE, site_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Ear:
+    """What a talk tells, as it comes."""
+
+    def __init__(self) -> None:
+        self.heard: list[TalkEvent] = []
+        self._more = asyncio.Event()
+
+    @property
+    def said(self) -> list[str]:
+        return [event.text for event in self.heard if isinstance(event, Spoken)]
+
+    async def listen(self, talk: Talk) -> None:
+        async for event in talk.listen():
+            self.heard.append(event)
+            self._more.set()
+
+    async def until(self, kind: type[TalkEvent]) -> Any:
+        async with asyncio.timeout(PATIENCE):
+            while not (found := [event for event in self.heard if isinstance(event, kind)]):
+                self._more.clear()
+                await self._more.wait()
+        return found[-1]
+
+
+@asynccontextmanager
+async def talking(world: World, kind: str) -> AsyncIterator[tuple[Talk, Ear]]:
+    """A talk of each kind with the first agent, and somebody who listens to it."""
+    if kind == "own":
+        own = OwnTalk(world.segue, await world.segue.create_thread("me"))
+        async with listening(own) as ear:
+            yield own, ear
+        return
+    async with site_of(world.segue) as site, client_of(site.address, None, None) as client:
+        remote = await RemoteTalk.begin(client, None, None)
+        async with listening(remote) as ear:
+            yield remote, ear
+
+
+@asynccontextmanager
+async def listening(talk: Talk) -> AsyncIterator[Ear]:
+    ear = Ear()
+    assert await talk.earlier(10) == []
+    task = asyncio.create_task(ear.listen(talk))
+    try:
+        yield ear
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(str(tmp_path))
+
+
+both = pytest.mark.parametrize("kind", ["own", "remote"])
+
+
+@both
+async def test_an_answer_is_told_whole_before_it_is_over(stage: Stage, kind: str) -> None:
+    """When `ask` returns, the listener has heard every piece and the message itself."""
+    async with (
+        stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        talking(world, kind) as (talk, ear),
+    ):
+        assert talk.agent == "guide"
+        await talk.ask("Where?")
+        assert ear.said == ["Where?", "Oslo, I think."]
+        pieces = [event.text for event in ear.heard if isinstance(event, Writing)]
+        assert "".join(pieces) == "Oslo, I think."
+        assert [said.text for said in await talk.earlier(1)] == ["Oslo, I think."]
+
+
+@both
+async def test_an_answer_is_stopped(stage: Stage, kind: str) -> None:
+    """`cancel` ends it, and so `ask` returns."""
+    held = Held()
+    async with (
+        stage.world(models={"guide": lines(held)}) as world,
+        talking(world, kind) as (talk, ear),
+    ):
+        asking = asyncio.create_task(talk.ask("Where?"))
+        await held.asked.wait()
+        await talk.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await asking
+        assert isinstance(ear.heard[-1], Cancelled)
+
+
+@both
+async def test_a_question_is_answered(stage: Stage, kind: str) -> None:
+    """By its id; the agent goes on with the answer."""
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        del state
+        return {"messages": [AIMessage(f"A {interrupt('Which size?')} one.")]}
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+    async with (
+        stage.world(AgentConfig(id="clerk", graph=graph)) as world,
+        talking(world, kind) as (talk, ear),
+    ):
+        await talk.ask("A vase, please.")
+        asked = await ear.until(Asked)
+        assert [*asked.questions.values()] == ["Which size?"]
+        async with asyncio.timeout(PATIENCE):
+            await talk.answer(asked.turn_id, dict.fromkeys(asked.questions, "large"))
+        assert ear.said == ["A vase, please.", "A large one."]
+
+
+@pytest.mark.parametrize(
+    ("key", "thread", "kind", "words"),
+    [
+        (None, None, DeniedError, "Give a key with --key."),
+        ("sgu_wrong", None, DeniedError, "This key opens nothing"),
+        ("right", "nowhere", NotFoundError, "nowhere"),
+    ],
+)
+async def test_what_a_server_refuses_is_told_in_its_words(
+    stage: Stage, key: str | None, thread: str | None, kind: type[SegueError], words: str
+) -> None:
+    """Who has no key, a wrong one, or asks for a thread that is not there."""
+    stored, right = new_key("laptop", "ann", SystemClock().now())
+    async with stage.world() as world, site_of(world.segue) as site:
+        await world.journal.add_key(stored)
+        given = right if key == "right" else key
+        async with client_of(site.address, given, None) as client:
+            with pytest.raises(kind, match=words):
+                await RemoteTalk.begin(client, None, thread)
+
+
+async def test_what_is_no_segue_server_is_told(stage: Stage) -> None:
+    """Another program may answer there."""
+    async with (
+        stage.world() as world,
+        site_of(world.segue) as site,
+        client_of(f"{site.address}/other", None, None) as client,
+    ):
+        with pytest.raises(NotFoundError):
+            await RemoteTalk.begin(client, None, None)
+    async with client_of("http://127.0.0.1:1", None, None) as client:
+        with pytest.raises(BackendError, match="does not answer"):
+            await RemoteTalk.begin(client, None, None)

@@ -1,0 +1,78 @@
+"""What a chat shows, event by event, where it is no terminal."""
+
+import pytest
+
+from segue.cli.keyboard import Keyboard
+from segue.cli.screen import Screen
+from segue.cli.talks import Notice, Spoken
+from segue.runtime.events import Cancelled, Failed, Retracted, Writing
+
+
+@pytest.fixture
+def screen() -> Screen:
+    keyboard = Keyboard()
+    assert not keyboard.is_terminal
+    return Screen("Ada", keyboard)
+
+
+def said(text: str, number: str = "1") -> Spoken:
+    return Spoken(number, is_user=False, text=text, cursor="0")
+
+
+def test_a_message_is_on_one_line_however_it_comes(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In pieces, in pieces that overlap, in part, or at once."""
+    for event in (
+        Writing("1", 0, "Half "),
+        Writing("1", 5, "and "),
+        Writing("1", 0, "Half and half"),
+        said("Half and half?"),
+        said("Or not?", "2"),
+    ):
+        screen.see(event)
+    assert capsys.readouterr().out == "Ada: Half and half?\nAda: Or not?\n"
+
+
+def test_a_note_between_the_words_repeats_none(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was shown of a message that is stopped is not shown again."""
+    screen.see(Writing("1", 0, "Half "))
+    screen.note("Ctrl-C again leaves.")
+    screen.see(said("Half "))
+    screen.see(Cancelled(7))
+    assert capsys.readouterr().out == "Ada: Half \n(Ctrl-C again leaves.)\n(Stopped.)\n"
+
+
+def test_what_is_stored_counts(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    """A message that became another one is shown again, and one that was taken back is told."""
+    screen.see(Writing("1", 0, "Hlaf"))
+    screen.see(said("Half."))
+    screen.see(Writing("2", 0, "And"))
+    screen.see(Retracted("2"))
+    screen.see(Writing("3", 0, "Or?"))
+    screen.see(said("Or?", "3"))
+    printed = capsys.readouterr().out
+    assert printed == "Ada: Hlaf\nAda: Half.\nAda: And\n(That was taken back.)\nAda: Or?\n"
+
+
+def test_own_words_are_not_repeated_and_those_of_another_screen_are_shown(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who typed them sees them already."""
+    screen.expect("Hi")
+    for _ in range(2):
+        screen.see(Spoken("1", is_user=True, text="Hi", cursor="0"))
+    assert capsys.readouterr().out == "you: Hi\n"
+
+
+def test_what_a_terminal_would_obey_is_left_out(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model's words cannot clear the screen or rename the window."""
+    screen.see(Writing("1", 0, "\x1b[2J\x1b]0;x\x07Hi,\t"))
+    screen.see(said("\x1b[2J\x1b]0;x\x07Hi,\tyou\x9b\n."))
+    screen.see(Failed("x", "It \x1b[31mfailed."))
+    screen.see(Notice("Lost."))
+    assert capsys.readouterr().out == "Ada: [2J]0;xHi,\tyou\n.\n(It [31mfailed.)\n(Lost.)\n"

@@ -1,0 +1,192 @@
+"""`segue serve`: what it refuses, and a server that is started, stopped and started again."""
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.conftest import Segue
+from tests.cli.programs import PATIENCE, running, write_config
+
+
+def test_a_public_address_needs_a_key(segue: Segue, tmp_path: Path) -> None:
+    """It says what to do before it has opened or made anything."""
+    write_config(tmp_path)
+    result = segue("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it is refused
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    assert line.startswith("Error: The server would listen on 0.0.0.0 to anyone")
+    assert "`segue keys create`" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["segue.toml"]
+
+
+def test_a_revoked_key_is_none(segue: Segue, tmp_path: Path) -> None:
+    """Whoever revoked the last key must not find everything open."""
+    write_config(tmp_path)
+    words = segue("keys", "create", "laptop").stdout
+    assert segue("keys", "revoke", words.split("_")[1]).exit_code == 0
+    result = segue("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it is refused
+    assert result.exit_code == 2
+    assert "there is no key" in result.stderr
+
+
+def test_with_a_key_a_public_address_is_not_refused(segue: Segue, tmp_path: Path) -> None:
+    """The next thing is looked at: here an agent that cannot be."""
+    (tmp_path / "segue.toml").write_text("[agents.ada]\nmodel = 'nobody:x'\n", encoding="utf-8")
+    segue("keys", "create", "laptop")
+    result = segue("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it has a key
+    assert result.exit_code == 1
+    assert "no provider 'nobody'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("database = 'taken'", "'taken' cannot be made"),
+        ("database = 'broken'", "file is not a database"),
+        ("database = 'postgresql://nobody@127.0.0.1:1/x'", "PostgreSQL"),
+        ("database = 'postgresql://ann:pass@word@127.0.0.1/x'", "address cannot be read"),
+        ("[agents.ada]\nmodel = 'nobody:x'", "no provider 'nobody'"),
+    ],
+)
+def test_a_system_that_cannot_open_ends_with_one_line(
+    segue: Segue, tmp_path: Path, config: str, words: str
+) -> None:
+    """And exit code 1; a server that could never answer would help nobody."""
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "journal.db").write_bytes(b"This is no database. " * 100)
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    result = segue("serve", "--port", "0")
+    assert result.exit_code == 1
+    [line] = [x for x in result.stderr.splitlines() if "[info" not in x]
+    assert line.startswith("Error: ")
+    assert words in line
+    assert "Ready." not in result.stdout
+    assert "word" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("slots = 0", "segue.toml: slots: got 0"),
+        ("[server]\nport = 70000", "segue.toml: server.port: got 70000"),
+        ("[server]\nhots = 'x'", "did you mean host?"),
+        ("database = ", "this is no TOML"),
+    ],
+)
+def test_wrong_settings_are_told_with_their_place(
+    segue: Segue, tmp_path: Path, config: str, words: str
+) -> None:
+    """In one line, with exit code 2."""
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    result = segue("serve")
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert words in line
+
+
+def test_a_port_that_is_taken(segue: Segue, tmp_path: Path) -> None:
+    """Is named, with exit code 1."""
+    write_config(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = segue("serve", "--port", str(port))
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port} cannot be listened on" in result.stderr
+
+
+async def history(address: str) -> list[str]:
+    """What was said in the only thread."""
+    async with httpx.AsyncClient(base_url=f"{address}/api", timeout=PATIENCE) as client:
+        [thread] = (await client.get("/threads")).json()["threads"]
+        page = (await client.get(f"/threads/{thread['id']}/history")).json()
+    return [message["text"] for message in page["messages"]]
+
+
+@pytest.mark.anyio
+async def test_a_conversation_outlives_its_server(tmp_path: Path) -> None:
+    """Start, talk, silence, follow-up; SIGTERM in the middle of an answer ends the server with 0,
+    and the next one gives the whole answer to the same chat.
+    """
+    config = write_config(tmp_path, delay=0.1)
+    async with running(tmp_path, "serve", "--config", str(config), "--port", "0") as server:
+        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
+        await server.until(rf"data +SQLite in {tmp_path}/segue-data\n")
+        await server.until(rf"chat +segue chat --url {address}\n")
+        await server.until(r"^Ready\.\n")
+        async with running(tmp_path, "chat", "--url", address) as chat:
+            await chat.say("I want to learn the guitar.")
+            await chat.until(r"^Ada: And how do you feel about the guitar\?\n")
+            await chat.until(r"^Ada: .*guitar.*\n")  # nobody said anything
+
+            await chat.say("I play the piano.")
+            await chat.until(r"^Ada: \w")
+            server.send(signal.SIGTERM)
+            assert await server.ended() == 0
+            assert server.printed.endswith("Stopped.\n")
+            await chat.until(r"^\(The connection to the server is lost; trying again\.\)\n")
+
+            port = address.rpartition(":")[2]
+            async with running(tmp_path, "serve", "--port", port) as again:
+                await again.until(r"^Ready\.\n")
+                await chat.until(r"^\(The server is back\.\)\n")
+                answer = (await chat.until(r"^Ada: (.*\bpiano\b.*\n)"))[1]
+                chat.hang_up()
+                assert await chat.ended() == 0
+                said = await history(address)
+                assert said.count("I play the piano.") == 1
+                assert said[3] == "I play the piano."
+                assert said[4] == answer.strip()
+                again.send(signal.SIGINT)
+                assert await again.ended() == 0
+
+
+@pytest.mark.anyio
+async def test_a_server_with_keys_lets_in_who_has_one(segue: Segue, tmp_path: Path) -> None:
+    """On a public address; a chat without the key is told so, one with it talks; logs are JSON."""
+    config = write_config(tmp_path)
+    with config.open("a", encoding="utf-8") as file:
+        file.write("\n[server]\nhost = '0.0.0.0'\nport = 0\nlog_format = 'json'\n")
+    key = (await asyncio.to_thread(segue, "keys", "create", "laptop")).stdout.strip()
+    async with running(tmp_path, "serve") as server:
+        port = (await server.until(r"Segue serves at http://0\.0\.0\.0:(\d+)\n"))[1]
+        await server.until(r"^Ready\.\n")
+        url = f"http://127.0.0.1:{port}"
+        async with asyncio.timeout(PATIENCE), running(tmp_path, "chat", "--url", url) as shut:
+            assert await shut.ended() == 1
+        assert shut.complained.decode().startswith("Error: Say who you are")
+        async with running(tmp_path, "chat", "--url", url, "--key", key) as chat:
+            await chat.say("Hello!")
+            await chat.until(r"^Ada: .+\n")
+            chat.hang_up()
+            assert await chat.ended() == 0
+        server.send(signal.SIGTERM)
+        assert await server.ended() == 0
+    lines = server.complained.decode().splitlines()
+    assert lines
+    assert all(line.startswith("{") for line in lines)
+    assert key not in server.complained.decode()
+
+
+@pytest.mark.local
+@pytest.mark.anyio
+async def test_without_settings_the_local_model_talks(tmp_path: Path) -> None:
+    """From nothing: SQLite in this folder, a model without a key, and a word about what it is."""
+    async with running(tmp_path, "serve", "--port", "0") as server:
+        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
+        await server.until(r"^The model 'local' is a tiny model for trying Segue out")
+        await server.until(r"^Ready\.\n")
+        async with running(tmp_path, "chat", "--url", address) as chat:
+            await chat.say("Hello! What do you like about rivers?")
+            await chat.until(r"^companion: \w.+\n")
+            chat.hang_up()
+            assert await chat.ended() == 0
+        server.send(signal.SIGTERM)
+        assert await server.ended() == 0
+    assert (tmp_path / "segue-data" / "journal.db").exists()

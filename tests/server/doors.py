@@ -1,0 +1,69 @@
+"""Every way into the server, read from the app itself: a new route is tried without being named."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIWebSocketRoute, iter_route_contexts
+
+_NAME = re.compile(r"\{(\w+)(?::\w+)?\}")
+ADMIN = "/api/admin/"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A route and one of its methods; a socket has none."""
+
+    path: str
+    method: str | None
+    # An example of its body, if it takes one.
+    body: dict[str, Any] | None = None
+    # Its required parameters, but for those of the path.
+    needs: tuple[str, ...] = ()
+
+    @property
+    def is_admin(self) -> bool:
+        return self.path.startswith(ADMIN)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters in its path."""
+        return _NAME.findall(self.path)
+
+    def at(self, **values: str) -> str:
+        """Its path with values for the names in it."""
+        return _NAME.sub(lambda found: values[found[1]], self.path)
+
+    def __str__(self) -> str:
+        return f"{self.method or 'WS'} {self.path}"
+
+
+def doors(app: FastAPI) -> list[Door]:
+    return sorted(_doors(app), key=lambda door: (door.path, door.method or ""))
+
+
+def _doors(app: FastAPI) -> Iterator[Door]:
+    document = app.openapi()
+    for route in iter_route_contexts(app.routes):
+        if isinstance(route.original_route, APIWebSocketRoute):
+            yield Door(str(route.path), None)
+        for method in sorted(route.methods or ()):
+            shown = re.sub(r":\w+}", "}", str(route.path))
+            told = document["paths"].get(shown, {}).get(method.lower(), {})
+            needs = [
+                p["name"]
+                for p in told.get("parameters", ())
+                if p["in"] == "query" and p["required"]
+            ]
+            yield Door(str(route.path), method, _example(document, told), tuple(needs))
+
+
+def _example(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
+    """A body as the documentation shows it."""
+    if "requestBody" not in operation:
+        return None
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    fields = document["components"]["schemas"][reference.rsplit("/")[-1]]["properties"]
+    return {name: f["examples"][0] for name, f in fields.items() if f.get("examples")}

@@ -1,0 +1,68 @@
+"""What happens to every request: how much of it is read, and what is logged and counted of it."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from segue.server.entrance import REQUEST_ID
+from segue.server.problems import MEDIA_TYPE
+from segue.server.settings import ServerSettings
+from segue.testing.world import Stage
+from tests.server.clients import site_of
+
+pytestmark = pytest.mark.anyio
+
+SMALL = ServerSettings(rate_per_minute=None, max_body_bytes=1_000)
+
+
+async def _in_pieces(size: int) -> AsyncIterator[bytes]:
+    for _ in range(0, size, 100):
+        yield b" " * 100
+
+
+async def test_a_body_that_is_too_big_is_refused(sqlite_stage: Stage) -> None:
+    """By its length before it is read, and where no length is given, when it has become too big."""
+    async with sqlite_stage.world() as world, site_of(world.segue, SMALL) as site:
+        thread = await site.new_thread()
+        path = f"/api/threads/{thread}/messages"
+        headers = {"Content-Type": "application/json", REQUEST_ID: "mine-1"}
+        for body in (b" " * 1_001, _in_pieces(1_100)):
+            refused = await site.http.post(path, content=body, headers=headers)
+            assert refused.status_code == 413
+            assert refused.headers["content-type"] == MEDIA_TYPE
+            assert refused.headers[REQUEST_ID] == "mine-1"
+            told = refused.json()
+            assert (told["code"], told["status"], told["title"]) == ("too_big", 413, "Too big")
+            assert "1000 bytes" in told["detail"]
+        fits = b'{"content": "Hi"}'.ljust(1_000)
+        assert (await site.http.post(path, content=fits, headers=headers)).status_code == 202
+
+
+async def test_nobody_writes_into_the_log_or_makes_up_counters(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A path is logged as it was sent, on one line; of methods only the known have names."""
+    caplog.set_level(logging.INFO, logger="segue.server.entrance")
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        forged = "/api/threads/x%0A2027-01-15%20error%20all%20is%20lost?q=secret"
+        assert (await site.http.get(forged)).status_code == 404
+        assert (await site.http.request("LEGION", "/api/threads")).status_code == 405
+        numbers = (await site.http.get("/metrics")).text
+    said = [record.getMessage() for record in caplog.records]
+    assert not any("\n" in line or "secret" in line or "LEGION" in line for line in said)
+    assert any("GET /api/threads/x%0A2027-01-15%20error" in line for line in said)
+    assert "LEGION" not in numbers
+    assert 'method="other"' in numbers
+    assert 'route="/api/threads/{thread_id}"' in numbers
+    assert "lost" not in numbers
+
+
+async def test_what_a_caller_calls_a_request_is_kept_if_it_is_sane(sqlite_stage: Stage) -> None:
+    """An id of the caller's own comes back, and stands in a problem; nonsense gets a new one."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        for given in ("abc-1.2_3", "a b", "x" * 65, ""):
+            answer = await site.http.get("/api/threads/0", headers={REQUEST_ID: given})
+            kept = answer.headers[REQUEST_ID]
+            assert (kept == given) is (given == "abc-1.2_3")
+            assert answer.json()["request_id"] == kept

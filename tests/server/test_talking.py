@@ -1,0 +1,106 @@
+"""A conversation over HTTP and WebSocket, as a client sees it."""
+
+import json
+
+import pytest
+
+from segue.testing.world import Stage
+from tests.runtime.scenes import Held, lines
+from tests.server.clients import frames_until, frames_until_said, site_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_is_answered_and_both_are_in_the_history(stage: Stage) -> None:
+    """Begin a thread, say something, and read it back with its fate."""
+    async with stage.world(models={"guide": lines("Oslo.")}) as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:
+            sent = await site.post(f"/api/threads/{thread}/messages", {"content": "Where?"})
+            assert sent["is_new"] is True
+            await frames_until_said(socket, "Oslo.")
+        page = await site.get(f"/api/threads/{thread}/history")
+        told = [(m["role"], m["text"], m["origin"], m["state"]) for m in page["messages"]]
+        assert told == [("user", "Where?", None, "answered"), ("agent", "Oslo.", "reply", None)]
+        assert page["messages"][0]["id"] == sent["message"]["id"]
+
+
+async def test_every_tab_hears_everything_over_the_socket(stage: Stage) -> None:
+    """Two sockets hear tokens and messages, whoever spoke."""
+    async with (
+        stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        path = f"/api/threads/{thread}/ws?since=0"
+        async with site.socket(path) as one, site.socket(path) as two:
+            await one.send(json.dumps({"type": "message", "content": "Where?"}))
+            for tab in (one, two):
+                heard = await frames_until_said(tab, "Oslo, I think.")
+                said = [f["message"]["text"] for f in heard if f["type"] == "message"]
+                assert said == ["Where?", "Oslo, I think."]
+                words = "".join(f["text"] for f in heard if f["type"] == "token")
+                assert words == "Oslo, I think."
+
+
+async def test_a_bad_frame_gets_an_error_and_the_socket_stays_open(sqlite_stage: Stage) -> None:
+    """Unknown, malformed and binary frames are told what is wrong, and the next one works."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws") as socket:
+            bad: list[str | bytes] = [
+                "",
+                "{",
+                "null",
+                "[]",
+                '{"type":"dance"}',
+                '{"type":"message"}',
+                b"\x00\xff",
+                '{"type":"message","content":"Hi","synthetic":true}',
+                '{"type":"message","content":{"a":1}}',
+                '{"type":"answer","turn_id":"x","answer":1}',
+            ]
+            for each in bad:
+                await socket.send(each)
+                [error] = await frames_until(socket, "error")
+                assert error["code"] in {"usage", "not_found"}, error
+            await socket.send('{"type":"ping"}')
+            assert await frames_until(socket, "pong") == [{"type": "pong"}]
+
+
+async def test_a_message_streams_its_answer_as_server_sent_events(stage: Stage) -> None:
+    """With `Accept: text/event-stream` the answer comes right there, and then its end."""
+    async with (
+        stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        response = await site.http.post(
+            f"/api/threads/{thread}/messages",
+            json={"content": "Where?"},
+            headers={"Accept": "text/event-stream"},
+        )
+        assert response.headers["content-type"].startswith("text/event-stream")
+        data = [json.loads(x[6:]) for x in response.text.splitlines() if x.startswith("data: ")]
+        said = [each["message"]["text"] for each in data if each["type"] == "message"]
+        assert said == ["Where?", "Oslo, I think."]
+        assert data[-1]["type"] == "done"
+        assert data[-1]["state"] == "done"
+
+
+async def test_an_answer_is_cancelled(sqlite_stage: Stage) -> None:
+    """The turn stops, the socket is told, and the message shows its fate."""
+    held = Held()
+    async with (
+        sqlite_stage.world(models={"guide": lines(held)}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:
+            await socket.send(json.dumps({"type": "message", "content": "Where?"}))
+            await held.asked.wait()
+            stopped = await site.post(f"/api/threads/{thread}/cancel")
+            assert len(stopped["turn_ids"]) == 1
+            await frames_until(socket, "cancelled", turn_id=stopped["turn_ids"][0])
+        page = await site.get(f"/api/threads/{thread}/history")
+        assert [m["state"] for m in page["messages"]] == ["cancelled"]

@@ -1,0 +1,89 @@
+"""The page about settings says what the code says, and what it shows works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from segue import TriggerType
+from segue.compose import Replacements, compose
+from segue.facade import Segue
+from segue.settings import Settings, load_settings
+from segue.settings.tables import make_tables, rewrite
+from segue.testing.clock import VirtualClock
+from segue.testing.world import START
+
+pytestmark = pytest.mark.anyio
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+SECRET = {"SEGUE_AGENTS__CLERK__WEBHOOK__SECRET": "sixteen characters"}
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_tables_are_those_of_the_code() -> None:
+    """A page that is old fails; `make docs` writes it anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert rewrite(page) == page
+
+
+def test_every_setting_says_what_it_means() -> None:
+    """No row has an empty meaning."""
+    rows = [line for line in make_tables().splitlines() if line.startswith("| `")]
+    assert len(rows) > 60
+    assert [row for row in rows if row.split(" | ")[3].strip() == ""] == []
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of the page's example, with its tool where Python finds it."""
+    [file] = blocks("toml")
+    [tools] = [block for block in blocks("python") if "def opening_hours" in block]
+    (tmp_path / "segue.toml").write_text(file, encoding="utf-8")
+    (tmp_path / "shop_tools.py").write_text(tools, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return load_settings(environ=SECRET)
+
+
+async def test_the_example_runs(shop: Settings) -> None:
+    """Its two agents open, with their tool and their prompts, and answer."""
+    clock = VirtualClock(START)
+    async with compose(shop, Replacements(clock=clock)) as composed:
+        segue = Segue(composed)
+        for agent in ("clerk", "gardener"):
+            thread = await segue.create_thread("sam", agent)
+            await segue.send(thread, "Hello!")
+            await clock.advance(shop.collect_for)
+            asked, answered = (await segue.history(thread)).messages
+            assert (asked.text, answered.type) == ("Hello!", "ai")
+
+
+def test_the_example_sets_what_it_shows(shop: Settings) -> None:
+    """No line of it is without effect: each value differs from its default."""
+    clerk, gardener = shop.agents
+    default = Settings().agents[0]
+    assert (clerk.id, gardener.id) == ("clerk", "gardener")
+    for name in ("policy", "delays", "prompts", "missed", "expires_after"):
+        assert getattr(clerk.autonomy, name) != getattr(default.autonomy, name)
+    variants = clerk.autonomy.prompts[TriggerType.CHECK_IN]
+    assert [variant.name for variant in variants] == ["warm", "brief"]
+    assert clerk.webhook is not None
+    assert clerk.webhook.secret.get_secret_value() == next(iter(SECRET.values()))
+
+
+def test_the_variables_of_the_page_are_read(shop: Settings) -> None:
+    """Those of the example, with what they say."""
+    [shown] = blocks("console")
+    pairs = re.findall(r"export (\w+)='?([^'\n]+)'?", shown)
+    environ = {name: value.replace("gardener,florist", "gardener") for name, value in pairs}
+    assert len(environ) == shown.count("export")
+    settings = load_settings(environ=environ)
+    clerk = settings.agents[0]
+    assert settings.is_postgres
+    assert settings.poll is None
+    assert clerk.autonomy.policy.cooldown.total_seconds() == 45 * 60
+    assert clerk.model_settings == {"delay": 0, "temperature": 0}
+    assert shop.poll is not None
