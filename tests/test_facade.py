@@ -66,6 +66,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "history": lambda segue, thread: segue.history(thread),
     "thread": lambda segue, thread: segue.thread(thread),
     "cancel": lambda segue, thread: segue.cancel(thread),
+    "delete_thread": lambda segue, thread: segue.delete_thread(thread),
     "typing": lambda segue, thread: segue.typing(thread),
     "follow_ups": lambda segue, thread: segue.follow_ups(thread),
     "cancel_follow_ups": lambda segue, thread: segue.cancel_follow_ups(thread),

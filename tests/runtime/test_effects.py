@@ -312,10 +312,12 @@ async def test_a_slot_is_filled_again_while_another_effect_hangs(
     agent = eager(receiver, all_replies=True)
     async with stage.world(agent, models=model()) as world:
         threads = [await new_thread(world.segue, f"user-{n}") for n in range(5)]
+        handle(world, monkeypatch)
+        for thread in threads:
+            await world.say(thread, "Where is Oslo?")
         webhooks = Hanging(frozenset(threads[:1]))
         handle(world, monkeypatch, webhook=webhooks)
-        for thread in threads:
-            await world.segue.reply(thread, "Where is Oslo?")
+        world.composed.parts.agendas.effects.at_once()
         assert {await webhooks.done.get() for _ in threads[1:]} == {*threads[1:]}
 
 

@@ -220,7 +220,11 @@ async def test_no_canary_is_ever_seen_over_http(
         await hold_back(tale, world, site)
         listed = (await site.get("/api/threads", params={"limit": 200}))["threads"]
         threads = [thread["id"] for thread in listed]
-        assert sorted(threads) == sorted(tale.threads.values())  # none where agents ask each other
+        # None is where agents ask each other, and nothing that they say there is found.
+        assert sorted(threads) == sorted(tale.threads.values())
+        found = await site.get("/api/search", params={"q": "Where is Oslo? degrees", "limit": 200})
+        assert {each["thread_id"] for each in found} <= {*threads}
+        assert "Where is Oslo?" not in [each["message"]["text"] for each in found]
         kept = await site.get("/api/memories", params={"agent_id": "guide"})
         await _assert_they_could_be_seen(site, tale)
         await sweep.everything(threads, [memory["key"] for memory in kept["memories"]])

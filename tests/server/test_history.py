@@ -217,6 +217,7 @@ async def test_pages_lose_nothing_and_repeat_nothing_while_messages_come(stage: 
             await say(world, site, thread, "One more.")
             page = await site.get(path, params={"limit": 3, "before": page["before"]})
             seen = [m["id"] for m in page["messages"]] + seen
+            assert seen == expected[-len(seen) :]
         assert seen == expected
     async with stage.world(config, models=model()) as world, site_of(world.segue) as site:
         first = (await shown(site, thread))[0]
@@ -229,6 +230,7 @@ async def test_pages_lose_nothing_and_repeat_nothing_while_messages_come(stage: 
             page = await site.get(path, params={"limit": 4, "after": page["after"]})
         while page["messages"]:
             ahead += [m["id"] for m in page["messages"]]
+            assert len({*ahead}) == len(ahead)
             page = await site.get(path, params={"limit": 4, "after": page["after"]})
         everything = [m["id"] for m in await shown(site, thread)]
         assert ahead == everything

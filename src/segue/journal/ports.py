@@ -245,6 +245,7 @@ class Turns(Protocol):
 
         It waits since it was served last, since its lease ran out, or since it was to be tried
         again. A turn whose lease ran out is taken again. Two callers never get the same turn.
+        One that was never taken and was queued by a clock ahead of `now` counts as queued now.
         None if there is none, or if the only ones are in somebody's hands this moment:
         `next_turn_at` says when to ask again.
         """

@@ -146,6 +146,7 @@ async def test_a_turn_queued_by_a_clock_that_was_ahead_is_taken_at_once(
 ) -> None:
     """A clock that was a day ahead for a moment holds up nobody when it is right again."""
     chat.now = now + DAY
+    chat = await chat.another("of tomorrow")
     first = await chat.say("First.")
     chat.now = now
     second = await chat.say("Second.")

@@ -244,9 +244,7 @@ async def test_a_timer_cannot_be_closed_as_something_else(
 async def test_what_was_put_off_is_considered_anew_when_wishes_change(
     journal: Journal, chat: Chat, now: datetime, *, of_all: bool
 ) -> None:
-    """A user's change brings all that was put off forward, a thread's only its own; what was
-    never due waits for its time, and so does what others wait for.
-    """
+    """A user's change brings forward all that was put off, a thread's only its own."""
     waiting = {}
     for name in ("first", "second"):
         await (await chat.another(name)).arm()

@@ -1,0 +1,58 @@
+"""The commands, their help, and the page that tells of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from segue.cli import app
+from tests.cli.conftest import Segue
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def commands(command: Any, name: str = "") -> dict[str, Any]:
+    """All commands by their full names."""
+    inside: dict[str, Any] | None = getattr(command, "commands", None)
+    if inside is None:
+        return {name: command}
+    return {
+        full: found
+        for each, inner in inside.items()
+        for full, found in commands(inner, f"{name} {each}".strip()).items()
+    }
+
+
+ALL = commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_explains_itself(segue: Segue, name: str) -> None:
+    """With a sentence, and one for each of its options."""
+    result = segue(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert (ALL[name].help or "").strip()
+    for parameter in ALL[name].params:
+        assert getattr(parameter, "help", None), parameter.name
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_is_on_its_page(name: str) -> None:
+    """By its name, with every option that is not the same everywhere; `simulate` has its own."""
+    assert name.rpartition(" ")[2] in PAGE
+    if name == "simulate":
+        return
+    options = {option for p in ALL[name].params for option in p.opts if option.startswith("--")}
+    assert [option for option in options - {"--help"} if option not in PAGE] == []
+
+
+def test_help_does_not_wait_for_the_system() -> None:
+    """LangGraph and the server take seconds to load; who asks for help does not need them."""
+    heavy = "{'langgraph', 'fastapi', 'uvicorn', 'segue.compose'} & {*sys.modules}"
+    code = f"import sys, segue.cli; sys.exit(', '.join({heavy}) or 0)"
+    call = [sys.executable, "-c", code]
+    result = subprocess.run(call, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    assert (result.returncode, result.stderr) == (0, "")
