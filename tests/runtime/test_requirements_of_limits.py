@@ -106,7 +106,7 @@ async def test_a_timer_that_nobody_can_answer_is_closed_and_others_fire(stage: S
         kept = await new_thread(world, agent="guide")
         for thread in (lost, kept):
             await world.say(thread, "Where is Oslo?")
-    async with stage.world(pair[0], models=models) as world:
+    async with stage.world(pair[0], models={"guide": models["guide"]}) as world:
         await world.pass_time(PATIENCE)
         [timer] = await world.segue.follow_ups(lost)
         assert timer.state is TimerState.SUPPRESSED

@@ -108,8 +108,9 @@ class Inbox:
         """A user does not wait for a follow-up: one that is not over in a moment is stopped."""
 
         async def end() -> None:
-            await sleep(self._parts.clock, FINISH_WITHIN)
-            await self._interrupt(turn)
+            with self._parts.clock.working():
+                await sleep(self._parts.clock, FINISH_WITHIN)
+                await self._interrupt(turn)
 
         task = asyncio.create_task(end())
         self._ending.add(task)
