@@ -102,23 +102,17 @@ class TurnWorker:
             job.leash.stop(Why.VOID)
 
     async def ended(self, turn: Turn) -> Turn:
-        """Wait until a turn is over, whoever works on it.
-
-        One that this process is about to take or works on tells us; so we look after a moment.
-        """
+        """Wait until a turn is over, whoever works on it; one at work here wakes us at its end."""
         wake = asyncio.Event()
         waiting = self._waiting.setdefault(turn.thread_id, set())
         waiting.add(wake)
         try:
-            pause = _MOMENT
             while True:
-                await self._parts.clock.wait(self._parts.clock.now() + pause, wake)
-                pause = _POLL
-                if self._is_at_work(turn):
-                    continue  # its end wakes us
-                found = await self._parts.journal.get_turn(turn.id)
-                if found.state not in _LIVE:
-                    return found
+                if not self._is_at_work(turn):
+                    found = await self._parts.journal.get_turn(turn.id)
+                    if found.state not in _LIVE:
+                        return found
+                await self._parts.clock.wait(self._parts.clock.now() + _POLL, wake)
         finally:
             waiting.discard(wake)
             if not waiting:
