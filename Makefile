@@ -36,7 +36,7 @@ format: $(READY)
 
 # The tables of settings; a test fails while they are old.
 docs: $(READY)
-	$(BIN)/python -m segue.settings.tables docs/settings.md
+	$(BIN)/python -m segue.settings.tables docs/settings.md segue.server.settings:ServedSettings
 
 bench: $(READY)
 	$(BIN)/python -m bench.core
@@ -44,6 +44,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.memory
 	$(BIN)/python -m bench.runtime
+	$(BIN)/python -m bench.server
 
 evals: $(READY)
 	$(BIN)/python -m evals.retrieval

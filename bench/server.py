@@ -26,12 +26,13 @@ from bench.stores import SqliteStore
 from bench.table import print_columns, progress, scaled
 from bench.threads import filled
 from segue.agent.scripted import ScriptedChatModel
-from segue.compose import JOURNAL_FILE, Replacements
+from segue.compose import Replacements
 from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 from segue.settings import Settings
+from segue.stores import JOURNAL_FILE
 from segue.testing.world import plain_agent
 
 SOCKETS = scaled(1_000, least=20)

@@ -1,14 +1,28 @@
-"""Settings that every test shares."""
+"""What tests share: their time limit, new databases of both kinds, and a whole Segue on them."""
+
+# ruff: noqa: PLC0415 - to import a whole Segue takes seconds, and tests of the core need none
 
 import asyncio
+import logging
 import os
+import shutil
 import signal
+import ssl
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from segue.testing.postgres import PostgresServer
+    from segue.testing.world import Stage
+    from tests.providers.recorder import Recorder
+    from tests.runtime.receiver import Receiver
 
 # Examples are the same on every run of the same tree, so a red tree stays red until it is mended.
 # A new module may change them, since hypothesis also draws constants that it finds in the code.
@@ -16,7 +30,7 @@ settings.register_profile(
     "default",
     derandomize=True,
     deadline=None,
-    max_examples=200,
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
 )
 # For a long search by hand: HYPOTHESIS_PROFILE=thorough
@@ -25,6 +39,41 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Far above what any test takes, so that only one that hangs is ended by it.
 _TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "240"))
+
+# Two processes share the tests file by file. Those that take longest go first, so that neither is
+# left with one of them while the other has nothing more to do.
+_LONGEST = (
+    "chaos/test_chaos.py",
+    "cli/test_chat.py",
+    "server/test_openapi.py",
+    "server/test_canary.py",
+    "server/test_isolation.py",
+    "stories/test_leak_canary.py",
+    "runtime/test_bus.py",
+    "journal/test_kills.py",
+    "core/test_properties.py",
+    "agent/test_crash.py",
+    "cli/test_serve.py",
+    "journal/test_contract_sqlite.py",
+    "journal/test_contract_postgres.py",
+)
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only pytest writes there, into a folder of its own
+_PLENTY = 4 * 2**30  # bytes: far more than all tests need
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests' files in memory if there is room, unless TMPDIR asks for a place."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # it would sort by how many tests a file has
+    is_roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _PLENTY
+    if is_roomy and "TMPDIR" not in os.environ:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    ranks = {here / name: rank for rank, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +96,137 @@ def _give_up(_number: int, _frame: FrameType | None) -> None:
     for task in tasks:
         task.print_stack(file=sys.stderr)
     pytest.fail(f"This test took more than {_TEST_SECONDS:.0f} s.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates() -> Iterator[None]:
+    """Read once: each client reads all of them, which takes as long as a small test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+# Databases. Tables are made once and copied, which is several times as fast; that they can be made
+# is what the stores' own tests show.
+
+
+@pytest.fixture(scope="session")
+def server() -> "Iterator[PostgresServer]":
+    from segue.testing.postgres import PostgresServer
+
+    with PostgresServer.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def empty_tables(server: "PostgresServer") -> str:
+    """A database with all tables and nothing in them, to be copied."""
+    made = server.create_database()
+    asyncio.run(_make_tables(made))
+    return made
+
+
+@pytest.fixture(scope="session")
+def empty_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database's files and nothing in them, to be copied."""
+    folder = tmp_path_factory.mktemp("empty")
+    asyncio.run(_make_tables(str(folder)))
+    return folder
+
+
+async def _make_tables(database: str) -> None:
+    from segue.settings import Settings
+    from segue.stores import checkpoints_of, journal_of
+    from segue.testing.world import plain_agent
+
+    chosen = Settings(database=database, agents=(plain_agent(),))
+    for store in (journal_of(chosen), checkpoints_of(chosen)):
+        await store.open()
+        await store.close()
+
+
+@pytest.fixture
+def folder(empty_files: Path, tmp_path: Path) -> str:
+    """Where a new database of files is, with nothing in it."""
+    return str(shutil.copytree(empty_files, tmp_path / "data"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    """Where a new database is, with nothing in it."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("folder"))
+    server: PostgresServer = request.getfixturevalue("server")
+    return server.create_database(like=request.getfixturevalue("empty_tables"))
+
+
+@pytest.fixture
+def stage(database: str) -> "Stage":
+    """A new database on a virtual clock, at eight in the morning of a Friday in January."""
+    from segue.testing.world import Stage
+
+    return Stage(database)
+
+
+@pytest.fixture
+def sqlite_stage(folder: str) -> "Stage":
+    """The same on SQLite alone, for what no database has a part in."""
+    from segue.testing.world import Stage
+
+    return Stage(folder)
+
+
+# What is the whole process's, or outside of it.
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Receiver]":
+    """A receiver of webhooks on this machine."""
+    from tests.runtime.receiver import Receiver
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Receiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def recorder() -> "Iterator[Recorder]":
+    """A recorder of what clients of model providers send."""
+    from tests.providers.recorder import Recorder
+
+    with pytest.MonkeyPatch.context() as patch, Recorder() as recorder:
+        # Nothing but the recorder may be reached: no proxy on the way, no tracing beside it.
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("LANGSMITH_TRACING", "false")
+        for name in ("LANGCHAIN_TRACING_V2", "GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_ORG_ID"):
+            patch.delenv(name, raising=False)
+        yield recorder
+
+
+@pytest.fixture
+def foreseen_meanings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memories are found without the weights of a real embedder."""
+    from tests.agent.meanings import Meanings
+
+    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Logging is the whole process's; the test leaves it as it was."""
+    import structlog
+
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    clients = {name: logging.getLogger(name).level for name in ("httpx", "httpcore")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in clients.items():
+        logging.getLogger(name).setLevel(before)
+    structlog.reset_defaults()

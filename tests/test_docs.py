@@ -14,12 +14,13 @@ import segue
 ROOT = Path(__file__).parent.parent
 # Each page with the number of its programs that show what they print.
 PAGES = {
-    "README.md": 2,
-    "docs/library.md": 1,
+    "README.md": 1,
+    "docs/library.md": 2,
     "docs/journal.md": 1,
     "docs/agent.md": 3,
     "docs/runtime.md": 3,
     "docs/settings.md": 2,
+    "docs/outcomes.md": 1,
     "docs/simulate.md": 1,
 }
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

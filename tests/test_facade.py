@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from segue.core.errors import (
 )
 from segue.facade import Segue
 from segue.journal.records import Thread, TimerState, TurnState
-from segue.runtime.events import Heard, Said, Writing
+from segue.runtime.events import Failed, Heard, Said, Writing, place_of
 from segue.runtime.inbox import DoubleTexting
 from segue.settings import Settings
 from segue.testing.world import START, Stage, World, plain_agent
@@ -37,11 +38,6 @@ pytestmark = pytest.mark.anyio
 
 Call = Callable[[Segue], Awaitable[Any]]
 TOLD = "Oslo is the capital of Norway."
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -95,7 +91,7 @@ async def test_what_names_no_thread_is_refused(world: World, name: str, thread: 
 def test_every_method_of_a_thread_is_tried() -> None:
     """Who adds a method to the facade adds it here, or to the ones that need no thread."""
     others = {"open", "composed", "create_thread", "threads", "finished", "said", "answer"}
-    others |= {"set_user"}
+    others |= {"agent", "end_of", "set_user", "stats"}
     public = {name for name in vars(Segue) if not name.startswith("_")}
     assert public == others | OF_A_THREAD.keys()
 
@@ -285,6 +281,22 @@ async def test_half_a_reply_is_not_taken_for_a_whole_one(tmp_path: Path) -> None
         assert cancelled.value.seen != TOLD
 
 
+@pytest.mark.parametrize("is_good", [True, False])
+async def test_the_end_of_a_turn_is_the_last_thing_that_is_heard_of_it(
+    tmp_path: Path, is_good: bool
+) -> None:
+    """Of an answer its words, of a failure the word of it; who waits for it has heard all."""
+    model = lines("One.") if is_good else ScriptedChatModel(script=lambda _: ValueError("no"))
+    async with Stage(str(tmp_path)).world(models={"guide": model}) as world:
+        thread = await began(world)
+        sent = await world.segue.send(thread, "Where?")
+        ended = await world.segue.finished(sent.turn)
+        async with aclosing(world.segue.listen(thread, "0")) as events:
+            heard = [await anext(events), await anext(events)]
+        assert isinstance(heard[-1].event, Said if is_good else Failed)
+        assert await world.segue.end_of(ended) == place_of(heard[-1].cursor)[0]
+
+
 async def test_a_users_conversations_are_listed(tmp_path: Path) -> None:
     """Their own, page by page, the one written to last first; not where agents ask each other."""
     asks = {"name": "ask_agent", "args": {"name": "librarian", "text": "Where?"}, "id": "c1"}
@@ -297,12 +309,12 @@ async def test_a_users_conversations_are_listed(tmp_path: Path) -> None:
             await world.pass_time(seconds=1)
         await segue.create_thread("bob", thread_id="t4")
         await segue.reply("t1", "Where is Oslo?")
-        assert len(await world.journal.list_threads("ann")) == 4
+        assert len(await world.journal.list_threads("ann", with_nested=True)) == 4
         for limit in (2, 3, 50):
             own = [thread.id for thread in await segue.threads("ann", limit=limit)]
             assert own == ["t1", "t3", "t2"][:limit]
         first_two = await segue.threads("ann", limit=2)
-        [last] = await segue.threads("ann", limit=2, before=first_two[-1])
+        [last] = await segue.threads("ann", limit=2, before=first_two[-1].place)
         assert last == await segue.thread("t2")
         assert [thread.id for thread in await segue.threads("ann", "librarian")] == ["t2"]
         assert await segue.threads("nobody") == []

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MATRIX = ROOT / "docs" / "requirements.md"
 PARTS = {"core", "journal", "agent", "runtime", "server", "lifecycle"}
-BUILT = {"core", "journal", "agent", "runtime"}
+BUILT = {"core", "journal", "agent", "runtime", "server"}
 CONTRACT = ROOT / "src" / "segue" / "testing" / "journal_contract"
 
 Row = tuple[str, str, str, str]

@@ -197,8 +197,3 @@ async def test_a_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "down"
     async with Stage(str(folder)).world():
         assert (folder / "journal.db").exists()
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -1,11 +1,13 @@
 """Rules about the source that no type checker knows.
 
 Each rule is a function from a syntax tree to what breaks it, and is shown to find a breach in a
-few lines of its own before it is held against the package.
+few lines of its own before it is held against the package, or against the tests.
 """
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,14 @@ CORE = [name for name in MODULES if name.startswith("core/")]
 
 # Besides these, import-linter keeps whole modules such as `threading` out of the core.
 CLOCKS_AND_DICE = {"time", "random", "secrets", "uuid"}
+TESTS = Path(__file__).parent
+CHECK = re.compile(r"_?(assert|check|expect)")
+# All that these say is that nothing is raised.
+MERE_ABSENCE = {"test_content.py": ["test_content_of_no_shape_is_left_to_who_reads_it"]}
 READING_THE_CLOCK = {"now", "utcnow", "today", "time_ns", "monotonic", "perf_counter"}
 
 
+@cache
 def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
@@ -113,6 +120,43 @@ def operands(node: ast.Compare) -> list[ast.expr]:
     return [node.left, *node.comparators]
 
 
+def asserts(function: ast.AST, checks: Collection[str] = ()) -> bool:
+    """Whether a function can fail a test by itself, or calls one of these checks."""
+    return any(
+        isinstance(node, ast.Assert) or (isinstance(node, ast.Call) and _fails(node.func, checks))
+        for node in ast.walk(function)
+    )
+
+
+def _fails(called: ast.expr, checks: Collection[str]) -> bool:
+    match called:
+        case ast.Attribute(value=ast.Name(id="pytest"), attr=name):
+            return name in {"raises", "fail", "warns"}
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in checks
+    return False
+
+
+def functions_of(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def checks_in(trees: Iterable[ast.AST]) -> set[str]:
+    """The functions that are named as checks and are, by themselves or by another check."""
+    named = [f for tree in trees for f in functions_of(tree) if CHECK.match(f.name)]
+    found: set[str] = set()
+    while more := {f.name for f in named if asserts(f, found)} - found:
+        found |= more
+    return found
+
+
+def idle_tests(tree: ast.AST, checks: Collection[str] = ()) -> list[str]:
+    """The tests that can only fail by an error."""
+    tests = [function for function in functions_of(tree) if function.name.startswith("test_")]
+    return [test.name for test in tests if not asserts(test, checks)]
+
+
 @pytest.mark.parametrize(
     ("rule", "breach"),
     [
@@ -129,6 +173,8 @@ def operands(node: ast.Compare) -> list[ast.expr]:
         (made_human_messages, "message = HumanMessage('hi')"),
         (type_texts_compared, "if message.type == 'human': pass"),
         (type_texts_compared, "if message.type in ('human', 'ai'): pass"),
+        (idle_tests, "def test_a(): check_nothing()\ndef check_nothing(): pass"),
+        (idle_tests, "async def test_a():\n  with suppress(ValueError): await f()"),
     ],
 )
 def test_a_breach_of_a_rule_is_found(rule: Callable[[ast.AST], list[object]], breach: str) -> None:
@@ -171,6 +217,16 @@ def test_messages_are_told_apart_by_class(module: str) -> None:
 def test_every_module_says_what_it_is_for(module: str) -> None:
     """A newcomer can read the package by its docstrings."""
     assert ast.get_docstring(tree_of(module))
+
+
+def test_every_test_asserts_something() -> None:
+    """What a test says is held by an assertion in it, or in a check that it calls."""
+    paths = [*TESTS.rglob("*.py"), *(PACKAGE / "testing").rglob("*.py")]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    checks = checks_in(trees.values())
+    assert "assert_all_is_whole" in checks
+    idle = {path.name: names for path, tree in trees.items() if (names := idle_tests(tree, checks))}
+    assert idle == MERE_ABSENCE
 
 
 def test_the_public_names_are_few() -> None:

@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from segue.agent.build import build_graph, load_attribute
-from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
+from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.continuing import continue_tool
 from segue.agent.decider import ModelDecider
@@ -29,30 +28,28 @@ from segue.core.errors import NotFoundError, SegueError, UsageError
 from segue.journal.ports import Journal
 from segue.journal.records import Effect
 from segue.journal.selftest import check_integrity
-from segue.journal.sqlite import SqliteJournal
 from segue.runtime.asking import ask_agent_tool
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.deciding import Decider, OwnDecider
 from segue.runtime.effects import EffectRunner
+from segue.runtime.endings import TurnRules
 from segue.runtime.follow_up import DECIDE
 from segue.runtime.gatekeeper import Gatekeeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
 from segue.runtime.initiative import WEBHOOK, Initiative
 from segue.runtime.parts import Agent, Parts
-from segue.runtime.processor import SessionProcessor, TurnRules
+from segue.runtime.processor import SessionProcessor
 from segue.runtime.runtime import Runtime
 from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
 from segue.settings import Settings
+from segue.stores import checkpoints_of, journal_of, make_folder
 
 logger = logging.getLogger(__name__)
-
-JOURNAL_FILE = "journal.db"
-CHECKPOINT_FILE = "checkpoints.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,104 +79,97 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
     """Open everything, run it, and close it again."""
     _check_models(settings, given)
     async with AsyncExitStack() as stack:
-        journal, checkpoints = await _open_stores(settings, stack, given)
+        stores = await _open_stores(settings, given, stack)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        ids = LeasedIds(journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
+        ids = LeasedIds(stores.journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
         await ids.open()
         stack.push_async_callback(ids.close)
-        await check_integrity(journal, checkpoints.saver(), ids=ids, now=given.clock.now())
+        saver = stores.checkpoints.saver()
+        await check_integrity(stores.journal, saver, ids=ids, now=given.clock.now())
         http = given.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
-
-        agents: dict[str, Agent] = {}
-        parts = Parts(
-            journal=journal,
-            ids=ids,
-            clock=given.clock,
-            bus=Bus(journal),
-            agent_of=lambda agent_id: _find(agents, agent_id),
-            owner=owner,
-            lease_for=settings.lease_for,
-        )
-        gatekeeper = Gatekeeper(journal, ids)
-        deciders = _Deciders(settings, given)
-        initiative = Initiative(parts, gatekeeper, deciders.of)
-        rules = TurnRules(
-            max_attempts=settings.max_attempts,
-            retries=settings.retries,
-            batch_time=settings.batch_time,
-        )
-        processor = SessionProcessor(parts, initiative, rules)
-        turns = TurnWorker(parts, processor, rules, settings.slots)
-        books = {
-            config.id: _book(config, parts)
-            for config in settings.agents
-            if config.memory.enabled and config.graph is None
-        }
-        for config in settings.agents:
-            agents[config.id] = _agent(config, _Kit(parts, turns, checkpoints, books, given))
-        handlers = {
-            DECIDE: initiative.decide,
-            WEBHOOK: _deliverer(settings, Webhooks(http, given.clock.now)),
-        }
-        timers = TimerWorker(parts, gatekeeper)
-        runtime = Runtime(
-            parts=parts,
-            ids=ids,
-            turns=turns,
-            timers=timers,
-            effects=EffectRunner(parts, handlers),
-            sweeper=Sweeper(journal, checkpoints),
-            poll=settings.poll,
-            patience=settings.patience,
-        )
-        inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
-        async with runtime.running():
-            embedding = asyncio.create_task(_reembed(books))
+        composed = _put_together(_Kit(settings, given, stores, ids, owner, http))
+        async with composed.runtime.running():
+            embedding = asyncio.create_task(_reembed(composed.books))
             try:
-                yield Composed(settings, parts, inbox, runtime, books)
+                yield composed
             finally:
-                await inbox.close()
+                await composed.inbox.close()
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kit:
-    """What an agent is made with."""
+class _Stores:
+    """What is kept, open."""
 
-    parts: Parts
-    turns: TurnWorker
-    checkpoints: Checkpoints
-    books: Mapping[str, MemoryBook]
-    given: Replacements
-
-
-async def _open_stores(
-    settings: Settings, stack: AsyncExitStack, given: Replacements
-) -> tuple[Journal, Checkpoints]:
     journal: Journal
-    checkpoints: Any
-    if settings.is_postgres:
-        try:
-            from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
-            ) from error
-        journal = PostgresJournal(settings.database)
-        checkpoints = PostgresCheckpoints(settings.database)
-    else:
-        _make_folder(settings.folder)
-        journal = SqliteJournal(settings.folder / JOURNAL_FILE)
-        checkpoints = SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
-    checkpoints = given.checkpoints or checkpoints
+    checkpoints: Checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class _Kit:
+    """What a system is made with: all that has to be opened."""
+
+    settings: Settings
+    given: Replacements
+    stores: _Stores
+    ids: LeasedIds
+    # Under whose name work is claimed.
+    owner: str
+    http: httpx.AsyncClient
+
+
+async def _open_stores(settings: Settings, given: Replacements, stack: AsyncExitStack) -> _Stores:
+    journal = journal_of(settings)
+    checkpoints = given.checkpoints or checkpoints_of(settings)
+    make_folder(settings)
     await journal.open()
     stack.push_async_callback(journal.close)
     await checkpoints.open()
     stack.push_async_callback(checkpoints.close)
-    return journal, checkpoints
+    return _Stores(journal, checkpoints)
+
+
+def _put_together(kit: _Kit) -> Composed:
+    settings, journal = kit.settings, kit.stores.journal
+    agents: dict[str, Agent] = {}
+    parts = Parts(
+        journal=journal,
+        ids=kit.ids,
+        clock=kit.given.clock,
+        bus=Bus(journal),
+        agent_of=lambda agent_id: _find(agents, agent_id),
+        owner=kit.owner,
+        lease_for=settings.lease_for,
+    )
+    gatekeeper = Gatekeeper(journal, kit.ids)
+    initiative = Initiative(parts, gatekeeper, _deciders(settings, kit.given).get)
+    rules = TurnRules(
+        max_attempts=settings.max_attempts,
+        retries=settings.retries,
+        batch_time=settings.batch_time,
+    )
+    turns = TurnWorker(parts, SessionProcessor(parts, initiative, rules), rules, settings.slots)
+    books = _books(settings, parts)
+    for config in settings.agents:
+        agents[config.id] = _agent(config, kit, parts, turns, books.get(config.id))
+    webhooks = Webhooks(kit.http, kit.given.clock.now)
+    runtime = Runtime(
+        parts=parts,
+        ids=kit.ids,
+        turns=turns,
+        timers=TimerWorker(parts, gatekeeper),
+        effects=EffectRunner(
+            parts, {DECIDE: initiative.decide, WEBHOOK: _deliverer(settings, webhooks)}
+        ),
+        sweeper=Sweeper(journal, kit.stores.checkpoints, parts.clock),
+        poll=settings.poll,
+        patience=settings.patience,
+    )
+    inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
+    return Composed(settings, parts, inbox, runtime, books)
 
 
 def _check_models(settings: Settings, given: Replacements) -> None:
@@ -195,18 +185,6 @@ def _check_models(settings: Settings, given: Replacements) -> None:
         )
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        in_the_way = next((p for p in (folder, *folder.parents) if p.is_file()), None)
-        why = f"{str(in_the_way)!r} is a file" if in_the_way else error.strerror
-        raise UsageError(
-            f"database: the folder {str(folder)!r} cannot be made ({why}); give the path of a "
-            "folder that this process may write to, or the address of a PostgreSQL database."
-        ) from error
-
-
 def _find(agents: Mapping[str, Agent], agent_id: str) -> Agent:
     if agent_id not in agents:
         raise NotFoundError(
@@ -215,22 +193,19 @@ def _find(agents: Mapping[str, Agent], agent_id: str) -> Agent:
     return agents[agent_id]
 
 
-def _agent(config: AgentConfig, kit: _Kit) -> LangGraphAgent:
+def _agent(
+    config: AgentConfig, kit: _Kit, parts: Parts, turns: TurnWorker, book: MemoryBook | None
+) -> LangGraphAgent:
     if config.graph is not None:
-        return LangGraphAgent(config, build_graph(config), kit.checkpoints)
+        return LangGraphAgent(config, build_graph(config), kit.stores.checkpoints)
     tools: list[BaseTool] = []
     if config.continuations:
         tools.append(continue_tool(config.continuations))
     if config.may_ask:
         limit = config.limits.tool_time
-        tools.append(ask_agent_tool(kit.parts, kit.turns, config.may_ask, limit=limit))
-    built = build_graph(
-        config,
-        model=_model(config, kit.given),
-        memories=kit.books.get(config.id),
-        tools=tools,
-    )
-    return LangGraphAgent(config, built, kit.checkpoints)
+        tools.append(ask_agent_tool(parts, turns, config.may_ask, limit=limit))
+    built = build_graph(config, model=_model(config, kit.given), memories=book, tools=tools)
+    return LangGraphAgent(config, built, kit.stores.checkpoints)
 
 
 def _model(config: AgentConfig, given: Replacements) -> BaseChatModel:
@@ -263,14 +238,19 @@ def _embedder(config: AgentConfig) -> Embedder | None:
         raise UsageError(f"agent {config.id!r}: memory.embedder: {error}") from error
 
 
-def _book(config: AgentConfig, parts: Parts) -> MemoryBook:
-    return MemoryBook(
-        parts.journal,
-        _embedder(config),
-        ids=parts.ids,
-        clock=parts.clock.now,
-        config=config.memory,
-    )
+def _books(settings: Settings, parts: Parts) -> dict[str, MemoryBook]:
+    """The memories of agents that keep any, by the agent's id."""
+    return {
+        config.id: MemoryBook(
+            parts.journal,
+            _embedder(config),
+            ids=parts.ids,
+            clock=parts.clock.now,
+            config=config.memory,
+        )
+        for config in settings.agents
+        if config.memory.enabled and config.graph is None
+    }
 
 
 async def _reembed(books: Mapping[str, MemoryBook]) -> None:
@@ -287,18 +267,13 @@ async def _reembed(books: Mapping[str, MemoryBook]) -> None:
             logger.warning("Memories of agent %s were not embedded: %s", agent_id, error)
 
 
-class _Deciders:
-    """Who decides about follow-ups, for agents that do not go by the rules."""
-
-    def __init__(self, settings: Settings, given: Replacements) -> None:
-        self._made = {
-            config.id: made
-            for config in settings.agents
-            if (made := _decider(config, given)) is not None
-        }
-
-    def of(self, agent_id: str) -> Decider | None:
-        return self._made.get(agent_id)
+def _deciders(settings: Settings, given: Replacements) -> dict[str, Decider]:
+    """Who decides about follow-ups, for agents that do not go by the rules, by the agent's id."""
+    return {
+        config.id: made
+        for config in settings.agents
+        if (made := _decider(config, given)) is not None
+    }
 
 
 def _decider(config: AgentConfig, given: Replacements) -> Decider | None:

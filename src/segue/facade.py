@@ -1,12 +1,13 @@
 """`Segue`: the running system, as a program uses it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from langchain_core.messages import HumanMessage
 
+from segue.agent.config import AgentConfig
 from segue.compose import Composed, Replacements, compose
 from segue.core.errors import (
     AnswerNeeded,
@@ -15,13 +16,28 @@ from segue.core.errors import (
     ReplyCancelled,
     UsageError,
 )
+from segue.core.messages import visible_messages
+from segue.core.metadata import MessageMetadata
 from segue.core.preferences import check_preferences, check_wishes
 from segue.core.snowflake import to_text
-from segue.journal.records import Accepted, Deleted, Page, Thread, Timer, Turn, TurnKind, TurnState
-from segue.runtime.asking import NESTED
+from segue.journal.outcomes import WINDOW
+from segue.journal.records import (
+    NESTING,
+    Accepted,
+    Deleted,
+    Page,
+    Thread,
+    ThreadPlace,
+    Timer,
+    Turn,
+    TurnKind,
+    TurnState,
+)
+from segue.noting import count
 from segue.runtime.events import Heard
 from segue.runtime.inbox import DoubleTexting
 from segue.runtime.initiative import said_in
+from segue.runtime.stats import Stats, Wanted, stats
 from segue.runtime.why import Reason, why
 from segue.settings import Settings
 
@@ -54,6 +70,10 @@ class Segue:
         async with compose(settings or Settings(), given or Replacements()) as composed:
             yield cls(composed)
 
+    def agent(self, agent_id: str | None = None) -> AgentConfig:
+        """An agent of the settings: the first one, if none is named."""
+        return self._parts.agent_of(agent_id or self._composed.settings.agents[0].id).config
+
     async def create_thread(
         self,
         user_id: str,
@@ -63,11 +83,9 @@ class Segue:
         settings: Mapping[str, Any] | None = None,
     ) -> Thread:
         """Begin a conversation of a user with an agent: the first one, if none is named."""
-        agent = agent_id or self._composed.settings.agents[0].id
-        self._parts.agent_of(agent)  # raises if there is none
         return await self._journal.create_thread(
             _thread_name(thread_id) if thread_id else to_text(self._parts.ids.next()),
-            agent_id=agent,
+            agent_id=self.agent(agent_id).id,
             user_id=_name(user_id, "user_id"),
             now=self._parts.clock.now(),
             settings=check_preferences(settings or {}),
@@ -83,23 +101,16 @@ class Segue:
         agent_id: str | None = None,
         *,
         limit: int = 50,
-        before: Thread | None = None,
+        before: ThreadPlace | None = None,
     ) -> list[Thread]:
         """A user's conversations, the one written to last first; with all agents, or with one.
 
-        `before` is the last one of the page before. Where agents ask each other is not among them.
+        `before` is the `place` of the last one of the page before. Where agents ask each other is
+        not among them.
         """
-        _name(user_id, "user_id")
-        found: list[Thread] = []
-        while len(found) < _limit(limit):
-            page = await self._journal.list_threads(
-                user_id, agent_id=agent_id, limit=limit, before=before
-            )
-            found += [thread for thread in page if NESTED not in thread.settings]
-            if len(page) < limit:
-                break
-            before = page[-1]
-        return found[:limit]
+        return await self._journal.list_threads(
+            _name(user_id, "user_id"), agent_id=agent_id, limit=_limit(limit), before=before
+        )
 
     async def delete_thread(self, thread: Thread | str) -> Deleted:
         """Delete a thread and all that belongs to it, and say what; memories belong to the user.
@@ -107,9 +118,10 @@ class Segue:
         What the agent is doing in it is stopped.
         """
         await self.cancel(thread)
+        turns = await self._journal.list_turns(_id(thread))
         deleted = await self._journal.delete_thread(_id(thread))
         await self._parts.bus.stored(_id(thread))  # whoever listens hears that it is gone
-        await self._composed.runtime.sweeper.step()
+        await self._composed.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
 
     async def send(
@@ -169,7 +181,13 @@ class Segue:
         with self._parts.clock.working():
             return await self._composed.runtime.turns.ended(turn)
 
-    def listen(self, thread: Thread | str, since: str | None = None) -> AsyncIterator[Heard]:
+    async def end_of(self, turn: Turn) -> int:
+        """The position of the last thing that a listener hears of a turn that is over."""
+        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
+        seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
+        return max([*seen, turn.end_position or 0])
+
+    def listen(self, thread: Thread | str, since: str | None = None) -> AsyncGenerator[Heard]:
         """Everything that happens in a thread, from a cursor on, or from now on."""
         if since is not None:
             _name(since, "since")
@@ -214,7 +232,13 @@ class Segue:
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Drop what is planned."""
         now = self._parts.clock.now()
-        return await self._journal.cancel_timers(_id(thread), "The user did not want it.", now=now)
+        dropped = await self._journal.cancel_timers(
+            _id(thread), "The user did not want it.", now=now
+        )
+        for timer in dropped:
+            names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
+            count("follow_up_held_back", outcome=timer.state.value, **names)
+        return dropped
 
     async def set_user(self, user_id: str, **wishes: Any) -> Mapping[str, Any]:
         """What a user wants of all agents: time_zone, quiet_hours, muted, snoozed_until,
@@ -247,6 +271,21 @@ class Segue:
         """Why the agent wrote, and why it did not; oldest first."""
         return await why(self._journal, _id(thread), limit=_limit(limit))
 
+    async def stats(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        agent: str | None = None,
+        trigger: str | None = None,
+        window: timedelta = WINDOW,
+    ) -> Stats:
+        """What became of follow-ups, of all users, and which way to follow up does better."""
+        wanted = Wanted(
+            since=since, until=until, agent_id=agent, trigger_type=trigger, window=window
+        )
+        return await stats(self._journal, wanted, self._parts.clock.now())
+
 
 def _id(thread: Thread | str) -> str:
     if isinstance(thread, Thread):
@@ -264,7 +303,7 @@ def _name(given: Any, what: str) -> str:
 
 def _thread_name(given: Any) -> str:
     """A slash is for the threads in which agents talk among themselves."""
-    if "/" in (name := _name(given, "thread_id")):
+    if NESTING in (name := _name(given, "thread_id")):
         raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
     return name
 

@@ -11,11 +11,6 @@ from segue.journal.sqlite import SqliteJournal
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     journal = SqliteJournal(tmp_path / "journal.db")
     await journal.open()

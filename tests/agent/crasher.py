@@ -1,14 +1,11 @@
 """A process that answers one message with three parallel tools, to be killed and started again.
 
-    python -m tests.agent.crasher <folder> <life> [<checkpoints>]
-
 Tools write a line to `tools.log` when they begin. In the first life the third one never ends; with
 a number of checkpoints all of them end, and the process ends where the next one would be stored.
 """
 
 import asyncio
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -79,8 +76,7 @@ async def live(folder: Path, life: int, cut: int | None) -> None:
     await journal.close()
 
 
-if __name__ == "__main__":
-    cut_after = int(sys.argv[3]) if sys.argv[3:] else None
-    if cut_after:
-        die_after(cut_after)
-    asyncio.run(live(Path(sys.argv[1]), int(sys.argv[2]), cut_after))
+def main(folder: Path, life: int, cut: int | None) -> None:
+    if cut:
+        die_after(cut)
+    asyncio.run(live(folder, life, cut))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -37,12 +37,6 @@ from segue.core.errors import BackendError, UsageError
 from segue.testing.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer.start() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -346,5 +340,6 @@ async def test_processes_that_start_at_once_set_up_the_tables_once(server: Postg
     fresh = server.create_database()
     opened = [PostgresCheckpoints(fresh) for _ in range(5)]
     await asyncio.gather(*(checkpoints.open() for checkpoints in opened))
+    assert [await checkpoints.attempts() for checkpoints in opened] == [set()] * 5
     for checkpoints in opened:
         await checkpoints.close()

@@ -1,13 +1,10 @@
 """A process that dies between a call and its result, and the one that comes after it."""
 
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -16,11 +13,20 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from segue import group_batches
 from segue.journal.rows import decode_message
 from tests.agent import crasher
+from tests.processes import PROCESSES
 
 
-def start(folder: Path, life: int, *cut: int) -> subprocess.Popen[bytes]:
-    command = (sys.executable, "-m", crasher.__name__, str(folder), str(life), *map(str, cut))
-    return subprocess.Popen(command, cwd=Path(crasher.__file__).parents[2])  # noqa: S603 - our own module
+def start(folder: Path, life: int, cut: int | None = None) -> BaseProcess:
+    process = PROCESSES.Process(target=crasher.main, args=(folder, life, cut), daemon=True)
+    process.start()
+    return process
+
+
+def end(folder: Path, life: int, cut: int | None = None) -> int | None:
+    """Live a life to its end; the exit code."""
+    process = start(folder, life, cut)
+    process.join(60)
+    return process.exitcode
 
 
 def stored(folder: Path) -> list[BaseMessage]:
@@ -41,14 +47,14 @@ def test_finished_tools_do_not_run_again_after_a_crash(tmp_path: Path) -> None:
     first = start(tmp_path, 0)
     deadline = time.monotonic() + 60
     while len(results(tmp_path)) < 2:
-        assert first.poll() is None, "The process ended by itself."
+        assert first.is_alive(), "The process ended by itself."
         assert time.monotonic() < deadline, "Two tools should be done by now."
         time.sleep(0.05)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
+    first.kill()
+    first.join()
     assert sorted(message.name or "" for message in results(tmp_path)) == ["one", "two"]
 
-    assert start(tmp_path, 1).wait(timeout=60) == 0
+    assert end(tmp_path, 1) == 0
     ran = Counter((tmp_path / "tools.log").read_text().split())
     assert ran == {"one": 1, "two": 1, "three": 2}
     [batch] = group_batches(stored(tmp_path))
@@ -65,9 +71,9 @@ def test_a_run_goes_on_from_what_was_written_after_its_last_checkpoint(
 
     No tool runs again whose result the journal had by then.
     """
-    assert start(tmp_path, 0, checkpoints).wait(timeout=60) == 1
+    assert end(tmp_path, 0, checkpoints) == 1
     done = {message.name for message in results(tmp_path)}
-    assert start(tmp_path, 1).wait(timeout=60) == 0
+    assert end(tmp_path, 1) == 0
     [batch] = group_batches(stored(tmp_path))
     assert batch.is_complete, batch.reasons
     assert batch.messages[-1].text == "All 3 are done."

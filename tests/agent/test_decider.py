@@ -19,7 +19,6 @@ from langgraph.graph import MessagesState, StateGraph
 from segue import Batch, BatchType, group_batches, settle, stamp, synthetic_message
 from segue.agent.decider import ModelDecider, Verdict
 from segue.agent.local_model import LocalChatModel
-from segue.agent.models import load_model
 from segue.core.decide import Delays
 from segue.core.errors import BackendError, UsageError
 from segue.core.messages import continuation_message
@@ -29,6 +28,8 @@ from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.testing.models import ScriptedChatModel
 from tests.histories import broken_threads, calling, result, ticking_generator
+from tests.providers.clients import PROVIDERS
+from tests.providers.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -442,10 +443,17 @@ async def test_a_damaged_batch_is_no_follow_up() -> None:
     assert verdict == Verdict(None, "The decision failed: metadata (MetadataError).")
 
 
-async def test_every_provider_can_be_asked() -> None:
-    """The schema is one that the clients of the three big providers take."""
-    for name in ("openai:gpt-4o", "anthropic:claude-sonnet-4-5", "google_genai:gemini-2.5-flash"):
-        decider_of(load_model(name, {"api_key": "sk-none"}))
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_can_be_asked(recorder: Recorder, provider: str) -> None:
+    """Their clients take the schema and send it whole, as the one tool that has to be called."""
+    with PROVIDERS[provider].connect(recorder.url) as model:
+        decider_of(model)._model.invoke([HumanMessage("Hi.")])
+    [request] = recorder.take()
+    choice = "toolConfig" if provider == "google" else "tool_choice"
+    assert "decide_follow_up" in json.dumps(request.body[choice])
+    [tool] = request.body["tools"]
+    for word in ("decide_follow_up", *yes().tool_calls[0]["args"], *TriggerType):
+        assert f'"{word}"' in json.dumps(tool), word
 
 
 @given(broken_threads(), st.booleans())

@@ -50,12 +50,11 @@ from segue.core.snowflake import MAX_ID
 from segue.journal.ports import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.testing.journal_contract.fixtures import ticking_ids
-from segue.testing.postgres import PostgresServer
 from segue.testing.providers import request_problems
 from tests.agent.meanings import IDS, NOW, Meanings, book_of
 from tests.agent.session import THREAD, Session, failure, kinds, streamed
+from tests.providers.clients import PROVIDERS, Provider
 from tests.providers.recorder import REPLY, Recorder
-from tests.providers.test_invisibility import PROVIDERS, Provider
 
 pytestmark = pytest.mark.anyio
 
@@ -397,12 +396,6 @@ async def test_a_message_enters_the_graph_as_it_was_given(
         assert place <= kwargs.keys()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer.start() as server:
-        yield server
-
-
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def any_checkpoints(
     request: pytest.FixtureRequest, tmp_path: Path
@@ -639,17 +632,6 @@ FORMER = {
     "openai": AIMessage(OPENAIS, tool_calls=CALLS),
     "google": AIMessage("I count.", tool_calls=CALLS, additional_kwargs=SIGNED),
 }
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with pytest.MonkeyPatch.context() as patch, Recorder() as recorder:
-        # Nothing but the recorder may be reached: no proxy on the way, no tracing beside it.
-        patch.setenv("NO_PROXY", "127.0.0.1")
-        patch.setenv("LANGSMITH_TRACING", "false")
-        for name in ("LANGCHAIN_TRACING_V2", "GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_ORG_ID"):
-            patch.delenv(name, raising=False)
-        yield recorder
 
 
 Asking = Callable[[list[BaseMessage]], AIMessage]

@@ -182,31 +182,48 @@ async def test_a_users_own_question_is_no_fallback(
     assert [r for r in caplog.records if not r.name.startswith("segue.runtime")] == []
 
 
-class Trouble:
-    """A memory search that does not work."""
+class Slow:
+    """A memory search that takes its time, or does not work."""
 
-    def __init__(self, *, hangs: bool) -> None:
-        self._hangs = hangs
+    def __init__(self, memories: MemorySource, seconds: float | None) -> None:
+        self._memories = memories
+        self._seconds = seconds
 
     async def search(self, agent_id: str, user_id: str, text: str) -> list[FoundMemory]:
-        if self._hangs:
-            await asyncio.Event().wait()
-        raise OSError(agent_id, user_id, text)
+        if self._seconds is None:
+            raise OSError(agent_id, user_id, text)
+        await asyncio.sleep(self._seconds)
+        return await self._memories.search(agent_id, user_id, text)
 
 
-@pytest.mark.parametrize("hangs", [True, False])
+# Shorter and longer than the limit that is used where none is set.
+@pytest.mark.parametrize("seconds", [None, 1, 60])
 async def test_a_reply_does_not_wait_for_memories_that_do_not_come(
-    journal: Journal, checkpoints: Checkpoints, hangs: bool, caplog: pytest.LogCaptureFixture
+    journal: Journal,
+    checkpoints: Checkpoints,
+    seconds: float | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A search that fails or takes too long is a reply without memories, and a warning."""
-    session, model = await begin(
-        journal, checkpoints, "Sure.", source=Trouble(hangs=hangs), time_limit=0.05
-    )
+    """A search that fails or takes longer than its limit is a reply without, and a warning."""
+    source = Slow(book_of(journal, TOPICS), seconds)
+    session, model = await begin(journal, checkpoints, "Sure.", source=source, time_limit=0.05)
     await session.say("Do you know about my pizza?")
     assert await session.history() == ["Do you know about my pizza?", "Sure."]
     assert told(model.seen[-1]) == ""
     [warning] = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert "within 0.05 s" in warning.getMessage()
     assert "pizza" not in warning.getMessage()
+
+
+async def test_a_search_that_keeps_to_its_limit_is_waited_for(
+    journal: Journal, checkpoints: Checkpoints, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It takes a moment, and its finds are told without a warning."""
+    source = Slow(book_of(journal, TOPICS), 0.1)
+    session, model = await begin(journal, checkpoints, "Sure.", source=source, time_limit=60)
+    await session.say("Do you know about my pizza?")
+    assert FACTS[2] in told(model.seen[-1])
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 async def test_memories_stay_within_their_budget(

@@ -9,13 +9,8 @@ import pytest
 
 from tests.chaos.nursery import Nursery
 from tests.chaos.storm import FIGURES
+from tests.providers.clients import PROVIDERS, Client
 from tests.providers.recorder import Recorder
-from tests.providers.test_invisibility import PROVIDERS, Client
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -45,17 +40,10 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
-@pytest.fixture(scope="session")
-def clients() -> Iterator[dict[str, Client]]:
+@pytest.fixture(scope="module")
+def clients(recorder: Recorder) -> Iterator[dict[str, Client]]:
     """A real client of each provider, wired to a recorder on this machine."""
     with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        # Nothing but the recorder may be reached: no proxy on the way, no tracing beside it.
-        patch.setenv("NO_PROXY", "127.0.0.1")
-        patch.setenv("LANGSMITH_TRACING", "false")
-        for name in ("LANGCHAIN_TRACING_V2", "GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_ORG_ID"):
-            patch.delenv(name, raising=False)
-        recorder = stack.enter_context(Recorder())
         yield {
             name: Client(
                 stack.enter_context(provider.connect(recorder.url)), recorder, provider.problems

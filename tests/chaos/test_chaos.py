@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from segue.compose import JOURNAL_FILE
+from segue.stores import JOURNAL_FILE
 from segue.testing.postgres import PostgresServer
 from tests.chaos.aftermath import Aftermath
 from tests.chaos.crew import Crew
@@ -22,7 +22,7 @@ from tests.chaos.soundness import breaches
 from tests.chaos.storm import FIGURES, Storm
 from tests.chaos.wires import wire_problems
 from tests.journal.soundness import broken_rules
-from tests.providers.test_invisibility import Client
+from tests.providers.clients import Client
 
 pytestmark = pytest.mark.anyio
 Telling = Callable[[str, object], None]
@@ -99,7 +99,8 @@ def faults(storm: Storm, seen: Aftermath, clients: dict[str, Client]) -> list[st
     ]
 
 
-def report(storm: Storm, told: str, found: list[str]) -> None:
+def assert_none(found: list[str], storm: Storm, told: str) -> None:
+    """No fault, or a failure with all of them, the figures and the end of the logs."""
     if found:
         pytest.fail("\n".join([told, *found, storm.crew.tail_of_logs()]), pytrace=False)
 
@@ -125,7 +126,7 @@ async def test_nothing_is_lost_when_workers_and_the_server_die(
     found = [*faults(storm, seen, clients), *conditions.missing(figures)]
     if figures["killed"] < conditions.seconds / 4 or not figures["database crashes"]:
         found.append("There were too few kills to show anything.")
-    report(storm, told, found)
+    assert_none(found, storm, told)
 
 
 async def test_nothing_is_lost_when_the_only_worker_dies(
@@ -143,4 +144,4 @@ async def test_nothing_is_lost_when_the_only_worker_dies(
     found = [*faults(storm, seen, clients), *conditions.missing(figures)]
     if figures["killed"] < conditions.seconds / 8:
         found.append("There were too few kills to show anything.")
-    report(storm, told, found)
+    assert_none(found, storm, told)

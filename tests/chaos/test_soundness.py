@@ -11,13 +11,13 @@ from random import Random
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
 
-from segue.compose import JOURNAL_FILE
 from segue.core.context import Context
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import MessageMetadata
 from segue.core.settle import CUT_OFF_REPLY
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import Timer, TimerState, Turn, TurnKind, TurnState
+from segue.stores import JOURNAL_FILE
 from segue.testing.world import Stage, World
 from tests.chaos import cast, soundness
 from tests.chaos.aftermath import Aftermath, is_cancelled
@@ -27,7 +27,7 @@ from tests.chaos.reading import read_aftermath
 from tests.chaos.soundness import RULES, breaches
 from tests.chaos.wires import wire_problems
 from tests.chaos.worker import date_runs
-from tests.providers.test_invisibility import Client
+from tests.providers.clients import Client
 
 pytestmark = pytest.mark.anyio
 Breach = Callable[[Aftermath], Aftermath]

@@ -13,7 +13,7 @@ from segue.core.calls import calls_of, has_content
 from segue.core.metadata import strip_metadata
 from tests.chaos.aftermath import Aftermath
 from tests.chaos.soundness import contexts
-from tests.providers.test_invisibility import Client
+from tests.providers.clients import Client
 
 # Of two or three batches: what stands next to what does not depend on how much there is.
 WIRE_TOKENS: Final = 300

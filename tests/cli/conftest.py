@@ -8,14 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from segue.cli import app
-from segue.testing.postgres import PostgresServer
 
 Segue = Callable[..., Result]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -29,18 +23,3 @@ def segue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Segue]:
     yield lambda *args: runner.invoke(app, [*map(str, args)], env={"COLUMNS": "100"})
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer.start() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new, empty database is."""
-    if request.param == "sqlite":
-        return str(tmp_path / "data")
-    server: PostgresServer = request.getfixturevalue("server")
-    return server.create_database()

@@ -12,7 +12,8 @@ from pathlib import Path
 # Far longer than anything takes; a test that waits so long has failed.
 PATIENCE = 150.0
 
-SEGUE = [sys.executable, "-c", "from segue.cli import main; main()"]
+# As the installed program: of itself Python finds no module of the working directory.
+SEGUE = [sys.executable, "-P", "-c", "from segue.cli import main; main()"]
 AGENT = """
 patience = "0s"
 [agents.ada]
@@ -40,10 +41,10 @@ def write_config(folder: Path, *, delay: float = 0.0) -> Path:
     return path
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """That of the tests without their settings; modules of the folder can be imported."""
+def environment() -> dict[str, str]:
+    """That of the tests without their settings and their path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SEGUE_")}
-    return {**kept, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": ""}
+    return {**kept, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": ""}
 
 
 class Program:
@@ -99,7 +100,7 @@ async def running(folder: Path, *args: str) -> AsyncIterator[Program]:
         *SEGUE,
         *args,
         cwd=folder,
-        env=environment(folder),
+        env=environment(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -135,7 +135,7 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
         *SEGUE,
         "chat",
         cwd=tmp_path,
-        env={**environment(tmp_path), "TERM": "xterm", "INPUTRC": "/dev/null"},
+        env={**environment(), "TERM": "xterm", "INPUTRC": "/dev/null"},
         stdin=end,
         stdout=end,
         stderr=end,
@@ -171,6 +171,7 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
     ("args", "words"),
     [
         (("--url", "localhost"), "expected http://"),
+        (("--user", ""), "user_id is ''"),
         (("--url", "http://127.0.0.1:1", "--database", "x"), "settings are the server's"),
         (("--url", "http://127.0.0.1:1"), "does not answer"),
         (("--thread", "nowhere"), "nowhere"),

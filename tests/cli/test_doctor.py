@@ -15,7 +15,15 @@ from segue.core.stamp import stamp
 from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.settings import Settings
 from tests.cli.conftest import Segue
-from tests.cli.programs import write_config
+from tests.cli.programs import running, write_config
+
+OWN_CODE = """
+[agents.ada]
+model = "scripted"
+memory.enabled = false
+tools = ["own_code:count"]
+autonomy.decider = "own_code:decide"
+"""
 
 
 def outcomes(segue: Segue, *args: str) -> tuple[int, dict[str, str]]:
@@ -103,6 +111,8 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
         ("graph = 'nowhere:graph'", "model of ada", "fail", "nowhere"),
         ("memory.embedder = 'openai:x'", "embedder of ada", "fail", "set OPENAI_API_KEY"),
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
+        ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),
+        ("autonomy.decider = 'nowhere:decide'", "tools of ada", "fail", "nowhere"),
         ("modl = 'scripted'", "settings", "fail", "did you mean model?"),
     ],
 )
@@ -117,6 +127,28 @@ def test_what_is_wrong_with_an_agent_is_named(
     assert words in check["detail"]
     assert check["fix"]
     assert result.exit_code == (1 if outcome == "fail" else 0)
+
+
+@pytest.mark.anyio
+async def test_code_beside_the_settings_is_found(tmp_path: Path) -> None:
+    """Tools, deciders and graphs may be modules of the working directory; those that are
+    installed are not hidden by them.
+    """
+    (tmp_path / "segue.toml").write_text(OWN_CODE, encoding="utf-8")
+    (tmp_path / "own_code.py").write_text(
+        "def count(words: str) -> int:\n"
+        '    """Count words."""\n'
+        "    return len(words.split())\n"
+        "def decide(*_):\n"
+        "    return None\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "fastapi.py").write_text('raise SystemExit("Mine!")\n', encoding="utf-8")
+    async with running(tmp_path, "doctor", "--json") as doctor:
+        assert await doctor.ended() == 0, doctor.complained
+        found = {check["name"]: check for check in json.loads(doctor.printed)}
+    assert found["tools of ada"]["outcome"] == "ok"
+    assert "count" in found["tools of ada"]["detail"]
 
 
 def test_missing_time_zones_are_found(

@@ -41,7 +41,9 @@ def test_a_key_is_made_listed_and_revoked(segue: Segue, database: str) -> None:
     assert (shown["name"], shown["user"], shown["revoked_at"]) == ("laptop", "ann", None)
     assert "digest" not in shown
 
-    assert segue("keys", "revoke", key_id, *place).exit_code == 0
+    shut = segue("keys", "revoke", key_id, "--json", *place)
+    assert shut.exit_code == 0
+    assert json.loads(shut.stdout)["revoked_at"] is not None
     [key] = stored(database)
     assert not opens(key, secret)
     [shown] = json.loads(segue("keys", "list", "--json", *place).stdout)

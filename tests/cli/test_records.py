@@ -184,6 +184,7 @@ def test_an_unknown_thread_is_told(
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
     assert "nowhere" in line
+    assert "segue threads" in line
 
 
 @pytest.mark.parametrize("command", READ)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,19 +74,14 @@ async def listening(talk: Talk) -> AsyncIterator[Ear]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(str(tmp_path))
-
-
 both = pytest.mark.parametrize("kind", ["own", "remote"])
 
 
 @both
-async def test_an_answer_is_told_whole_before_it_is_over(stage: Stage, kind: str) -> None:
+async def test_an_answer_is_told_whole_before_it_is_over(sqlite_stage: Stage, kind: str) -> None:
     """When `ask` returns, the listener has heard every piece and the message itself."""
     async with (
-        stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        sqlite_stage.world(models={"guide": lines("Oslo, I think.")}) as world,
         talking(world, kind) as (talk, ear),
     ):
         assert talk.agent == "guide"
@@ -99,11 +93,11 @@ async def test_an_answer_is_told_whole_before_it_is_over(stage: Stage, kind: str
 
 
 @both
-async def test_an_answer_is_stopped(stage: Stage, kind: str) -> None:
+async def test_an_answer_is_stopped(sqlite_stage: Stage, kind: str) -> None:
     """`cancel` ends it, and so `ask` returns."""
     held = Held()
     async with (
-        stage.world(models={"guide": lines(held)}) as world,
+        sqlite_stage.world(models={"guide": lines(held)}) as world,
         talking(world, kind) as (talk, ear),
     ):
         asking = asyncio.create_task(talk.ask("Where?"))
@@ -115,7 +109,7 @@ async def test_an_answer_is_stopped(stage: Stage, kind: str) -> None:
 
 
 @both
-async def test_a_question_is_answered(stage: Stage, kind: str) -> None:
+async def test_a_question_is_answered(sqlite_stage: Stage, kind: str) -> None:
     """By its id; the agent goes on with the answer."""
 
     def ask(state: MessagesState) -> dict[str, Any]:
@@ -124,7 +118,7 @@ async def test_a_question_is_answered(stage: Stage, kind: str) -> None:
 
     graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
     async with (
-        stage.world(AgentConfig(id="clerk", graph=graph)) as world,
+        sqlite_stage.world(AgentConfig(id="clerk", graph=graph)) as world,
         talking(world, kind) as (talk, ear),
     ):
         await talk.ask("A vase, please.")
@@ -144,11 +138,11 @@ async def test_a_question_is_answered(stage: Stage, kind: str) -> None:
     ],
 )
 async def test_what_a_server_refuses_is_told_in_its_words(
-    stage: Stage, key: str | None, thread: str | None, kind: type[SegueError], words: str
+    sqlite_stage: Stage, key: str | None, thread: str | None, kind: type[SegueError], words: str
 ) -> None:
     """Who has no key, a wrong one, or asks for a thread that is not there."""
     stored, right = new_key("laptop", "ann", SystemClock().now())
-    async with stage.world() as world, site_of(world.segue) as site:
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
         await world.journal.add_key(stored)
         given = right if key == "right" else key
         async with client_of(site.address, given, None) as client:
@@ -156,10 +150,10 @@ async def test_what_a_server_refuses_is_told_in_its_words(
                 await RemoteTalk.begin(client, None, thread)
 
 
-async def test_what_is_no_segue_server_is_told(stage: Stage) -> None:
+async def test_what_is_no_segue_server_is_told(sqlite_stage: Stage) -> None:
     """Another program may answer there."""
     async with (
-        stage.world() as world,
+        sqlite_stage.world() as world,
         site_of(world.segue) as site,
         client_of(f"{site.address}/other", None, None) as client,
     ):

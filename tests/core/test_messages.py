@@ -30,7 +30,13 @@ from segue import (
 )
 from segue.core.batch import group_batches
 from segue.core.errors import MetadataError, UnknownTrigger
-from segue.core.messages import CONTINUATION_PROMPT, continuation_message
+from segue.core.messages import (
+    CONTINUATION_PROMPT,
+    continuation_message,
+    origin_of,
+    spoken_text,
+)
+from segue.core.stamp import stamp
 from tests.histories import calling, result, ticking_generator
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -496,3 +502,28 @@ def test_of_any_thread_exactly_the_synthetic_messages_are_missing(
     visible = visible_messages(messages)
     assert [id(m) for m in visible] == [id(m) for m in real]
     assert all(MessageMetadata.of(m) == MessageMetadata() for m in visible)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (user_message("Hello"), "Hello"),
+        (AIMessage([{"type": "text", "text": "Hi!"}, PICTURE]), "Hi!"),
+        (AIMessage("", additional_kwargs={"refusal": "I can't help."}), "I can't help."),
+        (AIMessage("", additional_kwargs={"audio": {"id": "x", "transcript": "Hi!"}}), "Hi!"),
+    ],
+)
+def test_what_a_message_says_is_told_wherever_the_words_are(
+    message: BaseMessage, text: str
+) -> None:
+    """Some providers keep a refusal or a spoken reply beside the content."""
+    assert spoken_text(message) == text
+
+
+def test_who_spoke_first_is_known_by_the_batch() -> None:
+    """An answer is a reply, what follows a trigger a follow-up, and a user's message neither."""
+    ids = ticking_generator()
+    asked = stamp([user_message("Hello"), AIMessage("Hi!")], ids)
+    nudged = stamp([synthetic_message("check_in"), AIMessage("Still there?")], ids)
+    assert [origin_of(m) for m in asked] == [None, "reply"]
+    assert origin_of(nudged[1]) == "follow_up"

@@ -1,18 +1,12 @@
 """Stores for tests that run over both databases."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from segue.testing.postgres import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer.start() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.journal.ports import Journal
-from tests.journal.processes import PROCESSES
 from tests.journal.stores import journal_at
+from tests.processes import PROCESSES
 
 __all__ = ["LEASE", "SECOND", "START", "Racer", "all_at_once", "journal_at", "racers"]
 T = TypeVar("T")

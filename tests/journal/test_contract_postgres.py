@@ -12,9 +12,8 @@ from segue.testing.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def dsn() -> Iterator[str]:
-    with PostgresServer.start() as server:
-        yield server.create_database()
+def dsn(server: PostgresServer) -> str:
+    return server.create_database()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from segue.journal.ports import Journal
 from segue.journal.sqlite import SqliteJournal
+from segue.stores import JOURNAL_FILE
 from segue.testing.journal_contract import *  # noqa: F403 - brings every behaviour, new ones too
 from segue.testing.journal_contract import OpenJournal
 
@@ -19,11 +20,11 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def open_journal(tmp_path: Path) -> AsyncIterator[OpenJournal]:
+async def open_journal(folder: str) -> AsyncIterator[OpenJournal]:
     async with AsyncExitStack() as opened:
 
         async def open_another() -> Journal:
-            journal = SqliteJournal(tmp_path / "journal.db")
+            journal = SqliteJournal(Path(folder) / JOURNAL_FILE)
             await journal.open()
             opened.push_async_callback(journal.close)
             return journal

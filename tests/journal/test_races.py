@@ -20,11 +20,6 @@ ROUNDS = int(os.environ.get("SEGUE_RACE_ROUNDS", "150"))
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def journal(address: str) -> AsyncIterator[Journal]:
     journal = journal_at(address)
     await journal.open()

@@ -23,11 +23,6 @@ NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     journal = SqliteJournal(tmp_path / "journal.db")
     await journal.open()

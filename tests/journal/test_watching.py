@@ -37,8 +37,10 @@ async def test_closing_the_journal_ends_a_watch(address: str) -> None:
         await hints.catch_up(await Chat(journal, ticking_ids(), START).begin())
         ending = asyncio.create_task(read_to_the_end(journal))
         await asyncio.sleep(0)
+        assert not ending.done()
         await journal.close()
-        await ending
+        done, _ = await asyncio.wait([ending])
+        assert [task.exception() for task in done] == [None]
 
 
 async def test_a_watch_that_nobody_reads_does_not_keep_the_journal_open(address: str) -> None:

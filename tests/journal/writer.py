@@ -16,8 +16,8 @@ from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.core.errors import BackendError, ConflictError
 from segue.journal.ports import Journal
 from segue.journal.records import Ending, NewEffect, NewMemory, NewTimer
-from tests.journal.processes import PROCESSES
 from tests.journal.stores import journal_at
+from tests.processes import PROCESSES
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(seconds=30)

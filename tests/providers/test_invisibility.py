@@ -12,18 +12,15 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-import httpx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from langchain_anthropic import ChatAnthropic
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -34,9 +31,7 @@ from langchain_core.messages import (
     ToolMessage,
     message_to_dict,
 )
-from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 
 from segue import (
     TRIGGER_PROMPTS,
@@ -55,15 +50,12 @@ from segue import (
 from segue.core.metadata import KEYS
 from segue.core.query import text_of
 from tests.histories import broken_threads, threads
-from tests.providers.recorder import REPLY, Recorded, Recorder
+from tests.providers.clients import PROVIDERS, Client, openai
+from tests.providers.recorder import Recorder
 from tests.providers.wire import (
-    anthropic_problems,
-    google_problems,
     openai_problems,
-    responses_problems,
 )
 
-KEY: Final = SecretStr("no-key-needed")
 REASON: Final = "quiet for 26 hours after the invoice"
 AGENT: Final = "agent-of-the-billing-desk"
 # Noon, 2 March 2026: a fixed clock makes the same ids in every run.
@@ -403,91 +395,6 @@ CASES: Final[Mapping[str, Callable[[], Case]]] = MappingProxyType(
         "blank text beside a call": blank_text_beside_a_call,
     }
 )
-
-
-Making = Callable[[str], AbstractContextManager[BaseChatModel]]
-
-
-@dataclass(frozen=True)
-class Provider:
-    connect: Making
-    problems: Callable[[dict[str, Any]], list[str]]
-
-
-@contextmanager
-def openai(url: str, model: type[ChatOpenAI] = ChatOpenAI, **more: Any) -> Iterator[ChatOpenAI]:
-    # A connection pool of its own: the default one is shared by address and never closed.
-    with httpx.Client() as pool:
-        yield model(
-            model="gpt-recorded",
-            base_url=f"{url}/v1",
-            api_key=KEY,
-            max_retries=0,
-            http_client=pool,
-            **more,
-        )
-
-
-@contextmanager
-def anthropic(url: str) -> Iterator[ChatAnthropic]:
-    model = ChatAnthropic(
-        model_name="claude-recorded",
-        base_url=url,
-        api_key=KEY,
-        max_retries=0,
-        timeout=30,
-        stop=None,
-    )
-    with model._client:
-        yield model
-
-
-@contextmanager
-def google(url: str) -> Iterator[ChatGoogleGenerativeAI]:
-    # One attempt: the client reads 0 as "as many as Google likes".
-    model = ChatGoogleGenerativeAI(
-        model="gemini-recorded", base_url=url, api_key=KEY, max_retries=1
-    )
-    assert model.client is not None
-    with model.client:
-        yield model
-
-
-PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
-    {
-        "openai": Provider(openai, openai_problems),
-        "openai responses": Provider(partial(openai, use_responses_api=True), responses_problems),
-        "anthropic": Provider(anthropic, anthropic_problems),
-        "google": Provider(google, google_problems),
-    }
-)
-
-
-@dataclass(frozen=True)
-class Client:
-    """One provider's real client, wired to the recorder."""
-
-    model: BaseChatModel
-    recorder: Recorder
-    problems: Callable[[dict[str, Any]], list[str]]
-
-    def send(self, messages: list[BaseMessage]) -> Recorded:
-        self.recorder.take()
-        answer = self.model.invoke(messages)
-        (request,) = self.recorder.take()
-        assert answer.text == REPLY
-        return request
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with pytest.MonkeyPatch.context() as patch, Recorder() as recorder:
-        # Nothing but the recorder may be reached: no proxy on the way, no tracing beside it.
-        patch.setenv("NO_PROXY", "127.0.0.1")
-        patch.setenv("LANGSMITH_TRACING", "false")
-        for name in ("LANGCHAIN_TRACING_V2", "GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_ORG_ID"):
-            patch.delenv(name, raising=False)
-        yield recorder
 
 
 @pytest.fixture(scope="module", params=PROVIDERS)

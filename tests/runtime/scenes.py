@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -26,6 +26,13 @@ from segue.testing.world import World, plain_agent
 
 # Far longer than anything takes; a test that waits so long has failed.
 PATIENCE = 30.0
+HELLO = "Hello there my friend"
+EAGER = plain_agent(
+    autonomy={
+        "delays": {"check_in": 30, "question_unanswered": 30},
+        "policy": {"cooldown": 0},
+    }
+)
 
 
 class Paced(ScriptedChatModel):
@@ -211,7 +218,7 @@ class Tab:
 
 def pages(segue: Segue, thread: str, since: str | None = None) -> AsyncGenerator[Heard]:
     """The events of a thread, to be closed by whoever asks for them."""
-    return cast("AsyncGenerator[Heard]", segue.listen(thread, since))
+    return segue.listen(thread, since)
 
 
 def _listeners(segue: Segue, thread: str) -> int:

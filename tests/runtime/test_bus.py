@@ -30,6 +30,8 @@ from segue.runtime.events import (
 from segue.runtime.inbox import DoubleTexting
 from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
+    EAGER,
+    HELLO,
     PATIENCE,
     Breaking,
     Held,
@@ -48,14 +50,6 @@ from tests.runtime.scenes import (
 
 pytestmark = pytest.mark.anyio
 
-HELLO = "Hello there my friend"
-EAGER = plain_agent(
-    autonomy={
-        "delays": {"check_in": 30, "question_unanswered": 30},
-        "policy": {"cooldown": 0},
-    }
-)
-
 
 def bus_of(world: World) -> Bus:
     return world.composed.parts.bus
@@ -65,6 +59,7 @@ def bus_of(world: World) -> Bus:
 def drafts_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is kept at once, not a few times a second."""
     monkeypatch.setattr(processor, "_KEEP_DRAFT_SECONDS", 0.0)
+    monkeypatch.setattr(processor, "_SELDOM", 0)
 
 
 # Pieces and messages.

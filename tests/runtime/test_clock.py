@@ -228,7 +228,9 @@ async def test_a_call_that_came_before_the_waiting_is_not_lost() -> None:
 
 async def test_the_system_clock_does_not_wait_for_the_past() -> None:
     """What is overdue is due."""
-    await asyncio.wait_for(SystemClock().wait(START.replace(year=2000), asyncio.Event()), 20)
+    overdue = SystemClock().wait(START.replace(year=2000), asyncio.Event())
+    done, _ = await asyncio.wait([asyncio.create_task(overdue)], timeout=20)
+    assert [task.exception() for task in done] == [None]
 
 
 async def test_waiting_by_the_system_clock_can_be_cancelled() -> None:
@@ -244,6 +246,9 @@ async def test_waiting_by_the_system_clock_can_be_cancelled() -> None:
 
 
 async def test_the_system_clock_waits_for_nobody() -> None:
-    """Work takes the time it takes."""
-    with SystemClock().working():
-        await sleep(SystemClock(), timedelta(0))
+    """Work takes the time it takes: others sleep and wake while it is not done."""
+    clock = SystemClock()
+    with clock.working():
+        nap = asyncio.create_task(sleep(clock, timedelta(0)))
+        await asyncio.wait([nap], timeout=20)
+        assert nap.done()

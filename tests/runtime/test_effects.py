@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import Message
@@ -31,13 +30,6 @@ SILENCE = timedelta(seconds=30)
 # When a delivery is tried: 5 s, and three times as long after each attempt, up to an hour.
 TRIES = [0, 5, 20, 65, 200, 605, 1820, 5420]
 LEASE = timedelta(minutes=2)
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Receiver() as running:
-        yield running
 
 
 def eager(receiver: Receiver | None, id: str = "guide", **config: Any) -> AgentConfig:

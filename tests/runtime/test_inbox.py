@@ -20,6 +20,8 @@ from segue.runtime.parts import Parts
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
+    EAGER,
+    HELLO,
     PATIENCE,
     Held,
     Paced,
@@ -34,14 +36,6 @@ from tests.runtime.scenes import (
 )
 
 pytestmark = pytest.mark.anyio
-
-HELLO = "Hello there my friend"
-EAGER = plain_agent(
-    autonomy={
-        "delays": {"check_in": 30, "question_unanswered": 30},
-        "policy": {"cooldown": 0},
-    }
-)
 
 
 class Tool:

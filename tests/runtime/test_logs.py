@@ -12,8 +12,8 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from segue.core.errors import UsageError
+from segue.noting import note
 from segue.runtime.logs import _FOREIGN, configure_logging
-from segue.runtime.noting import note
 
 pytestmark = pytest.mark.anyio
 
@@ -21,11 +21,6 @@ KEY = "sk-very-secret"
 HTTP_CLIENTS = ["httpx", "httpx2", "httpcore", "httpcore.http11"]
 DRIVERS = ["aiosqlite", "asyncio", "psycopg", "psycopg.pool", "openai._base_client"]
 Lines = Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

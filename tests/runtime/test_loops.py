@@ -12,11 +12,6 @@ from segue.runtime.loops import Agenda, keep_going
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("error", [None, ConnectionError("cancelled")])
 async def test_a_loop_ends_although_its_step_took_the_cancellation_for_itself(
     error: Exception | None,

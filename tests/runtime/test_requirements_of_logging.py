@@ -16,23 +16,15 @@ import structlog
 from langchain_core.messages import AIMessage
 
 from segue.agent.config import AgentConfig
-from segue.compose import JOURNAL_FILE
 from segue.core.errors import BackendError
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import Thread
 from segue.runtime.logs import configure_logging
+from segue.stores import JOURNAL_FILE
 from segue.testing.world import START, Stage, plain_agent
 from tests.journal.stores import change
-from tests.stories.scenes import (
-    PATIENCE,
-    TOLD,
-    Held,
-    arm,
-    eager_agent,
-    model_of,
-    new_thread,
-    passing,
-)
+from tests.runtime.scenes import Held
+from tests.stories.scenes import PATIENCE, TOLD, arm, eager_agent, model_of, new_thread, passing
 
 pytestmark = pytest.mark.anyio
 

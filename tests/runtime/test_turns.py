@@ -13,18 +13,19 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from segue.agent.scripted import ScriptedChatModel
-from segue.compose import JOURNAL_FILE
 from segue.core.errors import BackendError, NotFoundError
 from segue.journal.ports import Journal
 from segue.journal.records import Claimed, Turn, TurnLease, TurnState
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime import runtime
+from segue.runtime.endings import TurnRules
 from segue.runtime.events import Failed, Retracted
 from segue.runtime.leash import Why
-from segue.runtime.processor import TurnRules
+from segue.stores import JOURNAL_FILE
 from segue.testing.providers import request_problems
 from segue.testing.world import START, Stage, World, plain_agent
 from tests.runtime.scenes import (
+    HELLO,
     PATIENCE,
     Held,
     Paced,
@@ -41,7 +42,6 @@ from tests.runtime.scenes import (
 
 pytestmark = pytest.mark.anyio
 
-HELLO = "Hello there my friend"
 LEASE = timedelta(seconds=30)
 EAGER = plain_agent(
     autonomy={
@@ -657,6 +657,8 @@ async def test_a_watch_that_fails_is_begun_again(
         async with tab(here.segue, thread) as seen:
             await there.segue.send(thread, "Hi")
             await seen.until_said(HELLO)
+            assert seen.texts == ["Hi", HELLO]
+    assert next(times, None) is None  # the first one did fail
 
 
 async def test_who_waits_for_a_turn_at_work_here_asks_the_journal_once(tmp_path: Path) -> None:

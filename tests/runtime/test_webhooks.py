@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -52,17 +52,6 @@ def body_that_never_ends(pause: float) -> Answer:
             handler.wfile.write(b"x" * 64 if pause else b"x" * 65_536)
 
     return answer
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture

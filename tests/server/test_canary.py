@@ -1,19 +1,18 @@
 """No trigger ever shows over HTTP: canaries in all that is said behind the user's back, and every
 route, frame, search, error, number and log line looked through for them.
 
-The story is the one that the runtime is searched with. Routes are read from the app, so a new one
-is looked through without being named here; only those for operators may show what is hidden.
+The story is the one that the runtime is searched with, there on both databases. Routes are read
+from the app, so a new one is looked through without being named here; only those for operators may
+show what is hidden.
 """
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import structlog
 from httpx import Response
 from langchain_core.messages import AIMessage
 
@@ -24,16 +23,18 @@ from segue.runtime.logs import configure_logging
 from segue.server.app import create_app
 from segue.server.auth import USER_HEADER
 from segue.testing.world import Stage, World
-from tests.agent.meanings import Meanings
 from tests.runtime.receiver import Receiver
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
 from tests.server.doors import Door, doors
 from tests.stories.canaries import CANARY, PROMPTS, WORDS, calling
 from tests.stories.scenes import PATIENCE as SILENCE
-from tests.stories.test_leak_canary import Tale
+from tests.stories.tale import Tale, leaks, logged
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("foreseen_meanings", "logging_as_before"),
+]
 
 # A message's place is everybody's business; nothing else of its metadata is.
 HIDDEN = (KEYS - {"position"}) | {"additional_kwargs", "tool_calls", "trigger_words"}
@@ -45,33 +46,6 @@ TYPED = [
     '{"synthetic": true}',
     PROMPTS[TriggerType.CHECK_IN][0],
 ]
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Receiver() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """Logging is the whole process's; the test leaves it as it was."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    clients = {name: logging.getLogger(name).level for name in ("httpx", "httpcore")}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in clients.items():
-        logging.getLogger(name).setLevel(before)
-    structlog.reset_defaults()
-
-
-@pytest.fixture(autouse=True)
-def _embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memories are found without the weights of a real embedder."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
 
 
 class Sweep:
@@ -205,14 +179,14 @@ async def hold_back(tale: Tale, world: World, site: Site) -> None:
 
 
 async def test_no_canary_is_ever_seen_over_http(
-    stage: Stage,
+    sqlite_stage: Stage,
     receiver: Receiver,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No answer, frame, event, find, error, number or log line holds one, nor any metadata."""
     configure_logging("INFO", json=True)
-    tale = Tale(stage, receiver)
+    tale = Tale(sqlite_stage, receiver)
     await tale.tell()
     async with tale.process() as world, site_of(world.segue, None, **ANN) as site:
         sweep = Sweep(world, site)
@@ -228,14 +202,10 @@ async def test_no_canary_is_ever_seen_over_http(
         kept = await site.get("/api/memories", params={"agent_id": "guide"})
         await _assert_they_could_be_seen(site, tale)
         await sweep.everything(threads, [memory["key"] for memory in kept["memories"]])
-    records = [record for record in caplog.records if record.levelno >= logging.INFO]
-    sweep.keep("log", "\n".join(map(logging.Formatter().format, records)))
-    sweep.keep("fields of the log", repr([vars(record) for record in records]))
-    sweep.keep("log as JSON", capsys.readouterr().err)
+    sweep.found |= logged(caplog, capsys)
     _assert_all_was_swept(sweep)
     # A search's own words stand in the line of a request, if that is where they were asked for.
-    leaks = {where: _around(text) for where, text in sweep.found.items() if CANARY in text}
-    assert leaks == {}
+    assert leaks(sweep.found) == {}
     assert sweep.keys & HIDDEN == set()
     for word in ("synthetic", *map(str, HIDDEN)):
         shown = [where for where, text in sweep.found.items() if f'"{word}"' in text]
@@ -244,11 +214,6 @@ async def test_no_canary_is_ever_seen_over_http(
 
 def _harm(door: Door) -> int:
     return 0 if door.method in {None, "GET", "HEAD"} else 2 if door.method == "DELETE" else 1
-
-
-def _around(text: str) -> str:
-    place = text.index(CANARY)
-    return text[max(place - 150, 0) : place + 100]
 
 
 def _assert_all_was_swept(sweep: Sweep) -> None:
@@ -345,4 +310,4 @@ async def test_what_a_model_thinks_and_calls_is_not_shown(stage: Stage) -> None:
         assert said[0]["content"] == [{"type": "text", "text": "Hello."}]
         sweep = Sweep(world, site)
         await sweep.everything([thread], [])
-        assert [where for where, text in sweep.found.items() if CANARY in text] == []
+        assert leaks(sweep.found) == {}

@@ -16,7 +16,7 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.runtime.noting import FIELDS
+from segue.noting import FIELDS
 from segue.testing.clock import VirtualClock
 from segue.testing.world import Stage, World
 from tests.runtime.scenes import batches_of, calling, lines

@@ -16,13 +16,12 @@ from segue.server.app import create_app
 from segue.server.auth import USER_HEADER
 from segue.server.keys import new_key
 from segue.testing.world import Stage, World, plain_agent
-from tests.agent.meanings import Meanings
 from tests.runtime.scenes import echo
 from tests.server.clients import Site, as_user, frames_until, site_of
 from tests.server.doors import Door, doors
 from tests.stories.scenes import model_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json"}
@@ -30,12 +29,6 @@ DOCS = ("/docs", "/redoc")
 TOPIC = "xylophone"
 # Who calls is looked up once in a while, whatever they ask for.
 KEYS = {"find_key", "list_keys"}
-
-
-@pytest.fixture(autouse=True)
-def _embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memories are found without the weights of a real embedder."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
 
 
 @dataclass(frozen=True)
@@ -267,6 +260,8 @@ async def test_a_user_cannot_become_another_or_an_operator(town: Town) -> None:
         assert len(told) == 1, door
 
 
+# On one database: nobody gets as far as the other things of either.
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 async def test_who_is_not_known_gets_in_nowhere(town: Town) -> None:
     """Without a key, or with a wrong one: 401 for every route of every kind, whatever is behind."""
     words = town.ann.headers["Authorization"]

@@ -34,11 +34,10 @@ from segue.core.snowflake import to_text
 from segue.server.app import create_app
 from segue.server.problems import MEDIA_TYPE
 from segue.testing.world import Stage, World, plain_agent
-from tests.agent.meanings import Meanings
 from tests.runtime.scenes import calling, lines
 from tests.server.clients import Site, site_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
 CHECKS = [
     not_a_server_error,
@@ -51,7 +50,7 @@ CHECKS = [
 ]
 # It never ends, so a fuzzer would wait for ever; the tests of listening read it.
 ENDLESS = "/api/threads/{thread_id}/events"
-EACH = 4
+EACH = 2
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -117,11 +116,8 @@ def test_every_body_has_an_example(document: dict[str, Any]) -> None:
 
 # The server's thread draws random numbers, too, and hypothesis takes them for its strategies'.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
-async def test_the_api_keeps_to_its_documentation(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_api_keeps_to_its_documentation(stage: Stage) -> None:
     """Whatever is sent, right or wrong: no 5xx, no status, type or body that is not documented."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
     guide = plain_agent(memory={})
     model = lines(calling("no_such_tool"), then="Fine.")
     async with stage.world(guide, models={"guide": model}) as world, site_of(world.segue) as site:
@@ -200,11 +196,8 @@ BODIES: list[tuple[str, str, str]] = [
 ]
 
 
-async def test_what_no_database_can_hold_is_no_failure(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_no_database_can_hold_is_no_failure(stage: Stage) -> None:
     """Half an emoji, a NUL, the end of time, endless numbers: taken or refused, never a 5xx."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
     guide = plain_agent(memory={})
     async with stage.world(guide, models={"guide": lines()}) as world, site_of(world.segue) as site:
         thread = await site.new_thread()
@@ -233,11 +226,8 @@ async def test_what_no_database_can_hold_is_no_failure(
 
 
 @pytest.mark.parametrize("key", ["sport", "a/b", "search", "search/me", "%2F", "a b?c#d", "é"])
-async def test_a_fact_can_be_changed_and_deleted_whatever_its_key(
-    stage: Stage, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fact_can_be_changed_and_deleted_whatever_its_key(stage: Stage, key: str) -> None:
     """A key that was accepted can be named in a path."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
     async with stage.world(plain_agent(memory={})) as world, site_of(world.segue) as site:
         await site.post("/api/memories", {"content": "Ann likes to ski.", "key": key})
         path = f"/api/memories/{quote(key, safe='')}"

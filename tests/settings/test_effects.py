@@ -25,10 +25,12 @@ from segue.core.errors import UsageError
 from segue.facade import Segue
 from segue.journal.records import NewTimer
 from segue.journal.sqlite import SqliteJournal
+from segue.server.settings import ServedSettings
 from segue.settings import Settings
 from segue.testing.world import START, Stage, World, plain_agent
 from tests.agent.meanings import IDS, Meanings
-from tests.stories.scenes import Held, eager_agent, model_of, new_thread, sent_at
+from tests.runtime.scenes import Held
+from tests.stories.scenes import eager_agent, model_of, new_thread, sent_at
 from tests.test_requirements import broken_references
 
 pytestmark = pytest.mark.anyio
@@ -43,6 +45,9 @@ INITIATIVE = "tests/runtime/test_initiative.py::"
 EFFECTS = "tests/runtime/test_effects.py::"
 LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
+SERVER = "tests/settings/test_server_effects.py::"
+AUTH = "tests/server/test_auth.py::"
+SERVE = "tests/cli/test_serve.py::"
 
 SHOWN = {
     "Settings.database": "tests/test_settings.py::test_a_folder_is_made_where_there_is_none",
@@ -60,6 +65,7 @@ SHOWN = {
     "Settings.poll": f"{HERE}test_what_nobody_told_of_is_found_by_looking",
     "Settings.patience": f"{HERE}test_a_process_without_patience_leaves_its_turns_to_the_next",
     "AgentConfig.id": "tests/test_facade.py::test_the_first_agent_is_the_one_if_none_is_named",
+    "AgentConfig.name": f"{SERVER}test_agents_are_listed_by_the_names_that_people_know",
     "AgentConfig.model": f"{HERE}test_the_model_is_loaded_by_its_name_with_its_settings",
     "AgentConfig.model_settings": f"{HERE}test_the_model_is_loaded_by_its_name_with_its_settings",
     "AgentConfig.system_prompt": f"{AGENT}test_the_model_is_told_what_was_said_before",
@@ -125,22 +131,58 @@ SHOWN = {
     "WebhookConfig.url": f"{EFFECTS}test_a_follow_up_reaches_the_receiver_signed",
     "WebhookConfig.secret": f"{EFFECTS}test_a_follow_up_reaches_the_receiver_signed",
     "WebhookConfig.all_replies": (f"{EFFECTS}test_answers_are_sent_only_where_the_owner_wants_all"),
+    "ServedSettings.server": f"{SERVE}test_wrong_settings_are_told_with_their_place",
+    "ServerSettings.host": f"{SERVE}test_a_public_address_needs_a_key",
+    "ServerSettings.port": f"{SERVE}test_a_port_that_is_taken",
+    "ServerSettings.cors_origins": f"{SERVER}test_pages_of_origins_that_are_named_may_call",
+    "ServerSettings.allowed_hosts": (
+        f"{SERVER}test_without_keys_only_names_that_are_allowed_lead_here"
+    ),
+    "ServerSettings.jwt": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "ServerSettings.rate_per_minute": (
+        f"{SERVER}test_more_requests_than_the_rate_allows_have_to_wait"
+    ),
+    "ServerSettings.max_body_bytes": (
+        "tests/server/test_entrance.py::test_a_body_that_is_too_big_is_refused"
+    ),
+    "ServerSettings.max_frame_bytes": "tests/server/test_frames.py::"
+    "test_a_frame_that_is_too_big_closes_only_its_own_socket",
+    "ServerSettings.allow_content_urls": "tests/server/test_content.py::"
+    "test_a_server_that_trusts_its_users_takes_addresses",
+    "ServerSettings.max_sockets_per_user": (
+        f"{SERVER}test_a_user_holds_so_many_sockets_and_no_more"
+    ),
+    "ServerSettings.ping_every": (
+        f"{SERVER}test_who_listens_gets_signs_of_life_as_often_as_it_is_set"
+    ),
+    "ServerSettings.log_format": f"{SERVE}test_a_server_with_keys_lets_in_who_has_one",
+    "ServerSettings.log_level": f"{SERVER}test_lines_below_the_level_are_not_written",
+    "ServerSettings.traces": (
+        "tests/server/test_tracing.py::test_spans_reach_the_collector_that_is_named"
+    ),
+    "JwtSettings.secret": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "JwtSettings.public_key": f"{AUTH}test_tokens_of_a_published_key",
+    "JwtSettings.jwks_url": f"{AUTH}test_tokens_of_a_published_key",
+    "JwtSettings.algorithms": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "JwtSettings.audience": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "JwtSettings.issuer": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "JwtSettings.user_claim": f"{SERVER}test_tokens_are_read_as_it_is_set",
+    "JwtSettings.scope_claim": f"{SERVER}test_operators_are_told_by_the_claim_that_is_set",
+    "JwtSettings.leeway": f"{SERVER}test_tokens_are_read_as_it_is_set",
 }
 
-# Without a server nobody lists agents by the names that people know.
-NOT_YET = ["AgentConfig.name"]
 
-
-def all_settings(section: type = Settings) -> Iterator[str]:
+def all_settings(section: type = ServedSettings) -> Iterator[str]:
     for setting in settings_of(section).values():
-        yield f"{section.__name__}.{setting.name}"
+        is_everybodys = section is ServedSettings and setting.name in Settings.model_fields
+        yield f"{(Settings if is_everybodys else section).__name__}.{setting.name}"
         if setting.section is not None:
             yield from all_settings(setting.section)
 
 
 def test_every_setting_is_shown_to_do_something() -> None:
     """A new setting without a test fails here, and so does a line of one that is gone."""
-    assert sorted([*SHOWN, *NOT_YET]) == sorted(all_settings())
+    assert sorted(SHOWN) == sorted(all_settings())
 
 
 @pytest.mark.parametrize("setting", SHOWN)

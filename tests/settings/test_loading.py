@@ -120,6 +120,14 @@ def test_the_agent_that_is_there_without_a_file_can_be_changed() -> None:
     """A first try needs no file: one variable names the model."""
     [agent] = load_settings(environ={"SEGUE_AGENTS__COMPANION__MODEL": "scripted"}).agents
     assert (agent.id, agent.model) == ("companion", "scripted")
+    assert agent.autonomy.delays.check_in == timedelta(seconds=30)
+
+
+def test_an_agent_of_the_file_is_not_as_eager_as_the_one_to_try() -> None:
+    """Half a minute of silence is for a first look, not for an agent that somebody set up."""
+    write("[agents.companion]")
+    [agent] = load_settings(environ={}).agents
+    assert agent.autonomy.delays.check_in == timedelta(days=1)
 
 
 def test_lists_and_tables_are_written_with_commas_or_as_json() -> None:
@@ -190,6 +198,13 @@ def test_variables_of_others_are_left_alone(caplog: pytest.LogCaptureFixture) ->
     [record] = caplog.records
     assert "SEGUE_PORT, SEGUE_SERVICE_HOST" in record.getMessage()
     assert "10.0.0.1" not in record.getMessage()
+
+
+def test_the_key_of_commands_is_no_unknown_setting(caplog: pytest.LogCaptureFixture) -> None:
+    """`segue chat` reads it by itself; nobody has to wonder about a warning."""
+    with caplog.at_level(logging.WARNING):
+        assert load_settings(environ={"SEGUE_KEY": "sgu_1_2"}) == Settings()
+    assert caplog.records == []
 
 
 def test_a_section_of_a_program_is_read_by_that_program_alone() -> None:

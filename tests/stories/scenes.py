@@ -21,6 +21,7 @@ from segue.runtime.clock import sleep
 from segue.runtime.events import ThreadEvent
 from segue.testing.clock import VirtualClock
 from segue.testing.world import World, plain_agent
+from tests.runtime.scenes import lines
 
 PATIENCE = timedelta(seconds=30)
 TOLD = "Oslo is the capital of Norway."
@@ -35,30 +36,9 @@ def eager_agent(id: str = "guide", **autonomy: Any) -> AgentConfig:
     return plain_agent(id, autonomy=chosen)
 
 
-def model_of(*lines: Line, then: str = TOLD) -> ScriptedChatModel:
+def model_of(*given: Line, then: str = TOLD) -> ScriptedChatModel:
     """A model that says these lines, and after them the same for ever."""
-    left = list(lines)
-
-    def speak(messages: list[BaseMessage]) -> Any:
-        line = left.pop(0) if left else then
-        return line(messages) if callable(line) else line
-
-    return ScriptedChatModel(script=speak)
-
-
-class Held:
-    """A line of a script that is not spoken before the test says so."""
-
-    def __init__(self, text: str) -> None:
-        self.asked = asyncio.Event()
-        self.go = asyncio.Event()
-        self._text = text
-
-    async def __call__(self, messages: list[BaseMessage]) -> str:
-        del messages
-        self.asked.set()
-        await self.go.wait()
-        return self._text
+    return lines(*given, then=then)
 
 
 def slowly(clock: VirtualClock, span: timedelta, text: str) -> Line:

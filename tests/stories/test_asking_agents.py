@@ -14,7 +14,8 @@ from segue.journal.records import TurnState
 from segue.runtime.asking import MAX_DEPTH
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, World, plain_agent
-from tests.stories.scenes import Held, model_of, new_thread
+from tests.runtime.scenes import Held
+from tests.stories.scenes import model_of, new_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def model() -> ScriptedChatModel:
     return ScriptedChatModel(script=load_model("scripted", {}).script)  # type: ignore[attr-defined]  # the demo's
 

@@ -6,26 +6,18 @@ is searched. That the canaries are where they belong, with the model and in the 
 too: a story in which they were nowhere would show nothing.
 """
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import replace
 from itertools import chain
 
 import pytest
-import structlog
 from langchain_core.messages import BaseMessage
 
-from segue.agent.scripted import ScriptedChatModel
 from segue.core.triggers import TriggerType
 from segue.journal.records import Decision, MemorySearch, TurnKind, TurnState
 from segue.runtime.events import Asked, Cancelled, Failed, Said
 from segue.runtime.logs import configure_logging
 from segue.testing.world import Stage, World
-from tests.agent.meanings import Meanings
-from tests.runtime.receiver import Receiver, status
+from tests.runtime.receiver import Receiver
 from tests.stories.canaries import (
     CANARY,
     DECISION,
@@ -33,171 +25,14 @@ from tests.stories.canaries import (
     PROMPTS,
     REASON,
     WORDS,
-    Actor,
-    calling,
-    cast,
-    deciding,
-    failing,
 )
-from tests.stories.scenes import PATIENCE, Held, Listener, arm, listening, passing
+from tests.stories.scenes import listening
+from tests.stories.tale import FACT, Tale, leaks, logged
 
-pytestmark = pytest.mark.anyio
-
-FACT = "Ann likes to ski."
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Receiver() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """Logging is the whole process's; the test leaves it as it was."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    clients = {name: logging.getLogger(name).level for name in ("httpx", "httpcore")}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in clients.items():
-        logging.getLogger(name).setLevel(before)
-    structlog.reset_defaults()
-
-
-@pytest.fixture(autouse=True)
-def _embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memories are found without the weights of a real embedder."""
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
-
-
-@dataclass
-class Tale:
-    """The story over several processes: its threads, its models, and what listeners heard."""
-
-    stage: Stage
-    receiver: Receiver
-    actor: Actor = field(default_factory=Actor)
-    heard: list[Listener] = field(default_factory=list)
-    threads: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.models = {
-            "guide": ScriptedChatModel(script=self.actor),
-            "coach": ScriptedChatModel(script=deciding()),
-            "atlas": ScriptedChatModel(script=lambda _: "Fifty-nine degrees."),
-        }
-
-    @asynccontextmanager
-    async def process(self, *names: str) -> AsyncIterator[World]:
-        """A process, with a tab open on the user's threads with these agents."""
-        agents = cast(self.receiver.target)
-        patience = timedelta(0)
-        async with (
-            self.stage.world(*agents, models=self.models, patience=patience) as world,
-            AsyncExitStack() as tabs,
-        ):
-            for name in names:
-                thread = await world.segue.create_thread("ann", name, thread_id=f"{name}-1")
-                self.threads[name] = thread.id
-                self.heard.append(await tabs.enter_async_context(listening(world, thread.id)))
-            yield world
-
-    async def tell(self) -> None:
-        async with self.process("guide", "coach") as world:
-            await self.speak_first(world)
-            await self.fail(world)
-            await self.stop(world)
-            await self.let_others_decide(world)
-        await self.restart()
-        async with self.process("guide", "waiter") as world:
-            await self.ask(world)
-            await self.wait(world)
-
-    async def speak_first(self, world: World) -> None:
-        """All four triggers, with tools, an agent that is asked, and work that goes on."""
-        guide = self.threads["guide"]
-        self.actor.acts += [
-            "How is it going?",
-            calling("remember", {"content": FACT}),
-            calling("ask_agent", {"name": "atlas", "text": "Where is Oslo?"}),
-            calling("continue_later", {"after_seconds": 5, "reason": GOING_ON}),
-            "Anything new?",
-        ]
-        await world.say(guide, "Hello, I am Ann.")
-        self.receiver.answer = status(500)
-        await world.pass_time(PATIENCE * 5)
-        self.receiver.answer = status(200)
-        await world.say(guide, "Please look into it.")
-        await world.pass_time(PATIENCE / 2)
-
-    async def fail(self, world: World) -> None:
-        """Models that fail in the middle of a follow-up, and say what they were asked."""
-        for act in (failing("ValueError"), failing("RateLimitError"), failing("OperationalError")):
-            await world.say(self.threads["guide"], "I am back.")
-            self.actor.acts.append(act)
-            await world.pass_time(PATIENCE)
-            assert not self.actor.acts
-        await world.pass_time(PATIENCE)
-
-    async def stop(self, world: World) -> None:
-        """A follow-up that is stopped, one that is overtaken, and one that is withdrawn."""
-        guide = self.threads["guide"]
-
-        async def overtake() -> None:
-            await world.segue.send(guide, "I was faster.")
-
-        async def mute() -> None:
-            await world.segue.set_thread(guide, muted=True)
-
-        for interfere in (lambda: world.segue.cancel(guide), overtake, mute):
-            held = Held("Never to be seen.")
-            await world.say(guide, "And now?")
-            self.actor.acts.append(held)
-            async with passing(world, PATIENCE):
-                await held.asked.wait()
-                await interfere()
-                held.go.set()
-        await world.segue.set_thread(guide, muted=None)
-
-    async def let_others_decide(self, world: World) -> None:
-        """A model that decides, and talks about it."""
-        for _ in range(3):
-            await world.say(self.threads["coach"], "I went for a run.")
-            await world.pass_time(minutes=2)
-
-    async def restart(self) -> None:
-        """A process that ends while its model thinks of a follow-up."""
-        held = Held("Never to be seen.")
-        async with self.process() as world:
-            await world.say(self.threads["guide"], "One more thing.")
-            self.actor.acts.append(held)
-            time = asyncio.create_task(world.pass_time(PATIENCE))
-            await held.asked.wait()
-        time.cancel()
-        self.actor.acts.append("Here I am again.")
-
-    async def ask(self, world: World) -> None:
-        """A question, a follow-up on it that breaks, and the answer."""
-        waiter = self.threads["waiter"]
-        await world.say(waiter, "A table, please.")
-        await world.pass_time(PATIENCE)
-        [*_, asking] = await world.journal.list_turns(waiter)
-        await world.segue.answer(asking, "yes")
-        await world.pass_time(PATIENCE)
-
-    async def wait(self, world: World) -> None:
-        """A follow-up that has to wait for a typing user, and one in a thread without a word."""
-        await world.say(self.threads["guide"], "Wait a moment.")
-        await world.pass_time(PATIENCE - timedelta(seconds=5))
-        await world.segue.typing(self.threads["guide"])
-        await world.pass_time(minutes=2)
-        empty = await world.segue.create_thread("ann", "atlas", thread_id="atlas-1")
-        self.threads["atlas"] = empty.id
-        await arm(world, empty.id, world.clock.now())
-        await world.pass_time(minutes=1)
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("foreseen_meanings", "logging_as_before"),
+]
 
 
 async def pages(world: World, thread: str) -> list[object]:
@@ -216,7 +51,8 @@ def without_words(decision: Decision) -> Decision:
 
 
 async def all_threads(world: World) -> list[str]:
-    return [thread.id for thread in await world.journal.list_threads("ann", limit=100)]
+    threads = await world.journal.list_threads("ann", limit=100, with_nested=True)
+    return [thread.id for thread in threads]
 
 
 async def shown(tale: Tale, world: World) -> dict[str, str]:
@@ -238,7 +74,7 @@ async def shown(tale: Tale, world: World) -> dict[str, str]:
         "stored events": [await journal.events(thread, limit=10_000) for thread in threads],
         "history": [await pages(world, thread) for thread in threads],
         "search": [await journal.search("ann", query, limit=100) for query in queries],
-        "thread list": await journal.list_threads("ann", limit=100),
+        "thread list": await journal.list_threads("ann", limit=100, with_nested=True),
         "why": [await segue.why(thread, limit=10_000) for thread in threads],
         "why in words": [
             str(reason) for thread in threads for reason in await segue.why(thread, limit=10_000)
@@ -278,18 +114,9 @@ async def test_no_canary_is_ever_seen(
         places = await shown(tale, world)
         assert_the_story_was_told(tale, places)
         await assert_canaries_are_where_they_belong(tale, world)
-    records = [record for record in caplog.records if record.levelno >= logging.INFO]
-    places["log"] = "\n".join(map(logging.Formatter().format, records))
-    places["fields of the log"] = repr([vars(record) for record in records])
-    places["log as JSON"] = capsys.readouterr().err
+    places |= logged(caplog, capsys)
     assert all("follow_up_fired" in places[log] for log in ("fields of the log", "log as JSON"))
-    leaks = {name: _around(text) for name, text in places.items() if CANARY in text}
-    assert leaks == {}
-
-
-def _around(text: str) -> str:
-    place = text.index(CANARY)
-    return text[max(place - 150, 0) : place + 100]
+    assert leaks(places) == {}
 
 
 def assert_the_story_was_told(tale: Tale, places: dict[str, str]) -> None:

@@ -111,12 +111,14 @@ async def write_now_and_then(world: World, threads: list[str]) -> None:
     await world.clock.advance_to(START + timedelta(days=365))
 
 
-async def test_an_agent_that_never_has_enough_keeps_to_the_caps_for_a_year(stage: Stage) -> None:
+async def test_an_agent_that_never_has_enough_keeps_to_the_caps_for_a_year(
+    sqlite_stage: Stage,
+) -> None:
     """A decider that always says yes is bounded by day, by silence and by the night."""
     policy = {"max_per_day": 3, "max_consecutive": 2, "cooldown": 600}
     agents = [eager_agent(name, decider=ALWAYS_YES, policy=policy) for name in ("guide", "coach")]
     models = {"guide": model_of(), "coach": model_of()}
-    async with stage.world(*agents, models=models) as world:
+    async with sqlite_stage.world(*agents, models=models) as world:
         await world.segue.set_user("ann", time_zone="Europe/Berlin", quiet_hours=NIGHT)
         threads = [await new_thread(world, agent=name) for name in ("guide", "coach")]
         await write_now_and_then(world, threads)

@@ -7,10 +7,10 @@ import pytest
 from segue.core.errors import NotFoundError
 from segue.journal.records import TimerState, TurnKind, TurnState
 from segue.testing.world import START, Stage
+from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
-    Held,
     asked_by,
     eager_agent,
     model_of,

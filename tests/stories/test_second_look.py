@@ -9,10 +9,10 @@ import pytest
 
 from segue.journal.records import TimerState, TurnKind, TurnState
 from segue.testing.world import START, Stage, World
+from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
-    Held,
     eager_agent,
     listening,
     model_of,

@@ -9,11 +9,11 @@ from segue.core.triggers import TriggerType
 from segue.journal.records import TimerState
 from segue.runtime.events import Retracted, Writing
 from segue.testing.world import START, Stage
+from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
     Halting,
-    Held,
     asked_by,
     doing_at,
     eager_agent,

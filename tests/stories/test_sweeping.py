@@ -1,12 +1,21 @@
 """Stories of checkpoints: they last as long as somebody may go on from them, and no longer."""
 
+import asyncio
+
 import pytest
 
-from segue.testing.world import Stage
+from segue.agent.scripted import ScriptedChatModel
+from segue.testing.world import Stage, World, plain_agent
+from tests.runtime.scenes import calling
 from tests.stories.scenes import listening, new_thread
 from tests.stories.test_questions import ask_for_a_table, waiter
 
 pytestmark = pytest.mark.anyio
+
+
+async def attempts(world: World) -> set[tuple[str, int]]:
+    """What there is of checkpoints: batches, each with the turn that stored them."""
+    return await world.composed.runtime.sweeper._checkpoints.attempts()
 
 
 async def test_a_question_keeps_its_checkpoints_until_it_is_answered(stage: Stage) -> None:
@@ -17,33 +26,56 @@ async def test_a_question_keeps_its_checkpoints_until_it_is_answered(stage: Stag
         async with listening(world, thread) as listener:
             turn = await ask_for_a_table(world, listener, thread)
             await sweeper.step()
-            assert len(await sweeper.attempts()) == 1
+            assert len(await attempts(world)) == 1
             await world.segue.answer(turn, "yes")
             await sweeper.step()
             await world.clock.settle()
         assert await world.heard(thread) == ["A table for two, please.", "Booked: yes"]
-        assert await sweeper.attempts() == set()
+        assert await attempts(world) == set()
 
 
 async def test_a_question_that_nobody_answers_leaves_nothing(stage: Stage) -> None:
     """The user spoke of something else, and nobody goes on from there."""
     async with stage.world(waiter()) as world:
-        sweeper = world.composed.runtime.sweeper
         thread = await new_thread(world)
         async with listening(world, thread) as listener:
             await ask_for_a_table(world, listener, thread)
             await world.say(thread, "Hello?")
-        assert len(await sweeper.attempts()) == 1
-        await sweeper.step()
-        assert await sweeper.attempts() == set()
+        assert len(await attempts(world)) == 1
+        await world.pass_time(days=1)
+        assert await attempts(world) == set()
 
 
 async def test_nothing_is_left_of_a_deleted_thread(stage: Stage) -> None:
     """Not in the checkpoints either, where the user's words are as well."""
     async with stage.world(waiter()) as world:
-        sweeper = world.composed.runtime.sweeper
         thread = await new_thread(world)
         async with listening(world, thread) as listener:
             await ask_for_a_table(world, listener, thread)
+        assert len(await attempts(world)) == 1
         await world.segue.delete_thread(thread)
-        assert await sweeper.attempts() == set()
+        assert await attempts(world) == set()
+
+
+async def test_a_turn_whose_thread_is_deleted_under_it_leaves_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody deletes the thread in the database while a tool runs: no error, no leftover."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def look() -> str:
+        """Look around."""
+        begun.set()
+        await go_on.wait()
+        return "Nothing."
+
+    model = ScriptedChatModel(script=[calling("look"), "There is nothing."])
+    async with stage.world(plain_agent(tools=[look]), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.segue.send(thread, "What is there?")
+        await begun.wait()
+        await world.journal.delete_thread(thread)
+        go_on.set()
+        await world.clock.settle()
+        assert await attempts(world) == set()
+    assert [r.message for r in caplog.records if r.levelname == "ERROR"] == []

@@ -9,10 +9,10 @@ from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.runtime.events import Said
 from segue.testing.world import Stage, World
+from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
-    Held,
     Listener,
     arm,
     asked_by,

@@ -13,10 +13,10 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from segue.compose import JOURNAL_FILE
 from segue.core.errors import UsageError
 from segue.core.gates import Gate
 from segue.core.triggers import TRIGGER_PROMPTS
+from segue.stores import JOURNAL_FILE
 from segue.testing.clock import VirtualClock
 from segue.testing.scenario import read_scenario
 from segue.testing.simulation import simulate
@@ -489,11 +489,6 @@ def test_a_silence_over_a_clock_change_is_as_long_as_it_was() -> None:
         **{"start": "2027-03-27 20:00", "for": None, "end": "2027-03-28 20:00"},
     )
     assert report.longest_silence.span == timedelta(hours=23)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.anyio

@@ -23,6 +23,7 @@ from langchain_core.language_models.base import LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from segue.agent.model_calls import counting_callbacks
 from segue.agent.model_errors import ModelFailure, explain_model_error
 from segue.core.batch import Batch
 from segue.core.calls import Call, calls_of, has_content
@@ -183,8 +184,8 @@ class ModelDecider:
             SystemMessage(self._instructions(judgement, consecutive)),
             user_message(conversation),
         ]
-        # No callbacks: inside a graph's run its own would stream the decision to the user.
-        config = RunnableConfig(run_name=_CALL_NAME, callbacks=[])
+        # None but ours: inside a graph's run its own would stream the decision to the user.
+        config = RunnableConfig(run_name=_CALL_NAME, callbacks=counting_callbacks())
         async with asyncio.timeout(self._time_limit.total_seconds()):
             answer = await self._model.ainvoke(messages, config)
         return _only_call(cast("dict[str, BaseMessage]", answer)["raw"])

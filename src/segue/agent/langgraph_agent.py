@@ -25,6 +25,7 @@ from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.ids import by_position, missing_from
 from segue.agent.lazy_saver import LazySaver
+from segue.agent.model_calls import counting_callbacks
 from segue.agent.run import RUN_KEY, AgentEvent, Run
 from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
@@ -115,6 +116,7 @@ class LangGraphAgent:
             "configurable": {"thread_id": str(run.batch.id), RUN_KEY: run},
             "recursion_limit": self.config.limits.steps,
             "metadata": {"thread": run.thread_id, "agent": run.agent_id},
+            "callbacks": counting_callbacks(),
         }
         return graph, config
 

@@ -30,7 +30,6 @@ class LazySaver(BaseCheckpointSaver[Any]):
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
         self._saver = saver
-        self._memory = InMemorySaver(serde=saver.serde)
         self._held: list[tuple[Any, ...]] = []
         self._steps: dict[str, int] = {}
         self._storing = asyncio.Lock()
@@ -42,11 +41,11 @@ class LazySaver(BaseCheckpointSaver[Any]):
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """The same saver: what is held back is known to this one alone."""
         self._saver = self._saver.with_allowlist(extra_allowlist)
-        self._memory.serde = self.serde = self._saver.serde
+        self.serde = self._saver.serde
         return self
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._current.aget_tuple(config)
+        return await (await self._readable()).aget_tuple(config)
 
     async def alist(
         self,
@@ -56,7 +55,8 @@ class LazySaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        async for found in self._current.alist(config, filter=filter, before=before, limit=limit):
+        saver = await self._readable()
+        async for found in saver.alist(config, filter=filter, before=before, limit=limit):
             yield found
 
     async def aput(
@@ -71,7 +71,14 @@ class LazySaver(BaseCheckpointSaver[Any]):
                 return await self._saver.aput(config, checkpoint, metadata, new_versions)
             self._held.append((config, checkpoint, metadata, new_versions))
             self._steps[checkpoint["id"]] = metadata.get("step", -1)
-            return await self._memory.aput(config, checkpoint, metadata, new_versions)
+            place = config["configurable"]
+            return {
+                "configurable": {
+                    "thread_id": place["thread_id"],
+                    "checkpoint_ns": place.get("checkpoint_ns", ""),
+                    "checkpoint_id": checkpoint["id"],
+                }
+            }
 
     async def aput_writes(
         self,
@@ -82,30 +89,33 @@ class LazySaver(BaseCheckpointSaver[Any]):
     ) -> None:
         async with self._storing:
             if not self.has_stored and self._is_worth_storing(config, writes):
-                await self._store()
+                await self._put_into(self._saver)
+                self._held.clear()
+                self.has_stored = True
             if self.has_stored:
                 await self._saver.aput_writes(config, writes, task_id, task_path)
                 return
             self._held.append((config, writes, task_id, task_path))
-            await self._memory.aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self._saver.adelete_thread(thread_id)
 
-    @property
-    def _current(self) -> BaseCheckpointSaver[Any]:
-        return self._saver if self.has_stored else self._memory
+    async def _readable(self) -> BaseCheckpointSaver[Any]:
+        """Where to read: hardly anybody does while all is held back, so it is put in order then."""
+        if self.has_stored:
+            return self._saver
+        memory = InMemorySaver(serde=self.serde)
+        await self._put_into(memory)
+        return memory
 
     def _is_worth_storing(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
         step = self._steps.get(config["configurable"].get("checkpoint_id", ""), -1)
         return step >= _FIRST_NODE_IS_DONE or any(name == _INTERRUPT for name, _ in writes)
 
-    async def _store(self) -> None:
-        """Store what was held back, in order."""
+    async def _put_into(self, saver: BaseCheckpointSaver[Any]) -> None:
+        """Store there what was held back, in order."""
         for held in self._held:
             if isinstance(held[2], dict):
-                await self._saver.aput(*held)
+                await saver.aput(*held)
             else:
-                await self._saver.aput_writes(*held)
-        self._held.clear()
-        self.has_stored = True
+                await saver.aput_writes(*held)

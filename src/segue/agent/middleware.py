@@ -6,7 +6,7 @@ so it stands before `Invisibility`, which takes that away; `Invisibility` comes 
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,6 +18,8 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
 )
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -49,8 +51,12 @@ AsyncHandler = Callable[[Request], Awaitable[ModelResponse[Any]]]
 class Together(AgentMiddleware[Any, Any, Any]):
     """Several middleware as one, the first outermost.
 
-    LangChain traces each by itself, at the price of two visits to another thread for every call.
+    LangChain traces each by itself, and a coroutine function at the price of two visits to another
+    thread. So these are plain functions that return something to await, and their span in a trace
+    is empty: what happens inside has its own place under the node.
     """
+
+    trace_policy = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
 
     def __init__(self, *parts: AgentMiddleware[Any, Any, Any]) -> None:
         super().__init__()
@@ -63,11 +69,13 @@ class Together(AgentMiddleware[Any, Any, Any]):
         response: Response = inner(request)
         return response
 
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    def awrap_model_call(
+        self, request: Request, handler: AsyncHandler
+    ) -> Coroutine[Any, Any, Response]:
         inner: Any = handler
         for part in reversed(self._parts):
             inner = partial(part.awrap_model_call, handler=inner)
-        response: Response = await inner(request)
+        response: Coroutine[Any, Any, Response] = inner(request)
         return response
 
     def wrap_tool_call(
@@ -80,16 +88,16 @@ class Together(AgentMiddleware[Any, Any, Any]):
         result: ToolResult = inner(request)
         return result
 
-    async def awrap_tool_call(
+    def awrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
-    ) -> ToolResult:
+    ) -> Coroutine[Any, Any, ToolResult]:
         inner: Any = handler
         for part in reversed(self._parts):
             if type(part).awrap_tool_call is not AgentMiddleware.awrap_tool_call:
                 inner = partial(part.awrap_tool_call, handler=inner)
-        result: ToolResult = await inner(request)
+        result: Coroutine[Any, Any, ToolResult] = inner(request)
         return result
 
 

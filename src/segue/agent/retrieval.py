@@ -14,12 +14,13 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from segue.agent.config import MemoryConfig
 from segue.agent.middleware import AsyncHandler, Request, Response
-from segue.agent.run import Recalled, Run, current_run
+from segue.agent.run import SEARCHED, Recalled, Run, current_run
 from segue.core.context import memory_lines
 from segue.core.metadata import is_synthetic
 from segue.core.query import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
 from segue.journal.records import FoundMemory
+from segue.noting import count
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
         if isinstance(namespace, Run):
             messages, summary = _any(namespace.messages), namespace.summary
         query = chosen_query(messages, summary, namespace)
+        _note_search(namespace, source=query.source.value if query else "none", failed=False)
         if query is None:
             return []
         found = _within(await self._search(namespace, query), self._config.max_tokens)
@@ -110,6 +112,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
                 type(error).__name__,
             )
             logger.debug("The error of the search", exc_info=error)
+            _note_search(namespace, source=query.source.value, failed=True)
             return []
 
 
@@ -127,6 +130,7 @@ def chosen_query(
     if trigger:
         logger.debug("Synthetic message detected at memory retrieval: %s", where)
     query = memory_query(messages, summary)
+    count("memory_asked", agent_id=namespace.agent_id, source=query.source if query else "none")
     if query is None:
         if last is not None and is_synthetic(last):
             logger.error(
@@ -140,6 +144,12 @@ def chosen_query(
     if query.source is not QuerySource.CURRENT_MESSAGE and trigger:
         logger.info("Memory query used fallback strategy due to synthetic trigger: %s", where)
     return query
+
+
+def _note_search(namespace: Namespace, **facts: Any) -> None:
+    """For the record of a follow-up; outside of a run nobody keeps one."""
+    if isinstance(namespace, Run):
+        namespace.notes[SEARCHED] = facts
 
 
 def _trigger_of(message: BaseMessage | None) -> str | None:

@@ -23,6 +23,8 @@ from segue.core.triggers import TriggerType
 
 # LangGraph keeps what begins with underscores out of its checkpoints.
 RUN_KEY: Final = "__segue_run"
+# Where a run notes whose words it searched memories with, and whether the search failed.
+SEARCHED: Final = "memory_search"
 
 
 @dataclass(frozen=True, slots=True)

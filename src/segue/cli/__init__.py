@@ -1,6 +1,8 @@
 """The command line: `segue`. One file per group of commands, each of them thin."""
 
+import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +13,7 @@ from segue.cli.doctor import doctor
 from segue.cli.records import batches, context, timers, why
 from segue.cli.serve import serve
 from segue.cli.simulate import simulate
+from segue.cli.stats import stats
 from segue.cli.threads import history, threads
 
 app = typer.Typer(
@@ -21,8 +24,9 @@ app = typer.Typer(
     # Mistakes of the user are told in one line; for ours the plain traceback says the most.
     pretty_exceptions_enable=False,
 )
-for command in (serve, chat, doctor, threads, history, batches, context, timers, why, simulate):
+for command in (serve, chat, doctor, threads, history, batches, context, timers, why, stats):
     app.command()(command)
+app.command()(simulate)
 app.add_typer(keys.app, name="keys")
 
 
@@ -43,6 +47,16 @@ def _segue(
     ] = False,
 ) -> None:
     """Agents that speak first."""
+    _import_from_here()
+
+
+def _import_from_here() -> None:
+    """Let settings name modules of the working directory, as `python -m` would.
+
+    Behind all others, so that a file called `random.py` breaks nothing.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
 
 
 def main() -> None:

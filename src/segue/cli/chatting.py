@@ -39,7 +39,8 @@ async def chat_here(settings: Settings, whom: Whom) -> int:
     configure_logging("warning")
     async with Segue.open(settings) as segue:
         if whom.thread is None:
-            thread = await segue.create_thread(whom.user or "me", whom.agent)
+            user = "me" if whom.user is None else whom.user
+            thread = await segue.create_thread(user, whom.agent)
         else:
             thread = await segue.thread(whom.thread)
         return await _chat(OwnTalk(segue, thread), "segue chat")

@@ -11,15 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
-from segue.agent.build import build_graph
-from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
+from segue.agent.build import build_graph, load_attribute, load_tool
 from segue.agent.config import AgentConfig
 from segue.agent.embedders import load_embedder
 from segue.agent.local_engine import HONESTLY
 from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
-from segue.cli.opening import is_there, open_journal, place_of
-from segue.compose import CHECKPOINT_FILE, JOURNAL_FILE
+from segue.cli.opening import open_journal
 from segue.core.errors import BackendError, SegueError, UsageError
 from segue.core.snowflake import time_of
 from segue.journal.ports import Journal
@@ -27,11 +25,14 @@ from segue.journal.selftest import check_integrity
 from segue.runtime.clock import SystemClock
 from segue.runtime.ids import LeasedIds
 from segue.settings import Settings, load_settings
+from segue.stores import JOURNAL_FILE, checkpoints_of, is_there, place_of
 
 Outcome = Literal["ok", "warn", "fail"]
 # Two clocks that are set by the network differ by less.
 _CLOCK_SLACK: Final = timedelta(seconds=5)
 _SOME_ZONE: Final = "Europe/Oslo"
+# Those that come with Segue.
+_DECIDERS: Final = ("rules", "none", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ async def _test_itself(settings: Settings, journal: Journal) -> None:
     owner = f"doctor:{os.getpid()}"
     ids = LeasedIds(journal, clock, owner=owner, lease_for=timedelta(minutes=1))
     async with AsyncExitStack() as stack:
-        checkpoints = _checkpoints(settings)
+        checkpoints = checkpoints_of(settings)
         await checkpoints.open()
         stack.push_async_callback(checkpoints.close)
         await ids.open()
@@ -168,14 +169,10 @@ async def _test_itself(settings: Settings, journal: Journal) -> None:
         await check_integrity(journal, checkpoints.saver(), ids=ids, now=clock.now())
 
 
-def _checkpoints(settings: Settings) -> Checkpoints:
-    if settings.is_postgres:
-        return PostgresCheckpoints(settings.database)
-    return SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
-
-
 def _check_agent(agent: AgentConfig) -> Iterator[Check]:
     yield _check_model(agent)
+    if agent.tools or agent.autonomy.decider not in _DECIDERS:
+        yield _check_own_code(agent)
     if agent.memory.enabled and agent.graph is None:
         yield _check_embedder(agent)
 
@@ -197,6 +194,20 @@ def _check_model(agent: AgentConfig) -> Check:
     if agent.model == "scripted":
         return Check(name, "warn", "'scripted' speaks by rules.", "Set `model` to a real one.")
     return Check(name, "ok", f"{agent.model!r} is set up, and has a key.")
+
+
+def _check_own_code(agent: AgentConfig) -> Check:
+    """Whether tools and decider are found; they are not called."""
+    name, decider = f"tools of {agent.id}", agent.autonomy.decider
+    try:
+        found = [load_tool(given, agent.id).name for given in agent.tools]
+        if isinstance(decider, str) and decider not in _DECIDERS:
+            load_attribute(decider, f"agent {agent.id!r}: decider")
+            found.append("its own decider")
+    except SegueError as error:
+        fix = "Modules of the working directory and installed ones can be named: 'module:name'."
+        return Check(name, "fail", str(error), fix)
+    return Check(name, "ok", f"Found: {', '.join(found)}.")
 
 
 def _check_embedder(agent: AgentConfig) -> Check:

@@ -6,6 +6,7 @@ import typer
 
 from segue.cli.errors import FAILED
 from segue.cli.options import AsJson, ConfigFile, Database
+from segue.cli.output import print_json
 
 _MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -18,14 +19,12 @@ def doctor(
 
     Changes nothing: it applies no migration, and its test message is deleted again.
     """
-    import asyncio  # noqa: PLC0415
-
     from segue.cli.checks import check_all  # noqa: PLC0415
-    from segue.cli.output import print_json, record  # noqa: PLC0415
+    from segue.cli.opening import run  # noqa: PLC0415
 
-    checks = asyncio.run(check_all(config, database))
+    checks = run(check_all(config, database))
     if as_json:
-        print_json([*map(record, checks)])
+        print_json(checks)
     else:
         for check in checks:
             mark = typer.style(_MARKS[check.outcome], fg=_COLOURS[check.outcome])

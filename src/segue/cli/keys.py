@@ -6,6 +6,8 @@ import typer
 
 from segue.cli.errors import told_plainly
 from segue.cli.options import AsJson, ConfigFile, Database
+from segue.cli.output import print_json, print_table, when
+from segue.cli.working import with_journal
 from segue.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make, list and revoke keys of the server.", no_args_is_help=True)
 
-_LONGEST = 200
 _ANY = "It speaks for whichever user a request names: for a program that serves many."
 
 
@@ -31,15 +32,15 @@ def create(  # noqa: PLR0913 - they are its options
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it, once: only a digest of it is kept."""
-    from segue.cli.opening import open_journal, read_server_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json  # noqa: PLC0415
+    from segue.cli.opening import open_journal, read_served_settings, run  # noqa: PLC0415
 
-    with told_plainly():
-        user_id = _user(name, user, any_user=any_user)
-    settings, _ = read_server_settings(config, database)
+    settings = read_served_settings(config, database)
+    # Not before: it needs the extra that is asked for there.
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.server.keys import new_key  # noqa: PLC0415
 
+    with told_plainly():
+        user_id = _user(name, user, any_user=any_user)
     key, words = new_key(name, user_id, SystemClock().now(), is_operator=operator)
 
     async def work() -> None:
@@ -59,16 +60,7 @@ def list_keys(
     *, config: ConfigFile = None, database: Database = None, as_json: AsJson = False
 ) -> None:
     """All keys, oldest first, also those that were revoked."""
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_table, when  # noqa: PLC0415
-
-    settings = read_settings(config, database)
-
-    async def work() -> "list[ApiKey]":
-        async with open_journal(settings) as journal:
-            return await journal.list_keys()
-
-    keys = run(work())
+    keys = with_journal(config, database, lambda journal, _: journal.list_keys())
     if as_json:
         print_json([*map(_shown, keys)])
         return
@@ -83,27 +75,27 @@ def revoke(
     *,
     config: ConfigFile = None,
     database: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """From now on a key opens nothing; a running server knows within seconds."""
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
 
-    settings = read_settings(config, database)
-
-    async def work() -> "ApiKey":
-        async with open_journal(settings) as journal:
-            return await journal.revoke_key(key_id, now=SystemClock().now())
-
-    key = run(work())
+    now = SystemClock().now()
+    key = with_journal(config, database, lambda journal, _: journal.revoke_key(key_id, now=now))
+    if as_json:
+        print_json(_shown(key))
+        return
     typer.echo(f"Key {key.id} ({key.name}) opens nothing any more.")
 
 
 def _user(name: str, user: str | None, *, any_user: bool) -> str | None:
+    from segue.server.keys import LONGEST_NAME, is_name  # noqa: PLC0415
+
     if any_user and user is not None:
         raise UsageError("A key speaks for --user or for --any-user, not for both.")
     for what, given in (("name", name), ("user", user or name)):
-        if not given.strip() or len(given) > _LONGEST or not given.isprintable():
-            raise UsageError(f"A {what} has 1 to {_LONGEST} plain characters.")
+        if not is_name(given):
+            raise UsageError(f"A {what} has 1 to {LONGEST_NAME} plain characters.")
     return None if any_user else user or name
 
 

@@ -6,7 +6,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from segue.cli.output import one_line
 from segue.core.calls import calls_of
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.messages import origin_of, spoken_text
+from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
 
 _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
@@ -14,16 +15,13 @@ _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "
 
 def shown(message: BaseMessage) -> dict[str, Any]:
     """A visible message, without its metadata."""
-    metadata = MessageMetadata.of(message)
-    position = metadata.position or 0
-    is_user = isinstance(message, HumanMessage)
-    is_follow_up = metadata.batch_type is BatchType.SYSTEM_TRIGGER
+    position = MessageMetadata.of(message).position
     return {
         "id": message.id,
-        "role": "user" if is_user else "agent",
-        "text": message.text,
+        "role": "user" if isinstance(message, HumanMessage) else "agent",
+        "text": spoken_text(message),
         "created_at": time_of(position) if position else None,
-        "origin": None if is_user else ("follow_up" if is_follow_up else "reply"),
+        "origin": origin_of(message),
     }
 
 

@@ -10,7 +10,7 @@ from segue.core.batch import Batch
 from segue.core.errors import NotFoundError
 from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
-from segue.journal.records import Turn
+from segue.journal.records import Turn, nested_id
 from segue.runtime.asking import MAX_DEPTH
 
 # Of batches without a turn, such as imported ones, those that a large window would hold.
@@ -30,9 +30,7 @@ class Node:
 async def load_nodes(
     journal: Journal, thread_id: str, agents: Sequence[str], *, limit: int, depth: int = 0
 ) -> list[Node]:
-    """The newest batches of a thread, oldest first. Agents ask each other on threads of their own,
-    named after the one who asked.
-    """
+    """The newest batches of a thread, oldest first; those of nested threads inside of them."""
     await journal.get_thread(thread_id)  # raises if there is none
     turns = await journal.list_turns(thread_id, limit=limit)
     tail = await journal.tail(thread_id, max_tokens=_WINDOW_TOKENS)
@@ -41,7 +39,7 @@ async def load_nodes(
     nested: list[Node] = []
     for agent in agents if depth < MAX_DEPTH else ():
         try:
-            name = f"{thread_id}/{agent}"
+            name = nested_id(thread_id, agent)
             nested += await load_nodes(journal, name, agents, limit=limit, depth=depth + 1)
         except NotFoundError:
             continue

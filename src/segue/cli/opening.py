@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from segue.agent.config import AgentConfig
 from segue.cli.errors import told_plainly
-from segue.compose import JOURNAL_FILE
 from segue.core.errors import NotFoundError, UsageError
 from segue.journal.ports import Journal
-from segue.journal.sqlite import SqliteJournal
 from segue.settings import Settings, load_settings
+from segue.stores import is_there, journal_of, make_folder
 
 if TYPE_CHECKING:
-    from segue.server.settings import ServerSettings
+    from segue.server.settings import ServedSettings
 
 T = TypeVar("T")
 
@@ -35,30 +35,35 @@ def read_settings(config: Path | None, database: str | None = None) -> Settings:
         return load_settings(config, database=database)
 
 
-def read_server_settings(
+def read_served_settings(
     config: Path | None, database: str | None = None, **flags: Any
-) -> tuple[Settings, "ServerSettings"]:
-    """The settings, and those of the server, which are in the same file."""
+) -> "ServedSettings":
+    """The settings with those of the server, which are in the same file."""
     with told_plainly():
         try:
-            from segue.server.settings import ServerSettings  # noqa: PLC0415 - an extra
+            from segue.server.settings import ServedSettings  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"The server needs {error.name}; pip install 'segue[server]'."
             ) from error
-
-        class WithServer(Settings):
-            server: ServerSettings = ServerSettings()
-
         given = {f"server__{name}": value for name, value in flags.items()}
-        settings = load_settings(config, kind=WithServer, database=database, **given)
-        return settings, settings.server
+        settings: ServedSettings = load_settings(
+            config, kind=ServedSettings, database=database, **given
+        )
+        return settings
 
 
 @asynccontextmanager
 async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterator[Journal]:
     """The journal alone. Without `make`, a SQLite file has to be there."""
-    journal = _journal(settings, make=make)
+    if make:
+        make_folder(settings)
+    elif not is_there(settings):
+        raise NotFoundError(
+            f"There is no database in {str(settings.folder.absolute())!r} yet; `segue serve` and "
+            "`segue chat` begin one. Is it another folder? --database or --config says so."
+        )
+    journal = journal_of(settings)
     try:
         await journal.open()
         yield journal
@@ -66,54 +71,13 @@ async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterat
         await journal.close()
 
 
-def is_there(settings: Settings) -> bool:
-    """Whether there is a database that can be opened; of PostgreSQL one sees it when one tries."""
-    return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
-
-
-def _journal(settings: Settings, *, make: bool) -> Journal:
-    if settings.is_postgres:
-        _require_postgres()
-        from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - an extra
-
-        return PostgresJournal(settings.database)
-    if make:
-        _make_folder(settings.folder)
-    elif not is_there(settings):
-        raise NotFoundError(
-            f"There is no database in {str(settings.folder.absolute())!r} yet; `segue serve` and "
-            "`segue chat` begin one. Is it another folder? --database or --config says so."
-        )
-    return SqliteJournal(settings.folder / JOURNAL_FILE)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"database: the folder {str(folder)!r} cannot be made: {error.strerror}."
-        ) from error
-
-
-def place_of(settings: Settings) -> str:
-    """Where data is kept, for people: of an address only what is no secret."""
-    if not settings.is_postgres:
-        return f"SQLite in {settings.folder.absolute()}"
-    _require_postgres()
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
-
-    from segue.journal.postgres.database import check_address  # noqa: PLC0415
-
-    check_address(settings.database)
-    known = conninfo_to_dict(settings.database)
-    return f"PostgreSQL, database {known.get('dbname')} on {known.get('host', 'this machine')}"
-
-
-def _require_postgres() -> None:
-    try:
-        import segue.journal.postgres  # noqa: F401, PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
-        ) from error
+def config_of(settings: Settings, agent_id: str) -> AgentConfig:
+    """The agent of a thread; `NotFoundError` if the settings do not know it."""
+    for config in settings.agents:
+        if config.id == agent_id:
+            return config
+    known = ", ".join(config.id for config in settings.agents)
+    raise NotFoundError(
+        f"The thread is with agent {agent_id!r}, and the settings have only: {known}. "
+        "Name the settings that it was begun with by --config."
+    )

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,31 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# JavaScript and others read larger numbers inexactly.
-_EXACT = 2**53
+from segue.core.plain import exact_json
+
 _WIDE = 10_000
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: ids that readers would round, and times, as text."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _EXACT:
-        return str(value)
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def record(value: Any) -> dict[str, Any]:
-    """A record's fields."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    """A value or records; large numbers and times as text."""
+    typer.echo(json.dumps(exact_json(value), indent=2, ensure_ascii=False))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from segue.cli.options import AsJson, ConfigFile, Database, Limit, ThreadId
+from segue.cli.output import print_json, print_lines, print_table, when
+from segue.cli.working import with_thread
 
 if TYPE_CHECKING:
     from segue.core.context import Context
-    from segue.journal.records import Timer
-    from segue.runtime.why import Reason
+    from segue.journal.ports import Journal
+    from segue.journal.records import Thread
+    from segue.settings import Settings
 
 
 def batches(
@@ -22,17 +25,12 @@ def batches(
 ) -> None:
     """The newest batches, oldest first: type, state and reasons, and what is nested in them."""
     from segue.cli.nesting import Node, as_json_of, lines_of, load_nodes  # noqa: PLC0415
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_lines  # noqa: PLC0415
 
-    settings = read_settings(config, database)
+    async def work(journal: "Journal", thread: "Thread", settings: "Settings") -> list[Node]:
+        agents = [agent.id for agent in settings.agents]
+        return await load_nodes(journal, thread.id, agents, limit=limit)
 
-    async def work() -> list[Node]:
-        async with open_journal(settings) as journal:
-            agents = [agent.id for agent in settings.agents]
-            return await load_nodes(journal, thread_id, agents, limit=limit)
-
-    nodes = run(work())
+    nodes = with_thread(thread_id, config, database, work)
     if as_json:
         print_json([as_json_of(node) for node in nodes])
     else:
@@ -51,32 +49,17 @@ def context(
 
     Memories are not in it: which ones are told depends on what the user says next.
     """
-    from langchain_core.messages import messages_to_dict  # noqa: PLC0415
+    from segue.cli.opening import config_of  # noqa: PLC0415
+    from segue.runtime.preview import context_json, next_context  # noqa: PLC0415
 
-    from segue.cli.messages import in_words, role_of  # noqa: PLC0415
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_table, record  # noqa: PLC0415
-    from segue.cli.windows import next_context  # noqa: PLC0415
-    from segue.core.metadata import strip_metadata  # noqa: PLC0415
+    async def work(journal: "Journal", thread: "Thread", settings: "Settings") -> "Context":
+        return await next_context(journal, thread, config_of(settings, thread.agent_id))
 
-    settings = read_settings(config, database)
-
-    async def work() -> "Context":
-        async with open_journal(settings) as journal:
-            return await next_context(settings, journal, thread_id)
-
-    found = run(work())
+    found = with_thread(thread_id, config, database, work)
     if as_json:
-        messages = messages_to_dict(strip_metadata(found.messages))
-        dropped = [record(each) for each in found.dropped]
-        print_json(record(found) | {"messages": messages, "dropped": dropped})
-        return
-    rows = ((role_of(m), in_words(m, 10_000)) for m in found.messages)
-    print_table(("role", "what the model gets"), rows, nothing="Nothing yet.")
-    left = [(str(d.batch), d.reason.value, d.detail) for d in found.dropped]
-    print_table(("left out", "why", "in words"), left, nothing="Nothing is left out.")
-    cut = ", and there may be older ones that do not fit" if found.cut else ""
-    typer.echo(f"About {found.tokens} tokens in {len(found.batches)} batches{cut}.")
+        print_json(context_json(found))
+    else:
+        _print_context(found)
 
 
 def timers(
@@ -88,26 +71,25 @@ def timers(
     as_json: AsJson = False,
 ) -> None:
     """Planned and past follow-ups of a thread, newest first, with what became of them."""
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_table, record, when  # noqa: PLC0415
-
-    settings = read_settings(config, database)
-
-    async def work() -> "list[Timer]":
-        async with open_journal(settings) as journal:
-            await journal.get_thread(thread_id)  # raises if there is none
-            return await journal.list_timers(thread_id, limit=limit)
-
-    found = run(work())
+    found = with_thread(
+        thread_id,
+        config,
+        database,
+        lambda journal, thread, _: journal.list_timers(thread.id, limit=limit),
+    )
     if as_json:
-        print_json([*map(record, found)])
+        print_json(found)
         return
     rows = (
-        (when(t.due_at), t.state.value, t.trigger_type or t.kind.value, t.state_reason or t.reason)
-        for t in found
+        (
+            when(timer.due_at),
+            timer.state.value,
+            timer.trigger_type or timer.kind.value,
+            timer.state_reason or timer.reason or "",
+        )
+        for timer in found
     )
-    headings = ("due", "state", "trigger", "why")
-    print_table(headings, ((*row[:3], row[3] or "") for row in rows), nothing="There is no timer.")
+    print_table(("due", "state", "trigger", "why"), rows, nothing="There is no timer.")
 
 
 def why(
@@ -119,20 +101,27 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Why the agent wrote, and why it did not; oldest first."""
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_table, record, when  # noqa: PLC0415
     from segue.runtime.why import why as reasons_of  # noqa: PLC0415
 
-    settings = read_settings(config, database)
-
-    async def work() -> "list[Reason]":
-        async with open_journal(settings) as journal:
-            await journal.get_thread(thread_id)  # raises if there is none
-            return await reasons_of(journal, thread_id, limit=limit)
-
-    found = run(work())
+    found = with_thread(
+        thread_id,
+        config,
+        database,
+        lambda journal, thread, _: reasons_of(journal, thread.id, limit=limit),
+    )
     if as_json:
-        print_json([*map(record, found)])
+        print_json(found)
         return
     rows = ((when(r.at), r.what, r.outcome, r.why) for r in found)
     print_table(("when", "what", "outcome", "why"), rows, nothing="Nothing was decided yet.")
+
+
+def _print_context(found: "Context") -> None:
+    from segue.cli.messages import in_words, role_of  # noqa: PLC0415
+
+    rows = ((role_of(m), in_words(m, 10_000)) for m in found.messages)
+    print_table(("role", "what the model gets"), rows, nothing="Nothing yet.")
+    left = ((str(d.batch), d.reason.value, d.detail) for d in found.dropped)
+    print_table(("left out", "why", "in words"), left, nothing="Nothing is left out.")
+    cut = ", and there may be older ones that do not fit" if found.cut else ""
+    typer.echo(f"About {found.tokens} tokens in {len(found.batches)} batches{cut}.")

@@ -23,9 +23,10 @@ def serve(
 
     Without settings: one agent with the local model, on SQLite, for this machine alone.
     """
-    from segue.cli.opening import read_server_settings, run  # noqa: PLC0415
+    from segue.cli.opening import read_served_settings, run  # noqa: PLC0415
 
-    settings, server = read_server_settings(config, database, host=host, port=port)
+    settings = read_served_settings(config, database, host=host, port=port)
+    # Not before: it needs the extra that is asked for there.
     from segue.cli.server_process import serve_until_stopped  # noqa: PLC0415
 
-    raise typer.Exit(run(serve_until_stopped(settings, server)))
+    raise typer.Exit(run(serve_until_stopped(settings)))

@@ -14,7 +14,7 @@ import typer
 
 from segue.agent.local_engine import HONESTLY
 from segue.cli.errors import FAILED, tell
-from segue.cli.opening import is_there, open_journal, place_of
+from segue.cli.opening import open_journal
 from segue.core.errors import SegueError
 from segue.facade import Segue
 from segue.runtime.logs import configure_logging
@@ -22,13 +22,15 @@ from segue.server.app import create_app
 from segue.server.running import Running
 from segue.server.running import __name__ as running_module
 from segue.server.serving import check_bind, open_socket, serving
-from segue.server.settings import ServerSettings
+from segue.server.settings import ServedSettings
 from segue.settings import Settings
+from segue.stores import is_there, place_of
 
 
-async def serve_until_stopped(settings: Settings, server: ServerSettings) -> int:
+async def serve_until_stopped(settings: ServedSettings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Turns at work are finished or handed back."""
-    await _check_bind(settings, server)
+    server = settings.server
+    await _check_bind(settings)
     place = place_of(settings)  # which raises if that is no place
     configure_logging(server.log_level, json=server.log_format == "json")
     bound = open_socket(server)
@@ -63,12 +65,12 @@ async def serve_until_stopped(settings: Settings, server: ServerSettings) -> int
     return 0
 
 
-async def _check_bind(settings: Settings, server: ServerSettings) -> None:
+async def _check_bind(settings: ServedSettings) -> None:
     """Before anything is opened or made: who could reach it, and is there a key?"""
     try:
-        check_bind(server, has_keys=False)
+        check_bind(settings.server, has_keys=False)
     except SegueError:
-        check_bind(server, has_keys=await _has_keys(settings))
+        check_bind(settings.server, has_keys=await _has_keys(settings))
 
 
 async def _has_keys(settings: Settings) -> bool:

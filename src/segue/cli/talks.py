@@ -5,14 +5,14 @@ are told in fewer words, since a server tells no more of them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.messages import visible_messages
+from segue.core.messages import spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
 from segue.facade import Segue
@@ -21,7 +21,6 @@ from segue.runtime.events import (
     Asked,
     Cancelled,
     Failed,
-    Heard,
     Retracted,
     Said,
     Writing,
@@ -111,9 +110,7 @@ class OwnTalk:
 
     @property
     def agent(self) -> str:
-        agents = self._segue.composed.settings.agents
-        names = {agent.id: agent.name for agent in agents}
-        return names.get(self._thread.agent_id) or self._thread.agent_id
+        return self._segue.agent(self._thread.agent_id).name or self._thread.agent_id
 
     async def earlier(self, limit: int) -> list[Spoken]:
         page = await self._segue.history(self._thread, limit=limit)
@@ -123,8 +120,7 @@ class OwnTalk:
         return said
 
     async def listen(self) -> AsyncIterator[TalkEvent]:
-        stream = self._segue.listen(self._thread, self._progress.cursor)
-        async with aclosing(cast("AsyncGenerator[Heard]", stream)) as events:
+        async with aclosing(self._segue.listen(self._thread, self._progress.cursor)) as events:
             async for heard in events:
                 event = heard.event
                 if isinstance(event, Said):
@@ -144,13 +140,11 @@ class OwnTalk:
 
     async def _end_of(self, turn: Turn) -> None:
         ended = await self._segue.finished(turn)
-        journal = self._segue.composed.parts.journal
-        batch = await journal.load_batch(ended.thread_id, ended.batch)
-        seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
-        await self._progress.reaches(max([*seen, ended.end_position or 0]))
+        await self._progress.reaches(await self._segue.end_of(ended))
 
 
 def _spoken(message: BaseMessage) -> Spoken:
     position = MessageMetadata.of(message).position
     cursor = to_text(position) if position else "0"
-    return Spoken(message.id or cursor, isinstance(message, HumanMessage), message.text, cursor)
+    is_user = isinstance(message, HumanMessage)
+    return Spoken(message.id or cursor, is_user, spoken_text(message), cursor)

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from segue.cli.options import AsJson, ConfigFile, Database, Limit, ThreadId
+from segue.cli.output import one_line, print_json, print_table, when
+from segue.cli.working import with_journal, with_thread
 
 if TYPE_CHECKING:
+    from segue.journal.ports import Journal
     from segue.journal.records import Page, Thread
+    from segue.settings import Settings
 
 _USER = "Whose conversations; `me` is who `segue chat` talks as."
 
@@ -21,21 +25,11 @@ def threads(
     as_json: AsJson = False,
 ) -> None:
     """A user's conversations, the one written to last first."""
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import one_line, print_json, print_table, record, when  # noqa: PLC0415
-    from segue.runtime.asking import NESTED  # noqa: PLC0415
-
-    settings = read_settings(config, database)
-
-    async def work() -> "list[Thread]":
-        async with open_journal(settings) as journal:
-            found = await journal.list_threads(user, limit=limit)
-            # Where agents ask each other is no conversation of the user's.
-            return [thread for thread in found if NESTED not in thread.settings]
-
-    found = run(work())
+    found = with_journal(
+        config, database, lambda journal, _: journal.list_threads(user, limit=limit)
+    )
     if as_json:
-        print_json([*map(record, found)])
+        print_json(found)
         return
     rows = (
         (t.id, t.agent_id, when(t.updated_at), str(t.message_count), one_line(t.title or "", 60))
@@ -55,17 +49,11 @@ def history(
 ) -> None:
     """What a person sees of a conversation, oldest first."""
     from segue.cli.messages import shown  # noqa: PLC0415
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_table, when  # noqa: PLC0415
 
-    settings = read_settings(config, database)
+    async def work(journal: "Journal", thread: "Thread", _: "Settings") -> "tuple[Thread, Page]":
+        return thread, await journal.history(thread.id, limit=limit)
 
-    async def work() -> "tuple[Thread, Page]":
-        async with open_journal(settings) as journal:
-            thread = await journal.get_thread(thread_id)
-            return thread, await journal.history(thread_id, limit=limit)
-
-    thread, page = run(work())
+    thread, page = with_thread(thread_id, config, database, work)
     messages = [shown(message) for message in page.messages]
     if as_json:
         print_json(messages)

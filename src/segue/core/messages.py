@@ -5,13 +5,13 @@ says to the model on its own; `visible_messages` is the only way out to a person
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.calls import has_content
+from segue.core.calls import has_content, words_beside
 from segue.core.errors import UsageError
-from segue.core.metadata import MessageMetadata, check_messages, is_synthetic
+from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.plain import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 
@@ -20,6 +20,8 @@ from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 CLIENT_BLOCKS: Final = frozenset(
     {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
 )
+
+Origin = Literal["reply", "follow_up"]
 
 CONTINUATION_PROMPT: Final = "Go on with what you were doing."
 
@@ -77,6 +79,19 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     that only calls tools or only thinks goes too, since there is nothing in it to show.
     """
     return [message for message in check_messages(messages) if _is_visible(message)]
+
+
+def spoken_text(message: BaseMessage) -> str:
+    """What a visible message says, also where a provider keeps the words beside the content."""
+    return message.text or words_beside(message)
+
+
+def origin_of(message: BaseMessage) -> Origin | None:
+    """Of what an agent says: whether it answered or spoke first. None for a user's message."""
+    if isinstance(message, HumanMessage):
+        return None
+    is_follow_up = MessageMetadata.of(message).batch_type is BatchType.SYSTEM_TRIGGER
+    return "follow_up" if is_follow_up else "reply"
 
 
 def _is_visible(message: BaseMessage) -> bool:

@@ -1,8 +1,14 @@
 """Plain text and plain JSON: what every provider and every database takes."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, Final
+
+# JavaScript and others read larger numbers inexactly.
+_EXACT: Final = 2**53
 
 
 def storable(text: str) -> str:
@@ -27,6 +33,21 @@ def plain_json(value: Any, depth: int = 64) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     return storable(repr(value))
+
+
+def exact_json(value: Any) -> Any:
+    """A value or a record as any reader of JSON has it: times, and ids it would round, as text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: exact_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): exact_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [exact_json(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _EXACT:
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _plain_container(value: Any, depth: int) -> Any:

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.triggers import parse_trigger
-from segue.journal.records import Arrival, Ending, NewMemory, NewTimer, Turn, TurnKind
+from segue.journal.records import Arrival, Ending, NewMemory, NewTimer, Thread, Turn, TurnKind
 from segue.journal.rows import aware
 
 Vector = npt.NDArray[np.float32]
@@ -56,6 +56,14 @@ def check_timer(timer: NewTimer) -> None:
         raise UsageError(
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
             "a follow_up begins its own, a continuation goes on in one. Nothing was written."
+        )
+
+
+def check_epoch(thread: Thread, epoch: int | None) -> None:
+    """What was decided for an epoch counts in that one alone."""
+    if epoch is not None and thread.epoch != epoch:
+        raise ConflictError(
+            f"Somebody wrote in thread {thread.id!r} since this was decided. Nothing was written."
         )
 
 

@@ -18,6 +18,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.outcomes import ArmTally, OutcomeCount, OutcomeQuery, SearchCount
 from segue.journal.records import (
     Accepted,
     ApiKey,
@@ -40,6 +41,7 @@ from segue.journal.records import (
     Page,
     Summary,
     Thread,
+    ThreadPlace,
     Timer,
     TimerLease,
     TimerState,
@@ -74,10 +76,12 @@ class Threads(Protocol):
         *,
         agent_id: str | None = None,
         limit: int = 50,
-        before: Thread | None = None,
+        before: ThreadPlace | None = None,
+        with_nested: bool = False,
     ) -> list[Thread]:
-        """A user's threads, the one written to last first; `before` is the last one of the page
-        before. Cost follows the limit, not the number of messages.
+        """A user's threads, the one written to last first; `before` is the place of the last one of
+        the page before. Those in which agents ask each other are no conversations of the user's,
+        and come only with `with_nested`. Cost follows the limit, not the number of messages.
         """
         ...
 
@@ -100,7 +104,9 @@ class Threads(Protocol):
         ...
 
     async def delete_thread(self, thread_id: str) -> Deleted:
-        """Delete a thread and all that belongs to it, and say what. Memories belong to the user."""
+        """Delete a thread and all that belongs to it, nested threads too, and say what. Memories
+        belong to the user.
+        """
         ...
 
 
@@ -217,7 +223,10 @@ class Messages(Protocol):
     async def search(
         self, user_id: str, text: str, *, thread_id: str | None = None, limit: int = 20
     ) -> list[Found]:
-        """Visible messages of a user that match words, best first. Any text is a valid query."""
+        """Visible messages of a user that match words, best first. Any text is a valid query.
+
+        What agents asked each other is found only in a thread that is named.
+        """
         ...
 
     async def list_batch(self, agent_id: str, batch: int) -> list[BaseMessage]:
@@ -352,8 +361,11 @@ class Turns(Protocol):
 class Timers(Protocol):
     """Durable promises to consider a follow-up."""
 
-    async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
-        """Arm a timer at the thread's present epoch.
+    async def arm_timer(
+        self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime, epoch: int | None = None
+    ) -> Timer:
+        """Arm a timer at the thread's present epoch; a `ConflictError` if that is not `epoch` any
+        more: somebody wrote since.
 
         A thread has at most one live follow-up timer: arming again replaces it in one step, and
         the one replaced is recorded as cancelled. A follow-up needs a trigger and has no batch of
@@ -372,6 +384,10 @@ class Timers(Protocol):
 
     async def next_due_at(self) -> datetime | None:
         """When the next timer is due or a claimed one may be taken again."""
+        ...
+
+    async def count_timers(self, *, limit: int) -> int:
+        """How many timers are alive; so many are counted at most."""
         ...
 
     async def fire_timer(
@@ -480,6 +496,39 @@ class Decisions(Protocol):
 
     async def list_decisions(self, thread_id: str, *, limit: int = 50) -> list[Decision]:
         """A thread's decisions, newest first."""
+        ...
+
+
+class Outcomes(Protocol):
+    """What became of follow-ups, counted from what is stored; nothing is written for it.
+
+    Cost follows the follow-ups in question. Lists are by agent, trigger and the rest.
+    """
+
+    async def count_outcomes(self, query: OutcomeQuery) -> list[OutcomeCount]:
+        """How many follow-ups of each agent, trigger and variant had which outcome.
+
+        One that was shown is replied to if the user's next message came within the window and
+        before the next follow-up that was shown; ignored once either is past. An answer to an
+        agent's question counts as a message. One that was withdrawn to be tried later, or
+        replaced by a newer one, is not counted: the other one is.
+        """
+        ...
+
+    async def tally_arms(self, query: OutcomeQuery) -> list[ArmTally]:
+        """After which share of moments users wrote, thread by thread, in each arm.
+
+        Moments are follow-ups that all gates let pass, sent or held out, the first since the user
+        wrote, whose window is over. Whatever became of one that was sent, it counts.
+        """
+        ...
+
+    async def count_searches(self, query: OutcomeQuery) -> list[SearchCount]:
+        """With whose words follow-ups searched memories."""
+        ...
+
+    async def count_unmarked(self, query: OutcomeQuery) -> int:
+        """Follow-ups whose stored trigger has lost its mark; 0 where no store loses metadata."""
         ...
 
 
@@ -625,6 +674,7 @@ class Journal(
     Timers,
     Outbox,
     Decisions,
+    Outcomes,
     Summaries,
     Memories,
     Keys,

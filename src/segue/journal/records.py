@@ -60,6 +60,23 @@ class EffectState(StrEnum):
     DEAD = "dead"
 
 
+# A thread in which agents ask each other is named after the one that they answer in.
+NESTING: Final = "/"
+
+
+def nested_id(thread_id: str, agent_id: str) -> str:
+    """The thread on which an agent is asked something for another thread."""
+    return f"{thread_id}{NESTING}{agent_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPlace:
+    """A place in a list of threads, also of one that is not there any more."""
+
+    updated_at: datetime
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Thread:
     """One conversation; title, preview and count follow its visible messages."""
@@ -78,6 +95,11 @@ class Thread:
     updated_at: datetime
     # When the user was last seen typing.
     typing_at: datetime | None = None
+
+    @property
+    def place(self) -> ThreadPlace:
+        """Where it stands in the list of its user's threads."""
+        return ThreadPlace(self.updated_at, self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,12 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from segue.agent.run import Run, current_run
 from segue.core.errors import SegueError, UsageError
 from segue.core.messages import user_message, visible_messages
-from segue.journal.records import Accepted, Arrival, Turn, TurnState
+from segue.journal.records import Accepted, Arrival, Turn, TurnState, nested_id
+from segue.noting import carry
 from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
 
 CHAIN: Final = "chain"
-# The setting of a thread that is no conversation of its user.
-NESTED: Final = "nested"
 MAX_DEPTH: Final = 3
 
 
@@ -79,11 +78,9 @@ def _chain(run: Run) -> list[str]:
 
 
 async def _accept(parts: Parts, run: Run, name: str, text: str, call_id: str) -> Accepted:
-    thread_id = f"{run.thread_id}/{name}"
+    thread_id = nested_id(run.thread_id, name)
     now = parts.clock.now()
-    await parts.journal.create_thread(
-        thread_id, agent_id=name, user_id=run.user_id, now=now, settings={NESTED: True}
-    )
+    await parts.journal.create_thread(thread_id, agent_id=name, user_id=run.user_id, now=now)
     return await parts.journal.accept_message(
         thread_id,
         user_message(text),
@@ -94,7 +91,7 @@ async def _accept(parts: Parts, run: Run, name: str, text: str, call_id: str) ->
         arrival=Arrival(
             parent_batch=run.batch.id,
             source_agent_id=run.agent_id,
-            payload={CHAIN: _chain(run)},
+            payload={CHAIN: _chain(run), **carry()},
         ),
     )
 

@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from structlog.contextvars import bind_contextvars
+
 from segue.core.errors import ConflictError, SegueError
 from segue.journal.records import Effect, EffectLease
-from segue.runtime.noting import note
+from segue.noting import note, watched
 from segue.runtime.parts import Parts
 from segue.runtime.webhooks import DeliveryError, next_try
 
@@ -90,14 +92,21 @@ class EffectRunner:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, lease: EffectLease) -> None:
-        with self._parts.clock.working():
+        effect = lease.effect
+        names = {"thread_id": effect.thread_id, "agent_id": lease.agent_id}
+        # A task of its own: each line that is logged here, by whomever, says whose it is.
+        bind_contextvars(**names)
+        with (
+            self._parts.clock.working(),
+            watched("effect", effect_id=effect.id, effect_kind=effect.kind, **names),
+        ):
             try:
                 await self._run(lease)
             except SegueError as error:
                 # The journal is away; the effect is taken again when its lease is over.
-                logger.warning("Effect %s broke off: %s", lease.effect.id, error)
+                logger.warning("Effect %s broke off: %s", effect.id, error)
             except Exception:
-                logger.exception("Effect %s broke off", lease.effect.id)
+                logger.exception("Effect %s broke off", effect.id)
             finally:
                 self._at_work.remove(lease)
                 self._parts.agendas.effects.at_once()

@@ -23,7 +23,7 @@ from segue.core.prompts import choose_prompt
 from segue.core.quiet import after
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.journal.records import Decision, NewEffect, NewTimer, Timer, Turn, TurnKind
-from segue.runtime.noting import note
+from segue.noting import note
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +129,13 @@ def later_decision(turn: Turn, *, interrupted: bool) -> NewEffect:
 def message_for(timer: Timer, autonomy: Autonomy) -> tuple[HumanMessage, str | None] | None:
     """What a due timer says to the model, and the variant's name; None for one held out.
 
-    The choice follows from the timer's id, so that a timer that is tried twice says the same.
+    The choice follows from the thread, so that a thread stays in its arm while the weights stay,
+    and a timer that is tried twice says the same.
     """
     if timer.kind is TurnKind.CONTINUATION:
         return _noted(timer, continuation_message(timer.reason)), None
     trigger = timer.trigger_type or ""
-    chosen = choose_prompt(autonomy.prompts, autonomy.holdout, trigger, timer.id)
+    chosen = choose_prompt(autonomy.prompts, autonomy.holdout, trigger, timer.thread_id)
     if chosen is None:
         return None
     message = _noted(timer, synthetic_message(trigger, timer.reason, chosen.text))

@@ -17,7 +17,7 @@ from segue.core.quiet import day_began, find_zone
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.records import Decision, FollowUpCounts, Timer, Turn
-from segue.runtime.noting import note
+from segue.noting import count, note
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +142,8 @@ class Gatekeeper:
         )
 
     def _log(self, asked: Proposal, decision: GateDecision) -> None:
+        for verdict in decision.verdicts:
+            count("gate_asked", gate=verdict.gate.value, outcome=verdict.outcome.value)
         note(
             logger,
             "follow_up_gated",

@@ -15,8 +15,8 @@ from langchain_core.messages import HumanMessage
 from segue.core.errors import BackendError
 from segue.core.messages import user_message
 from segue.journal.records import Accepted, Arrival, Turn
+from segue.noting import carry, note
 from segue.runtime.clock import sleep
-from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
 
@@ -78,10 +78,11 @@ class Inbox:
             arrival=Arrival(
                 collect=self._collect_for if how is DoubleTexting.COLLECT else None,
                 only_if_idle=how is DoubleTexting.REJECT,
+                payload=carry(),
             ),
         )
         if accepted.is_new:
-            _note_voided(accepted)
+            _note_accepted(accepted)
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if how is DoubleTexting.INTERRUPT:
                 await self._interrupt(accepted.turn)
@@ -135,7 +136,18 @@ class Inbox:
         await self._parts.bus.stored(thread_id)
 
 
-def _note_voided(accepted: Accepted) -> None:
+def _note_accepted(accepted: Accepted) -> None:
+    turn = accepted.turn
+    note(
+        logger,
+        "message_accepted",
+        "A message of thread {thread_id} is stored",
+        logging.DEBUG,
+        thread_id=turn.thread_id,
+        agent_id=turn.agent_id,
+        batch=turn.batch,
+        turn_id=turn.id,
+    )
     if accepted.cancelled_timers or accepted.voided_turns:
         note(
             logger,

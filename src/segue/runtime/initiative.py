@@ -2,7 +2,7 @@
 gates before a follow-up is seen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -11,12 +11,16 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.agent.config import AgentConfig, Autonomy
 from segue.agent.decider import Verdict
+from segue.agent.run import SEARCHED
 from segue.core.batch import Batch, BatchState
+from segue.core.errors import ConflictError
 from segue.core.gates import Outcome
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.query import QuerySource
 from segue.core.snowflake import parse, to_text
 from segue.journal.records import (
+    Decision,
     Effect,
     Ending,
     NewEffect,
@@ -35,6 +39,12 @@ from segue.runtime.processor import Conversed
 WEBHOOK: Final = "webhook"
 # What a model that decides is told of the conversation.
 _EARLIER_TOKENS: Final = 2_000
+_SOURCES: Final = {
+    QuerySource.CURRENT_MESSAGE: "Memories were searched with the message itself.",
+    QuerySource.LAST_REAL_USER_MESSAGE: "Memories were searched with the user's last words.",
+    QuerySource.CONVERSATION_SUMMARY: "Memories were searched with the summary.",
+    "none": "There were no words of the user's to search memories with.",
+}
 
 
 class Initiative:
@@ -84,6 +94,10 @@ class Initiative:
 
     async def ending(self, turn: Turn, said: Conversed) -> Ending:
         """What is stored with the end of a turn: a plan, a continuation, effects."""
+        ending = await self._ending(turn, said)
+        return replace(ending, decisions=[*ending.decisions, *self._searched(turn, said)])
+
+    async def _ending(self, turn: Turn, said: Conversed) -> Ending:
         config = self._parts.agent_of(turn.agent_id).config
         batch = said.batch
         effects = [*_webhooks(turn, said, config)]
@@ -110,6 +124,24 @@ class Initiative:
             decisions=[planned.decision],
             says=says,
             is_waiting=waits,
+        )
+
+    def _searched(self, turn: Turn, said: Conversed) -> Iterator[Decision]:
+        """Whose words a follow-up searched memories with; a real message has its own."""
+        facts = said.run.notes.get(SEARCHED)
+        if turn.kind is not TurnKind.FOLLOW_UP or not isinstance(facts, dict):
+            return
+        source = str(facts["source"])
+        yield Decision(
+            id=self._parts.ids.next(),
+            thread_id=turn.thread_id,
+            kind="memory_query",
+            outcome=source,
+            reasons=(_SOURCES[source],),
+            facts=facts,
+            timer_id=None,
+            turn_id=turn.id,
+            decided_at=self._parts.clock.now(),
         )
 
     async def decide(self, effect: Effect) -> str:
@@ -152,10 +184,12 @@ class Initiative:
     async def _keep(self, turn: Turn, planned: Planned) -> None:
         parts = self._parts
         if planned.timer is not None:
-            now = parts.clock.now()
-            timer = await parts.journal.arm_timer(planned.timer, ids=parts.ids, now=now)
-            if timer.epoch != turn.epoch:  # the user wrote in this very moment
-                await parts.journal.cancel_timers(turn.thread_id, "The user wrote.", now=now)
+            try:
+                await parts.journal.arm_timer(
+                    planned.timer, ids=parts.ids, now=parts.clock.now(), epoch=turn.epoch
+                )
+            except ConflictError:  # the user wrote in this very moment
+                return
             parts.agendas.timers.at(planned.timer.due_at)
         await parts.journal.record_decision(planned.decision)
 

@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from segue.core.errors import UsageError
-from segue.runtime.noting import FIELDS
+from segue.noting import FIELDS
 
 _HANDLER: Final = "segue"
 # Clients log each URL with its query, and in detail the headers with their keys; drivers log each

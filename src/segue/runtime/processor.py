@@ -8,51 +8,34 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_contextvars
 
-from segue.agent.faults import describe_fault, place_of
-from segue.agent.models import explain_model_error, is_retryable
 from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
-from segue.core.batch import BATCH_TIMEOUT, Batch, BatchState
+from segue.core.batch import Batch, BatchState
 from segue.core.calls import calls_of
-from segue.core.errors import BackendError, ConflictError, SegueError
+from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.core.messages import visible_messages
-from segue.core.metadata import MessageMetadata
-from segue.core.settle import interrupted_results, settle
+from segue.core.settle import interrupted_results
 from segue.journal.ports import Journal
-from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
+from segue.noting import REQUEST_ID, carried_in, count, watched
+from segue.runtime.endings import Endings, TurnRules, note_turn
 from segue.runtime.leash import Leash, Stopped, Why
-from segue.runtime.noting import note
 from segue.runtime.parts import Agent, Parts
 
 logger = logging.getLogger(__name__)
 
 # How often the text so far is kept, for those who listen elsewhere or come back after a crash.
 _KEEP_DRAFT_SECONDS: Final = 0.25
-# What the drivers of both databases raise when they cannot reach theirs.
-_OUTAGES: Final = frozenset({"OperationalError", "InterfaceError", "PoolTimeout"})
+# So many times as long as keeping it takes, the reply goes on at least.
+_SELDOM: Final = 10
 # How long the gates' word counts for a follow-up that nobody began with.
 _FRESH: Final = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRules:
-    """How often a turn is tried, and how long its batch may take."""
-
-    # Claims in all, those included that ended with their process.
-    max_attempts: int = 5
-    # Of a model that failed for a moment.
-    retries: int = 2
-    first_pause: timedelta = timedelta(seconds=1)
-    batch_time: timedelta = BATCH_TIMEOUT
-
-    def pause_after(self, attempts: int) -> timedelta:
-        return self.first_pause * float(4 ** max(attempts - 1, 0))
 
 
 @dataclass
@@ -64,6 +47,7 @@ class Conversed:
     last: list[BaseMessage] = field(default_factory=list)
     questions: dict[str, Any] = field(default_factory=dict)
     is_shown: bool = False
+    first_token_at: datetime | None = None
     # What it reported of its work before the user may hear of it.
     unheard: list[Recalled | Progress] = field(default_factory=list)
 
@@ -100,6 +84,7 @@ class SessionProcessor:
         self._agendas = parts.agendas
         self._autonomy = autonomy
         self._rules = rules or TurnRules()
+        self._endings = Endings(parts, self._rules)
 
     async def process(self, lease: TurnLease, leash: Leash | None = None) -> None:
         """Answer the turn's batch. Whatever fails, the batch is closed and the user is told."""
@@ -107,17 +92,8 @@ class SessionProcessor:
         with self._bus.running(lease), _named(turn):
             try:
                 await self._answer(lease, leash or Leash())
-            except ConflictError as error:
-                # The user wrote, or somebody else has the turn: nothing of it is ours any more.
-                _note(
-                    turn,
-                    "turn_given_up",
-                    "Turn {turn_id} was given up: {reason}",
-                    reason=str(error),
-                )
-                self._bus.retract(lease)
-                if not await self._is_gone_on_with(turn):
-                    await self._forget(turn)
+            except (ConflictError, NotFoundError) as error:
+                await self._endings.give_up(lease, error)
             await self._bus.stored(turn.thread_id)
 
     async def _answer(self, lease: TurnLease, leash: Leash) -> None:
@@ -133,20 +109,20 @@ class SessionProcessor:
             if said.questions:
                 return  # the graph waits in its checkpoint
         except _Withdrawn as withdrawn:
-            await self._withdraw(lease, withdrawn.ending)
+            await self._endings.withdraw(lease, withdrawn.ending)
         except Stopped as stopped:
-            if not await self._stop(lease, stopped.why):
+            if not await self._endings.stop(lease, stopped.why):
                 return
         except _JournalAway as away:
-            await self._hand_back(lease, away.error)
+            await self._endings.hand_back(lease, away.error)
             return
         except ConflictError:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a turn: it ends, others go on
-            if await self._is_tried_again(lease, error):
+            if await self._endings.is_tried_again(lease, error):
                 return
-            await self._fail(lease, error)
-        await self._forget(turn)
+            await self._endings.fail(lease, error)
+        await self._endings.forget(turn)
 
     async def _converse(self, lease: TurnLease, agent: Agent, leash: Leash) -> Conversed:
         """Run the agent and store each message; the reply is left for the turn's end."""
@@ -162,6 +138,7 @@ class SessionProcessor:
                 leash.check()
                 if isinstance(event, Token):
                     await self._show(lease, said)
+                    said.first_token_at = said.first_token_at or self._clock()
                     partial = self._bus.write(lease, event.message_id, event.text)
                     await draft.keep(partial)
                 elif isinstance(event, NewMessage):
@@ -204,6 +181,7 @@ class SessionProcessor:
                 raise _Withdrawn(ending)
             await self._journal.show_turn(lease, now=self._clock())
         said.is_shown = True
+        count("follow_up_shown")
         self._report(turn, said)
 
     def _report(self, turn: Turn, said: Conversed) -> None:
@@ -226,8 +204,15 @@ class SessionProcessor:
             )
         self._bus.finish(lease, stored)
         self._agendas.expect(ending, self._clock())
-        count = len(said.stored) + len(stored)
-        _note(turn, "turn_done", "Turn {turn_id} is stored: {messages} messages", messages=count)
+        note_turn(
+            turn,
+            "turn_done",
+            "Turn {turn_id} is stored: {messages} messages",
+            messages=len(said.stored) + len(stored),
+            seconds=_seconds(turn, self._clock()),
+            first_token_seconds=_seconds(turn, said.first_token_at),
+            is_waiting=bool(said.questions),
+        )
 
     async def _prepare(self, lease: TurnLease, agent: Agent) -> Run:
         turn = lease.turn
@@ -274,157 +259,6 @@ class SessionProcessor:
                 "it is not tried again."
             )
 
-    async def _is_tried_again(self, lease: TurnLease, error: Exception) -> bool:
-        """Give the turn back if the next try may do better; whether it was."""
-        if self._is_outage(lease.turn, error):
-            await self._hand_back(lease, error)
-            return True
-        if self._is_worth_a_retry(lease.turn, error):
-            await self._retry(lease, error)
-            return True
-        return False
-
-    def _is_worth_a_retry(self, turn: Turn, error: Exception) -> bool:
-        return turn.attempts <= self._rules.retries and is_retryable(error)
-
-    def _is_outage(self, turn: Turn, error: Exception) -> bool:
-        """Whether the checkpoints were away for a moment; they fail in their driver's words."""
-        names = {parent.__name__ for parent in type(error).__mro__}
-        return turn.attempts < self._rules.max_attempts and bool(names & _OUTAGES)
-
-    async def _retry(self, lease: TurnLease, error: Exception) -> None:
-        """Try again a little later, from where the run stopped."""
-        turn, now = lease.turn, self._clock()
-        pause = self._rules.pause_after(turn.attempts)
-        _note(
-            turn,
-            "turn_retried",
-            "Turn {turn_id} is tried again in {pause}: {reason}",
-            logging.WARNING,
-            pause=str(pause),
-            error=type(error).__name__,
-            reason=describe_fault(error),
-        )
-        _detail(turn, error)
-        self._bus.retract(lease)
-        await self._journal.release_turn(lease, now=now, retry_at=now + pause)
-
-    async def _stop(self, lease: TurnLease, why: Why) -> bool:
-        """End a turn that was stopped; whether it is over."""
-        turn = lease.turn
-        if why is Why.SHUTDOWN:
-            self._bus.retract(lease)
-            await self._journal.release_turn(lease, now=self._clock())
-            return False
-        if why is Why.CANCELLED:
-            await self._cancel(lease)
-            return True
-        if why is Why.TIME_UP:
-            limit = self._rules.batch_time.total_seconds()
-            await self._fail(lease, BackendError(f"The reply took longer than {limit:g} s."))
-            return True
-        raise ConflictError(f"Turn {turn.id} was stopped: the user wrote or it was taken over.")
-
-    async def _cancel(self, lease: TurnLease) -> None:
-        """Keep what the user has seen of the reply, and close the batch."""
-        turn = lease.turn
-        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        # One that was stored just before the stop is no draft any more.
-        stored = {message.id for message in batch.messages}
-        drafts = [d for d in self._bus.drafts_of(lease) if d.message_id not in stored]
-        if drafts := [draft for draft in drafts if draft.text.strip()]:
-            # Settled: with a continuation that was asked for before, nobody goes on.
-            settled = MessageMetadata(settled=True)
-            seen = [settled.onto(AIMessage(draft.text, id=draft.message_id)) for draft in drafts]
-            closing = [*interrupted_results(batch), *seen]
-        else:
-            closing = settle(batch, self._ids).messages[len(batch.messages) :]
-        says = {"kind": "cancelled"}
-        kept = await self._journal.finish_turn(
-            lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
-        )
-        self._bus.finish(lease, kept)  # what is left of its drafts is taken back
-
-    async def _withdraw(self, lease: TurnLease, ending: Ending) -> None:
-        reason = next((r for d in ending.decisions for r in d.reasons), "A gate refused it.")
-        await self._journal.withdraw_turn(
-            lease, reason, ids=self._ids, now=self._clock(), ending=ending
-        )
-        self._agendas.expect(ending, self._clock())
-        _note(
-            lease.turn,
-            "follow_up_withdrawn",
-            "Follow-up {turn_id} was withdrawn: {reason}",
-            reason=reason,
-        )
-
-    async def _fail(self, lease: TurnLease, error: Exception) -> None:
-        """Close the batch so that the next message works, and say honestly what happened."""
-        turn = lease.turn
-        known = error if isinstance(error, SegueError) else explain_model_error(error)
-        _note(
-            turn,
-            "turn_failed",
-            "Turn {turn_id} failed: {reason}",
-            logging.ERROR,
-            error=type(error).__name__,
-            reason=_reason(error),
-        )
-        _detail(turn, error)
-        self._bus.retract(lease)
-        # Of a follow-up that never spoke, nobody wants to hear that it failed.
-        is_heard = turn.kind is not TurnKind.FOLLOW_UP
-        says = {"kind": "error", "code": known.code, "reason": str(known)} if is_heard else None
-        await self._journal.fail_turn(
-            lease,
-            str(known),
-            ids=self._ids,
-            now=self._clock(),
-            messages=await self._closing(turn),
-            ending=Ending(says=says),
-        )
-
-    async def _closing(self, turn: Turn) -> list[BaseMessage]:
-        try:
-            batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        except DamagedError:  # nothing can be added that fits
-            return []
-        return settle(batch, self._ids).messages[len(batch.messages) :]
-
-    async def _hand_back(self, lease: TurnLease, error: Exception) -> None:
-        """The journal is away: whoever finds it again goes on. Else the lease runs out."""
-        turn, now = lease.turn, self._clock()
-        _note(
-            turn,
-            "turn_broke_off",
-            "Turn {turn_id} broke off: {reason}",
-            logging.WARNING,
-            reason=_reason(error),
-        )
-        _detail(turn, error)
-        self._bus.retract(lease)
-        await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
-
-    async def _is_gone_on_with(self, turn: Turn) -> bool:
-        """Whether somebody works on the batch or will: then its checkpoints are theirs to drop."""
-        turns = [
-            await self._journal.get_turn(turn.id),
-            *await self._journal.list_turns(turn.thread_id),
-        ]
-        live = (TurnState.QUEUED, TurnState.RUNNING)
-        own = (each for each in turns if each.batch == turn.batch)
-        return any(each.state in live or each.is_waiting for each in own)
-
-    async def _forget(self, turn: Turn) -> None:
-        """Drop what the run left; it is stored, so a leftover costs room and nothing else."""
-        try:
-            await self._agent_of(turn.agent_id).forget(turn.batch)
-        except Exception as error:  # noqa: BLE001 - the turn is over, and well
-            logger.warning(
-                "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
-            )
-            _detail(turn, error)
-
 
 class _Withdrawn(Exception):
     """A gate refused at the last moment."""
@@ -460,6 +294,8 @@ def _only_the_journal_fails() -> Iterator[None]:
     """Around steps of the journal, and what does nothing but ask it."""
     try:
         yield
+    except NotFoundError as error:  # the thread was deleted
+        raise ConflictError(str(error)) from error
     except DamagedError:  # waiting does not help
         raise
     except BackendError as error:
@@ -478,46 +314,34 @@ class _Draft:
         now = asyncio.get_running_loop().time()
         if now < self._next_at:
             return
-        self._next_at = now + _KEEP_DRAFT_SECONDS
         try:
             await self._journal.save_partial(self._lease, partial.message_id, partial.text)
         except BackendError as error:  # a convenience; the reply goes on without
             logger.debug("The text so far of turn %s was not kept: %s", partial.turn_id, error)
+        done = asyncio.get_running_loop().time()
+        # A database that is busy is asked more seldom.
+        self._next_at = done + max(_KEEP_DRAFT_SECONDS, _SELDOM * (done - now))
 
 
 @contextmanager
 def _named(turn: Turn) -> Iterator[None]:
     """Each line that is logged meanwhile, by whomever, says whose it is, and why it speaks."""
-    with bound_contextvars(thread_id=turn.thread_id, agent_id=turn.agent_id):
+    carried = carried_in(turn.payload)
+    asked = {REQUEST_ID: carried[REQUEST_ID]} if REQUEST_ID in carried else {}
+    names = {"thread_id": turn.thread_id, "agent_id": turn.agent_id, "batch": turn.batch}
+    with (
+        bound_contextvars(**names, **asked),
+        watched("turn", carried, turn_id=turn.id, turn_kind=turn.kind.value, **names),
+    ):
         try:
             yield
         finally:
             unbind_contextvars("trigger_type")
 
 
-def _note(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
-    note(
-        logger,
-        kind,
-        text,
-        level,
-        turn_id=turn.id,
-        thread_id=turn.thread_id,
-        agent_id=turn.agent_id,
-        turn_kind=turn.kind.value,
-        **fields,
-    )
-
-
-def _reason(error: Exception) -> str:
-    """Only our own texts: another's may quote anything."""
-    if isinstance(error, SegueError) and place_of(error) is None:
-        return str(error)
-    return describe_fault(error)
-
-
-def _detail(turn: Turn, error: Exception) -> None:
-    logger.debug("The error in turn %s", turn.id, exc_info=error)
+def _seconds(turn: Turn, until: datetime | None) -> float | None:
+    """How long it took, as its user sees it; None if it never came to that."""
+    return None if until is None else (until - turn.queued_at).total_seconds()
 
 
 async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:

@@ -51,7 +51,8 @@ class Runtime:
                     self._loop("lease", self.turns.extend_leases, agendas.leases),
                     self._loop("timer", self.timers.step, agendas.timers),
                     self._loop("effect", self.effects.step, agendas.effects),
-                    self._loop("sweep", self.sweeper.step, Agenda()),
+                    # Nobody has anything to say to it.
+                    keep_going("sweep", self.sweeper.step, Agenda(), self.parts.clock),
                     self._loop("node", self.ids.renew, Agenda()),
                     self._loop("listener", self.parts.bus.step, self.parts.bus.agenda),
                 )

@@ -11,9 +11,9 @@ from segue.agent.config import Autonomy
 from segue.core.errors import ConflictError, NotFoundError, SegueError
 from segue.core.gates import Outcome
 from segue.journal.records import TimerLease, TimerState, TurnKind
+from segue.noting import count, note, watched
 from segue.runtime.follow_up import message_for
 from segue.runtime.gatekeeper import Checked, Gatekeeper, Proposal
-from segue.runtime.noting import note
 from segue.runtime.parts import Parts
 
 logger = logging.getLogger(__name__)
@@ -44,27 +44,35 @@ class TimerWorker:
 
     async def _consider(self, lease: TimerLease) -> None:
         timer = lease.timer
+        names = {
+            "thread_id": timer.thread_id,
+            "agent_id": timer.agent_id,
+            "trigger_type": timer.trigger_type or timer.kind.value,
+        }
         # A task of its own: each line that is logged here, by whomever, says whose it is.
-        bind_contextvars(
-            thread_id=timer.thread_id,
-            agent_id=timer.agent_id,
-            trigger_type=timer.trigger_type or timer.kind.value,
-        )
+        bind_contextvars(**names)
         async with self._slots:
-            try:
-                for _ in range(_TRIES):
-                    if await self._decide(lease):
-                        return
-                raise ConflictError("Others were faster each time.")
-            except (ConflictError, NotFoundError) as error:
-                # Cancelled, taken over or deleted meanwhile: whoever did it has recorded why.
-                logger.info("Timer %s was given up: %s", timer.id, error)
-            except SegueError as error:
-                # The journal is away; the timer is claimed again when its lease is over.
-                logger.warning("Timer %s could not be considered: %s", timer.id, error)
-            except Exception:
-                # It is claimed again when its lease is over; the others are not held up.
-                logger.exception("Timer %s could not be considered", timer.id)
+            late = max((self._clock.now() - timer.due_at).total_seconds(), 0)
+            count("timer_due", seconds=late)
+            with watched("timer", timer_id=timer.id, **names):
+                await self._try(lease)
+
+    async def _try(self, lease: TimerLease) -> None:
+        timer = lease.timer
+        try:
+            for _ in range(_TRIES):
+                if await self._decide(lease):
+                    return
+            raise ConflictError("Others were faster each time.")
+        except (ConflictError, NotFoundError) as error:
+            # Cancelled, taken over or deleted meanwhile: whoever did it has recorded why.
+            logger.info("Timer %s was given up: %s", timer.id, error)
+        except SegueError as error:
+            # The journal is away; the timer is claimed again when its lease is over.
+            logger.warning("Timer %s could not be considered: %s", timer.id, error)
+        except Exception:
+            # It is claimed again when its lease is over; the others are not held up.
+            logger.exception("Timer %s could not be considered", timer.id)
 
     async def _decide(self, lease: TimerLease) -> bool:
         """Act on the gates' word; False if the facts changed while they were asked."""
@@ -76,6 +84,7 @@ class TimerWorker:
             autonomy = self._parts.agent_of(timer.agent_id).config.autonomy
         except NotFoundError as error:
             await self._journal.close_timer(lease, TimerState.SUPPRESSED, str(error), now=now)
+            count("follow_up_held_back", outcome=TimerState.SUPPRESSED.value)
             return True
         checked = await self._gatekeeper.check(Proposal.of_timer(timer), autonomy.policy, now)
         if checked.is_allowed:
@@ -91,6 +100,7 @@ class TimerWorker:
             await self._journal.close_timer(
                 lease, state, decision.reason, now=now, decisions=[record]
             )
+        count("follow_up_held_back", outcome=decision.timer_state)
         return True
 
     async def _fire(
@@ -107,6 +117,7 @@ class TimerWorker:
                 now=now,
                 decisions=[self._gatekeeper.record(checked, held_out=True)],
             )
+            count("follow_up_held_back", outcome="held_out")
             return True
         message, variant = said
         try:

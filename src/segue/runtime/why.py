@@ -60,6 +60,7 @@ def _of_decision(decision: Decision) -> Reason:
         "plan": "planning a follow-up",
         "gates": "the gates of a due follow-up",
         "gates_before_showing": "the gates before the first word",
+        "memory_query": "the memories of a follow-up",
     }
     facts = {name: fact for name, fact in decision.facts.items() if name != "words"}
     return Reason(

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection
+from structlog.contextvars import bind_contextvars
 
 from segue.core.errors import NotFoundError
 from segue.core.snowflake import parse
@@ -27,6 +28,11 @@ def running_of(connection: HTTPConnection) -> Running:
     return found
 
 
+def settings_of(connection: HTTPConnection) -> ServerSettings:
+    found: ServerSettings = connection.app.state.settings
+    return found
+
+
 def segue_of(connection: HTTPConnection) -> Segue:
     return running_of(connection).segue
 
@@ -37,10 +43,9 @@ def journal_of(connection: HTTPConnection) -> Journal:
 
 async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
     """Who calls; `Refusal` if that is not known, or if they have to wait."""
-    settings: ServerSettings = connection.app.state.settings
     doorkeeper = _doorkeeper(connection)
     if words is None and await doorkeeper.is_open():
-        _check_home(connection, settings)
+        _check_home(connection, settings_of(connection))
     caller = await doorkeeper.let_in(words, connection.headers.get(USER_HEADER))
     rate: RateLimit = connection.app.state.rate
     rate.take(caller)
@@ -66,6 +71,7 @@ async def own_thread(journal: Journal, caller: Caller, thread_id: str) -> Thread
         raise missing from None
     if thread.user_id != caller.user_id:
         raise missing
+    bind_contextvars(thread_id=thread.id)  # for the request's log lines
     return thread
 
 
@@ -90,7 +96,7 @@ def _doorkeeper(connection: HTTPConnection) -> Doorkeeper:
     """Made with the first request, since the keys are in the store."""
     state = connection.app.state
     if state.doorkeeper is None:
-        state.doorkeeper = Doorkeeper(journal_of(connection), state.settings.jwt)
+        state.doorkeeper = Doorkeeper(journal_of(connection), settings_of(connection).jwt)
     found: Doorkeeper = state.doorkeeper
     return found
 

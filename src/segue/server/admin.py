@@ -6,16 +6,14 @@ An operator sees everything of a thread, triggers and their reasons too; that is
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from langchain_core.messages import BaseMessage, messages_to_dict
+from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
-from segue.core.context import Context, build_context
-from segue.core.metadata import strip_metadata
+from segue.core.plain import exact_json
 from segue.core.snowflake import parse, time_of, to_text
-from segue.journal.ports import Journal
+from segue.runtime.preview import context_json, next_context
 from segue.server.access import JournalHere, SegueHere, operator_of
 from segue.server.problems import responses
-from segue.server.wire import plain
 
 router = APIRouter(
     prefix="/api/admin",
@@ -35,48 +33,40 @@ async def list_batches(journal: JournalHere, thread_id: str, limit: Limit = 50) 
     for batch_id in dict.fromkeys(turn.batch for turn in turns):
         batch = await journal.load_batch(thread_id, batch_id)
         of_it = [turn for turn in turns if turn.batch == batch_id]
-        found.append(_batch(batch) | {"turns": [plain(_fields(turn)) for turn in of_it]})
+        found.append(_batch(batch) | {"turns": [*map(_json, of_it)]})
     return found
 
 
 @router.get("/threads/{thread_id}/context")
 async def get_context(segue: SegueHere, journal: JournalHere, thread_id: str) -> Json:
     """What the model would get of the thread now, and what is left out."""
-    context = await next_context(segue.composed.parts, journal, thread_id)
-    return {
-        "messages": messages_to_dict(strip_metadata(context.messages)),
-        "batches": [to_text(batch) for batch in context.batches],
-        "dropped": [plain(_fields(dropped)) for dropped in context.dropped],
-        "tokens": context.tokens,
-        "reserved": context.reserved,
-        "is_cut": context.cut,
-        "over_budget": context.over_budget,
-    }
+    thread = await journal.get_thread(thread_id)
+    return context_json(await next_context(journal, thread, segue.agent(thread.agent_id)))
 
 
 @router.get("/threads/{thread_id}/decisions")
 async def list_decisions(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
     """What the decider and the gates decided, with all reasons; newest first."""
     found = await journal.list_decisions(thread_id, limit=limit)
-    return [plain(_fields(decision)) for decision in found]
+    return [*map(_json, found)]
 
 
 @router.get("/threads/{thread_id}/timers")
 async def list_timers(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
     """Planned and past follow-ups and continuations; newest first."""
-    return [plain(_fields(timer)) for timer in await journal.list_timers(thread_id, limit=limit)]
+    return [*map(_json, await journal.list_timers(thread_id, limit=limit))]
 
 
 @router.get("/threads/{thread_id}/turns")
 async def list_turns(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
     """What was and is worked on; newest first."""
-    return [plain(_fields(turn)) for turn in await journal.list_turns(thread_id, limit=limit)]
+    return [*map(_json, await journal.list_turns(thread_id, limit=limit))]
 
 
 @router.get("/dead-letters")
 async def list_dead_letters(journal: JournalHere, limit: Limit = 100) -> list[Json]:
     """Webhooks and other effects that were given up."""
-    return [plain(_fields(effect)) for effect in await journal.list_dead_effects(limit=limit)]
+    return [*map(_json, await journal.list_dead_effects(limit=limit))]
 
 
 @router.post("/dead-letters/{effect_id}/retry")
@@ -85,17 +75,7 @@ async def retry_dead_letter(segue: SegueHere, journal: JournalHere, effect_id: s
     parts = segue.composed.parts
     effect = await journal.revive_effect(parse(effect_id), now=parts.clock.now())
     parts.agendas.effects.at_once()
-    return plain(_fields(effect))  # type: ignore[no-any-return]
-
-
-async def next_context(parts: Any, journal: Journal, thread_id: str) -> Context:
-    thread = await journal.get_thread(thread_id)
-    config = parts.agent_of(thread.agent_id).config
-    window = await journal.window(thread_id, max_tokens=config.context_tokens)
-    summary = window.summary.text if window.summary else None
-    return build_context(
-        window.batches, None, config.context_tokens, system=config.system_prompt, summary=summary
-    )
+    return _json(effect)
 
 
 def _batch(batch: Batch) -> Json:
@@ -112,9 +92,9 @@ def _batch(batch: Batch) -> Json:
 
 def _message(message: BaseMessage) -> Json:
     known = {"id": message.id, "type": message.type, "content": message.content}
-    return plain(known | {"metadata": message.additional_kwargs})  # type: ignore[no-any-return]
+    return _json(known | {"metadata": message.additional_kwargs})
 
 
-def _fields(record: Any) -> Json:
-    """A record's fields; enums as their words."""
-    return {name: getattr(record, name) for name in record.__slots__}
+def _json(value: Any) -> Json:
+    found: Json = exact_json(value)
+    return found

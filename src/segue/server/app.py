@@ -1,15 +1,19 @@
 """The app: all routes over one `Segue`, to be served by `segue serve` or inside another app."""
 
+import os
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from segue.core.errors import UsageError
 from segue.facade import Segue
-from segue.runtime.noting import observed_by
-from segue.server import admin, follow_ups, health, memories, socket, talk, threads
+from segue.noting import observed_by
+from segue.server import admin, follow_ups, health, memories, socket, stats, talk, threads
 from segue.server.access import SHOWN
 from segue.server.auth import USER_HEADER, RateLimit
 from segue.server.entrance import REQUEST_ID, Entrance
@@ -18,21 +22,33 @@ from segue.server.problems import install
 from segue.server.running import Opening, Running
 from segue.server.settings import ServerSettings
 
+if TYPE_CHECKING:
+    from segue.server.tracing import Tracing
 
-def create_app(source: Segue | Opening, settings: ServerSettings | None = None) -> FastAPI:
+# By which the environment names a collector of traces.
+_COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def create_app(
+    source: Segue | Opening,
+    settings: ServerSettings | None = None,
+    tracing: "Tracing | None" = None,
+) -> FastAPI:
     """An app over a running `Segue`, or over one that it opens and closes itself.
 
     In the second case it answers at once, `/readyz` says 503, and everything else too, until
-    migrations and the self-test are done.
+    migrations and the self-test are done. Without `tracing`, traces go where the settings say.
     """
     chosen = settings or ServerSettings()
     running, metrics = Running(source), Metrics()
+    traced = tracing or _tracing(chosen)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
+        following: AbstractAsyncContextManager[None] = traced.running() if traced else nullcontext()
         with observed_by(metrics.observe):
-            async with running.lifespan():
+            async with following, running.lifespan():
                 yield
 
     app = FastAPI(
@@ -46,21 +62,46 @@ def create_app(source: Segue | Opening, settings: ServerSettings | None = None) 
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
     app.state.doorkeeper = None
-    app.state.sockets = {}
+    app.state.sockets = Counter()
+    metrics.sockets.set_function(app.state.sockets.total)
     install(app)
-    for module in (threads, talk, follow_ups, memories, admin):
+    _add_routes(app)
+    _add_middleware(app)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    for module in (threads, talk, follow_ups, memories, admin, stats):
         app.include_router(module.router, dependencies=[Depends(SHOWN)])
     for module in (health, socket):
         app.include_router(module.router)
-    if chosen.cors_origins:
+
+
+def _add_middleware(app: FastAPI) -> None:
+    """The last one added is the outermost."""
+    settings: ServerSettings = app.state.settings
+    metrics: Metrics = app.state.metrics
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=[*chosen.cors_origins],
+            allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID", USER_HEADER],
             expose_headers=[REQUEST_ID],
         )
     app.add_middleware(
-        Entrance, max_body_bytes=chosen.max_body_bytes, observe=metrics.observe_request
+        Entrance, max_body_bytes=settings.max_body_bytes, observe=metrics.observe_request
     )
-    return app
+
+
+def _tracing(settings: ServerSettings) -> "Tracing | None":
+    """`UsageError` if traces are set and cannot be made."""
+    if settings.traces is None and not any(os.environ.get(name) for name in _COLLECTORS):
+        return None
+    try:
+        from segue.server.tracing import Tracing  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if settings.traces is None:  # the environment may speak to others
+            return None
+        raise UsageError(f"server.traces needs {error.name}; pip install 'segue[otel]'.") from error
+    return Tracing.to(settings.traces)

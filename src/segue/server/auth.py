@@ -11,14 +11,13 @@ import jwt
 from segue.core.errors import DeniedError
 from segue.journal.ports import Keys
 from segue.journal.records import ApiKey
-from segue.server.keys import PREFIX, opens, read_key
+from segue.server.keys import LONGEST_NAME, PREFIX, is_name, opens, read_key
 from segue.server.problems import Refusal
 from segue.server.settings import JwtSettings
 
 OPERATOR: Final = "operator"
 # Whom a request is for, where its key speaks for many.
 USER_HEADER: Final = "Segue-User"
-LONGEST_USER: Final = 200
 # How long a key is believed without looking again; so long a revoked one may still open.
 _BELIEVED_SECONDS: Final = 5.0
 _MAX_BELIEVED: Final = 10_000
@@ -179,8 +178,8 @@ def _scopes(claim: Any) -> list[str]:
 
 
 def _user(name: str) -> str:
-    if not name.strip() or len(name) > LONGEST_USER or not name.isprintable():
-        raise Refusal(400, "user", f"A user's name has 1 to {LONGEST_USER} plain characters.")
+    if not is_name(name):
+        raise Refusal(400, "user", f"A user's name has 1 to {LONGEST_NAME} plain characters.")
     return name
 
 

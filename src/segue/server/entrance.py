@@ -16,12 +16,17 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from segue.noting import Tell, watched
 from segue.server.problems import MEDIA_TYPE, Problem
 
 logger = logging.getLogger(__name__)
 
 REQUEST_ID: Final = "X-Request-ID"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# What one who calls may tell of the trace that this is a part of.
+_TRACE: Final = ("traceparent", "tracestate")
+# Asked by machines every few seconds.
+_UNWATCHED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 # Route, method, status and seconds of a request that is over.
@@ -43,12 +48,22 @@ class Entrance:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         with structlog.contextvars.bound_contextvars(request_id=request_id):
-            if scope["type"] == "websocket":
-                await self._app(scope, receive, send)
-            else:
-                await self._request(scope, receive, send, request_id)
+            try:
+                if scope["type"] == "websocket":
+                    await self._app(scope, receive, send)
+                elif scope["path"] in _UNWATCHED:
+                    await self._request(scope, receive, send)
+                else:
+                    with watched("request", _trace_of(scope), request_id=request_id) as tell:
+                        await self._request(scope, receive, send, tell)
+            finally:
+                # Bound on the way, where they became known.
+                structlog.contextvars.unbind_contextvars("thread_id", "batch")
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    async def _request(
+        self, scope: Scope, receive: Receive, send: Send, tell: Tell | None = None
+    ) -> None:
+        request_id = scope["state"]["request_id"]
         began, status = time.perf_counter(), 500
         body = _Body(receive, self._max_body_bytes)
 
@@ -71,6 +86,8 @@ class Entrance:
             # Anybody can make up methods; there must not be a counter for each.
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self._observe(route, method, status, seconds)
+            if tell is not None:
+                tell({"route": route, "method": method, "status": status})
             # As it was sent: a path that is decoded may hold line breaks.
             path = scope.get("raw_path", b"").decode("latin-1") or quote(scope["path"])
             logger.info("%s %s: %d in %.0f ms", method, path, status, seconds * 1_000)
@@ -103,6 +120,11 @@ def _request_id(scope: Scope) -> str:
     """The caller's own, so that both sides' logs can be laid side by side; else a new one."""
     given = dict(scope["headers"]).get(REQUEST_ID.lower().encode(), b"").decode("latin-1")
     return given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _trace_of(scope: Scope) -> dict[str, str]:
+    given = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    return {name: given[name] for name in _TRACE if name in given}
 
 
 def _length(scope: Scope) -> int:

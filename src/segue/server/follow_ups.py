@@ -6,15 +6,8 @@ from fastapi import APIRouter, Query
 
 from segue.server.access import SegueHere, ThreadHere
 from segue.server.problems import responses
-from segue.server.wire import (
-    FollowUpOut,
-    ReasonOut,
-    Snooze,
-    ThreadOut,
-    follow_up_out,
-    reason_out,
-    thread_out,
-)
+from segue.server.shapes import FollowUpOut, ReasonOut, Snooze, ThreadOut
+from segue.server.wire import follow_up_out, reason_out, thread_out
 
 router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"])
 Limit = Annotated[int, Query(ge=1, le=200)]

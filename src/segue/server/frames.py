@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from segue.core.errors import UsageError
-from segue.server.wire import Given, Id, NewMessage, Sent
+from segue.server.shapes import Given, Id, NewMessage, Sent
 
 
 class MessageFrame(NewMessage):

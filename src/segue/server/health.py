@@ -35,4 +35,8 @@ async def readyz(request: Request) -> Health:
 async def metrics(request: Request) -> Response:
     """For Prometheus. No label holds a user, a thread or anybody's words."""
     counted: Metrics = request.app.state.metrics
+    running = running_of(request)
+    if running.is_ready:
+        journal = running.segue.composed.parts.journal
+        await counted.count_timers(lambda most: journal.count_timers(limit=most))
     return Response(generate_latest(counted.registry), media_type=CONTENT_TYPE_LATEST)

@@ -13,7 +13,13 @@ from typing import Final
 from segue.journal.records import ApiKey
 
 PREFIX: Final = "sgu_"
+LONGEST_NAME: Final = 200
 _FORM: Final = re.compile(r"sgu_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+
+
+def is_name(text: str) -> bool:
+    """Whether a key or a user can be called so."""
+    return bool(text.strip()) and len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def new_key(

@@ -9,8 +9,10 @@ from segue.core.errors import NotFoundError
 from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.server.access import CallerHere, JournalHere, SegueHere
+from segue.server.cursors import position_of
 from segue.server.problems import responses
-from segue.server.wire import MemoriesOut, MemoryOut, NewMemory, memory_out, position_of
+from segue.server.shapes import MemoriesOut, MemoryOut, NewMemory
+from segue.server.wire import memory_out
 
 router = APIRouter(prefix="/api/memories", tags=["memories"])
 Agent = Annotated[
@@ -28,10 +30,8 @@ async def list_memories(
     before: Annotated[str | None, Query(max_length=60)] = None,
 ) -> MemoriesOut:
     """All that an agent knows of the caller, newest first."""
-    agent = _agent(segue, agent_id)
-    found = await journal.list_memories(
-        agent, caller.user_id, limit=limit, before=position_of(before)
-    )
+    agent, place = segue.agent(agent_id).id, position_of(before)
+    found = await journal.list_memories(agent, caller.user_id, limit=limit, before=place)
     following = to_text(found[-1].id) if len(found) == limit else None
     return MemoriesOut(memories=[*map(memory_out, found)], next=following)
 
@@ -70,20 +70,13 @@ async def delete_memory(
     segue: SegueHere, journal: JournalHere, caller: CallerHere, key: str, agent_id: Agent = None
 ) -> Response:
     """Have an agent forget a fact."""
-    if not await journal.delete_memory(_agent(segue, agent_id), caller.user_id, key):
+    if not await journal.delete_memory(segue.agent(agent_id).id, caller.user_id, key):
         raise NotFoundError(f"There is no memory {key!r:.60}.")
     return Response(status_code=204)
 
 
-def _agent(segue: Segue, agent_id: str | None) -> str:
-    agents = [agent.id for agent in segue.composed.settings.agents]
-    if agent_id is not None and agent_id not in agents:
-        raise NotFoundError(f"There is no agent {agent_id!r:.60}; there are: {', '.join(agents)}.")
-    return agent_id or agents[0]
-
-
 def _book(segue: Segue, agent_id: str | None) -> tuple[str, MemoryBook]:
-    agent = _agent(segue, agent_id)
+    agent = segue.agent(agent_id).id
     book = segue.composed.books.get(agent)
     if book is None:
         raise NotFoundError(f"Agent {agent!r:.60} keeps no memories.")

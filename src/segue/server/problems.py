@@ -106,7 +106,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(SegueError)
     async def known(request: Request, error: Exception) -> JSONResponse:
         problem = problem_of(error)
-        if problem.status >= 500:
+        if problem.status >= 500 and not isinstance(error, Refusal):
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
         return _answer(request, problem, getattr(error, "headers", None))
 

@@ -5,9 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from segue.agent.config import Config, Count, Span
+from segue.agent.config import FROM_TEXT, Config, Count, Span
+from segue.agent.sections import OR_NONE, Expected
 from segue.core.errors import UsageError
 from segue.settings import Settings
+
+_COLLECTOR = "a text that starts with 'https://' or 'http://'"
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
@@ -15,19 +18,24 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 class JwtSettings(Config):
     """Tokens that somebody else signs. One of secret, public_key and jwks_url is given."""
 
-    # For HS256 and the like: at least 32 characters, known to whoever signs.
     secret: SecretStr | None = None
-    # For RS256, ES256 and the like: PEM.
+    """For HS256 and the like: at least 32 characters, known to whoever signs."""
     public_key: str | None = None
-    # Where the signer publishes its keys.
+    """For RS256, ES256 and the like: the signer's key as PEM."""
     jwks_url: str | None = None
-    algorithms: tuple[str, ...] = ()
+    """Where the signer publishes its keys."""
+    algorithms: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
+    """Which are taken; without any, HS256 for a secret, else RS256 and ES256."""
     audience: str | None = None
+    """Whom a token has to be made for, if set."""
     issuer: str | None = None
-    # Which claim names the user, and which the scopes.
+    """Who has to have made it, if set."""
     user_claim: str = "sub"
+    """Which claim names the user."""
     scope_claim: str = "scope"
+    """Which claim holds the scopes; `operator` opens `/api/admin`."""
     leeway: Span = timedelta(seconds=30)
+    """How far the signer's clock may be off."""
 
     @model_validator(mode="after")
     def _check(self) -> "JwtSettings":
@@ -52,24 +60,37 @@ class ServerSettings(Config):
     """Without keys it listens to this machine alone."""
 
     host: str = "127.0.0.1"
+    """Where it listens; any address but this machine's needs a key or `jwt`."""
     port: Port = 8_000
-    # Which pages of other origins may call it from a browser.
-    cors_origins: tuple[str, ...] = ()
-    # Names under which it is reached; without keys, only those of this machine.
-    allowed_hosts: tuple[str, ...] = ()
+    """0 takes any free one."""
+    cors_origins: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of origins")] = ()
+    """Which pages of other origins may call it from a browser."""
+    allowed_hosts: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
+    """Without keys, under which names it answers besides those of this machine."""
     jwt: JwtSettings | None = None
-    # Requests and frames per minute for each key or user; none: as many as they like.
-    rate_per_minute: Count | None = 600
+    """Tokens of somebody else that let their bearers in."""
+    rate_per_minute: Annotated[Count | None, OR_NONE] = 600
+    """Requests and frames for each key and user; `none` means as many as they like."""
     max_body_bytes: Count = 10_000_000
+    """How big a request may be."""
     max_frame_bytes: Count = 1_000_000
-    # How many sockets one user may hold open at once.
+    """How big a frame of a socket may be."""
+    allow_content_urls: bool = False
+    """Whether messages may name pictures and files by address; this process may fetch those."""
     max_sockets_per_user: Count = 50
+    """How many sockets one user may hold open at once."""
     ping_every: Span = timedelta(seconds=20)
+    """How often one who listens gets a sign of life; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"
+    """Lines for people, or one JSON object each."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """From which level up lines are written."""
+    traces: Annotated[str | None, Field(pattern="^https?://"), Expected(_COLLECTOR)] = None
+    """Where traces are sent by OTLP over HTTP; needs the extra `otel`."""
 
 
 class ServedSettings(Settings):
-    """The settings of a Segue with a server around it."""
+    """Everything has a default that works without a key, on one machine."""
 
     server: ServerSettings = ServerSettings()
+    """How `segue serve` serves it."""

@@ -7,7 +7,9 @@ and then what was stored.
 
 import asyncio
 import logging
-from contextlib import aclosing, suppress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final, assert_never
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
@@ -16,8 +18,17 @@ from segue.core.errors import SegueError
 from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.journal.records import Thread
+from segue.noting import watched
 from segue.runtime.events import place_of
-from segue.server.access import journal_of, let_in, own_thread, own_turn, running_of, segue_of
+from segue.server.access import (
+    journal_of,
+    let_in,
+    own_thread,
+    own_turn,
+    running_of,
+    segue_of,
+    settings_of,
+)
 from segue.server.auth import Caller, RateLimit, bearer
 from segue.server.frames import (
     AnswerFrame,
@@ -30,7 +41,7 @@ from segue.server.frames import (
 )
 from segue.server.problems import Refusal, problem_of
 from segue.server.streams import paced
-from segue.server.talk import heard_of
+from segue.server.talk import take
 from segue.server.wire import frame
 
 logger = logging.getLogger(__name__)
@@ -94,9 +105,9 @@ class _Conversation:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tell(self, since: str | None) -> None:
-        every = self._websocket.app.state.settings.ping_every
+        every = settings_of(self._websocket).ping_every
         stopping = running_of(self._websocket).stopping
-        heard = heard_of(self._segue, self._thread, since)
+        heard = self._segue.listen(self._thread, since)
         async with aclosing(paced(heard, every, stopping)) as events:
             async for event in events:
                 if event is not None:
@@ -123,12 +134,8 @@ class _Conversation:
     async def _obey(self, given: ClientFrame) -> None:
         match given:
             case MessageFrame():
-                accepted = await self._segue.send(
-                    self._thread,
-                    given.content,
-                    client_message_id=given.client_message_id,
-                    strategy=given.strategy,
-                )
+                with watched("frame", thread_id=self._thread.id, frame_type=given.type):
+                    accepted = await take(self._websocket, self._thread, given)
                 await self._send(
                     {
                         "type": "accepted",
@@ -156,23 +163,20 @@ class _Conversation:
             await self._websocket.send_json(body)
 
 
-class _one_more:  # noqa: N801 - reads as a verb where it is used
+@contextmanager
+def _one_more(websocket: WebSocket, caller: Caller) -> Iterator[None]:
     """Counts the sockets of a user; `Refusal` if there are too many."""
-
-    def __init__(self, websocket: WebSocket, caller: Caller) -> None:
-        self._open: dict[str, int] = websocket.app.state.sockets
-        self._most: int = websocket.app.state.settings.max_sockets_per_user
-        self._user = caller.user_id
-
-    def __enter__(self) -> None:
-        if self._open.get(self._user, 0) >= self._most:
-            raise Refusal(429, "sockets", f"At most {self._most} sockets for one user.")
-        self._open[self._user] = self._open.get(self._user, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        self._open[self._user] -= 1
-        if not self._open[self._user]:
-            del self._open[self._user]
+    counts: Counter[str] = websocket.app.state.sockets
+    most, user = settings_of(websocket).max_sockets_per_user, caller.user_id
+    if counts[user] >= most:
+        raise Refusal(429, "sockets", f"At most {most} sockets for one user.")
+    counts[user] += 1
+    try:
+        yield
+    finally:
+        counts[user] -= 1
+        if not counts[user]:
+            del counts[user]
 
 
 def _words(websocket: WebSocket, protocols: list[str]) -> str | None:

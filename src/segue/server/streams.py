@@ -10,8 +10,6 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 
 from segue.core.errors import SegueError
-from segue.core.messages import visible_messages
-from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.journal.records import Turn
@@ -86,19 +84,12 @@ async def answering(
                     yield sse(frame(event), event.cursor)
                 if ended.done() and target is None:
                     turn = ended.result()
-                    target = await _last_place(segue, turn)
+                    target = await segue.end_of(turn)
                 if target is not None and (event is None or place_of(event.cursor)[0] >= target):
                     yield sse({"type": "done", "turn_id": to_text(turn.id), "state": turn.state})
                     return
     finally:
         ended.cancel()
-
-
-async def _last_place(segue: Segue, turn: Turn) -> int:
-    """The position of the last thing that a listener hears of a turn."""
-    batch = await segue.composed.parts.journal.load_batch(turn.thread_id, turn.batch)
-    seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
-    return max([*seen, turn.end_position or 0])
 
 
 async def _next(heard: AsyncGenerator[Heard]) -> Heard:

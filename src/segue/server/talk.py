@@ -1,18 +1,28 @@
 """Talking: send a message, stop the answer, answer a question, listen."""
 
-from collections.abc import AsyncGenerator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.requests import HTTPConnection
+from structlog.contextvars import bind_contextvars
 
 from segue.core.snowflake import to_text
-from segue.facade import Segue
-from segue.journal.records import Thread
-from segue.runtime.events import Heard, place_of
-from segue.server.access import JournalHere, SegueHere, ThreadHere, own_turn, running_of
+from segue.journal.records import Accepted, Thread
+from segue.runtime.events import place_of
+from segue.server.access import (
+    JournalHere,
+    SegueHere,
+    ThreadHere,
+    own_turn,
+    running_of,
+    segue_of,
+    settings_of,
+)
+from segue.server.content import check_content
 from segue.server.problems import responses
+from segue.server.shapes import AcceptedOut, Answer, NewMessage, TurnsOut
 from segue.server.streams import answering, event_stream, listening
-from segue.server.wire import AcceptedOut, Answer, CancelledOut, NewMessage, accepted_out
+from segue.server.wire import accepted_out
 
 router = APIRouter(prefix="/api/threads/{thread_id}", tags=["talk"])
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -36,36 +46,32 @@ async def send_message(
     """Store a message; its answer comes to whoever listens, or right here as server-sent events
     if `Accept` is `text/event-stream`.
     """
-    accepted = await segue.send(
-        thread,
-        new.content,
-        client_message_id=new.client_message_id,
-        strategy=new.strategy,
-    )
+    accepted = await take(request, thread, new)
+    bind_contextvars(batch=accepted.turn.batch)  # for the request's log lines
     if "text/event-stream" not in accept:
         return accepted_out(accepted)
     # From before it was sent, so that nothing of the answer is missed.
     place = thread.last_position
-    heard = heard_of(segue, thread, to_text(place) if place else "0")
+    heard = segue.listen(thread, to_text(place) if place else "0")
     stopping = running_of(request).stopping
     return event_stream(answering(segue, accepted.turn, heard, stopping))
 
 
 @router.post("/cancel", responses=responses(404))
-async def cancel(segue: SegueHere, thread: ThreadHere) -> CancelledOut:
+async def cancel(segue: SegueHere, thread: ThreadHere) -> TurnsOut:
     """Stop what the agent is doing; what was seen of its reply is kept."""
     stopped = await segue.cancel(thread)
-    return CancelledOut(turn_ids=[to_text(turn.id) for turn in stopped])
+    return TurnsOut(turn_ids=[to_text(turn.id) for turn in stopped])
 
 
 @router.post("/answer", status_code=202, responses=responses(404, 409))
 async def answer(
     segue: SegueHere, journal: JournalHere, thread: ThreadHere, given: Answer
-) -> CancelledOut:
+) -> TurnsOut:
     """Answer a question that the agent waits with; it goes on then."""
     turn = await own_turn(journal, thread, given.turn_id)
     going_on = await segue.answer(turn, given.answer)
-    return CancelledOut(turn_ids=[to_text(going_on.id)])
+    return TurnsOut(turn_ids=[to_text(going_on.id)])
 
 
 @router.post("/typing", status_code=204, responses=responses(404))
@@ -89,10 +95,17 @@ async def events(
     cursor = last_event_id or since
     if cursor is not None:
         place_of(cursor)  # refused now, since a stream that has begun cannot be refused
-    every = request.app.state.settings.ping_every
-    stopping = running_of(request).stopping
-    return event_stream(listening(heard_of(segue, thread, cursor), every, stopping))
+    every, stopping = settings_of(request).ping_every, running_of(request).stopping
+    return event_stream(listening(segue.listen(thread, cursor), every, stopping))
 
 
-def heard_of(segue: Segue, thread: Thread, since: str | None) -> AsyncGenerator[Heard]:
-    return cast("AsyncGenerator[Heard]", segue.listen(thread, since))
+async def take(connection: HTTPConnection, thread: Thread, new: NewMessage) -> Accepted:
+    """Store what a client says, if it may be sent; over HTTP and over a socket alike."""
+    if not settings_of(connection).allow_content_urls:
+        check_content(new.content)
+    return await segue_of(connection).send(
+        thread,
+        new.content,
+        client_message_id=new.client_message_id,
+        strategy=new.strategy,
+    )

@@ -1,59 +1,31 @@
 """Conversations: begin, list, read, change, delete; and what the user wants of follow-ups."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
 
-from segue.core.metadata import BatchType, MessageMetadata
-from segue.journal.ports import Journal
-from segue.journal.records import Found, Thread
+from segue.core.metadata import MessageMetadata
+from segue.core.plain import exact_json
 from segue.server.access import CallerHere, JournalHere, SegueHere, ThreadHere
+from segue.server.cursors import place_of_thread, position_of, thread_cursor
 from segue.server.problems import responses
-from segue.server.wire import (
+from segue.server.shapes import (
     AgentOut,
-    MessageOut,
+    DeletedOut,
+    FoundOut,
+    Me,
     NewThread,
     PageOut,
     ThreadChange,
     ThreadOut,
     ThreadsOut,
     Wishes,
-    message_out,
-    page_out,
-    plain,
-    position_of,
-    read_thread_cursor,
-    thread_cursor,
-    thread_out,
 )
+from segue.server.wire import message_out, page_out, thread_out
 
 router = APIRouter(prefix="/api", tags=["threads"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=300)]
-
-
-class DeletedOut(BaseModel):
-    """What a deletion took with it, by kind."""
-
-    deleted: dict[str, int]
-
-
-class FoundOut(BaseModel):
-    """A message that a search found, and where."""
-
-    thread_id: str
-    message: MessageOut
-
-
-class Me(BaseModel):
-    """Who the caller is, and what they want of follow-ups."""
-
-    user_id: str
-    is_operator: bool
-    wishes: dict[str, Any]
 
 
 @router.get("/agents", responses=responses())
@@ -67,14 +39,14 @@ async def list_agents(segue: SegueHere, _: CallerHere) -> list[AgentOut]:
 async def get_me(journal: JournalHere, caller: CallerHere) -> Me:
     """Who am I, and what do I want?"""
     wishes = await journal.get_user_settings(caller.user_id)
-    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=plain(wishes))
+    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=exact_json(wishes))
 
 
 @router.patch("/me", responses=responses())
 async def change_me(segue: SegueHere, caller: CallerHere, wishes: Wishes) -> Me:
     """Set what is given, of all agents and threads; null takes one back."""
     kept = await segue.set_user(caller.user_id, **wishes.given())
-    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=plain(kept))
+    return Me(user_id=caller.user_id, is_operator=caller.is_operator, wishes=exact_json(kept))
 
 
 @router.post("/threads", status_code=201, responses=responses(404))
@@ -97,7 +69,8 @@ async def list_threads(
     after: Cursor = None,
 ) -> ThreadsOut:
     """The caller's conversations, the one written to last first."""
-    found = await segue.threads(caller.user_id, agent_id, limit=limit, before=_place(after))
+    place = place_of_thread(after)
+    found = await segue.threads(caller.user_id, agent_id, limit=limit, before=place)
     is_full = len(found) == limit
     return ThreadsOut(
         threads=[*map(thread_out, found)], next=thread_cursor(found[-1]) if is_full else None
@@ -153,45 +126,5 @@ async def search(
     limit: Limit = 20,
 ) -> list[FoundOut]:
     """The caller's messages and the replies to them that match words, best first."""
-    found = await _search(journal, caller.user_id, q, limit)
+    found = await journal.search(caller.user_id, q, limit=limit)
     return [FoundOut(thread_id=f.thread_id, message=message_out(f.message)) for f in found]
-
-
-async def _search(journal: Journal, user_id: str, text: str, limit: int) -> list[Found]:
-    """What a user's own conversations say; not what agents asked each other meanwhile."""
-    most = limit
-    while True:
-        found = await journal.search(user_id, text, limit=most)
-        own = [each for each in found if not _is_between_agents(each)]
-        if len(own) >= limit or len(found) < most:
-            return own[:limit]
-        most *= 4
-
-
-def _is_between_agents(found: Found) -> bool:
-    return MessageMetadata.of(found.message).batch_type is BatchType.AGENT_TO_AGENT
-
-
-def _place(cursor: str | None) -> Thread | None:
-    found = read_thread_cursor(cursor)
-    if found is None:
-        return None
-    updated_at, thread_id = found
-    return replace(_NOWHERE, id=thread_id, updated_at=updated_at)
-
-
-# Only its place in the list counts.
-_NOWHERE = Thread(
-    id="",
-    agent_id="",
-    user_id="",
-    title=None,
-    preview=None,
-    preview_role=None,
-    message_count=0,
-    epoch=0,
-    last_position=0,
-    settings={},
-    created_at=datetime.fromtimestamp(0, UTC),
-    updated_at=datetime.fromtimestamp(0, UTC),
-)

@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from segue.agent.mistakes import Mistake, find_mistakes
 from segue.core.errors import UsageError
 from segue.settings.environment import read_environment, variable
-from segue.settings.settings import Settings
+from segue.settings.settings import FIRST_TRY, Settings
 
 FILE: Final = "segue.toml"
 
 # A section of the same file that the server reads, and nobody without one needs to know.
 _SERVER: Final = frozenset({"server"})
+# Variables of our name that are read elsewhere: by commands that talk with a server.
+_COMMANDS: Final = frozenset({"key"})
 _ENVIRONMENT: Final = "environment"
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -76,12 +78,12 @@ def load_settings(
     """
     known = list(kind.model_fields)
     file = _read_file(path, ignored=_SERVER - {*known})
-    agents = file.values.get("agents", {agent.id: {} for agent in Settings().agents})
+    agents = file.values.get("agents", FIRST_TRY)
     variables = read_environment(
         environ,
         known,
         agents=[*agents] if isinstance(agents, Mapping) else [],
-        ignored=_SERVER,
+        ignored=_SERVER | _COMMANDS,
     )
     given = {tuple(name.split("__")): value for name, value in flags.items() if value is not None}
     sources = [
@@ -89,7 +91,8 @@ def load_settings(
         _Source(_ENVIRONMENT, _nested(variables.values)),
         _Source("flags", _nested(given)),
     ]
-    merged: dict[str, Any] = {}
+    are_given = "agents" in file.values or ("agents",) in {*variables.values, *given}
+    merged: dict[str, Any] = {} if are_given else {"agents": FIRST_TRY}
     for source in sources:
         merged = _merged(merged, source.values)
     wrong = variables.slips

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails
@@ -13,10 +13,17 @@ from segue.agent.config import AgentConfig, Config, Count, Span
 from segue.agent.sections import OR_NONE, Expected
 from segue.core.durations import Length
 from segue.core.errors import UsageError
+from segue.core.triggers import TriggerType
+from segue.runtime.endings import TurnRules
 from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
-from segue.runtime.processor import TurnRules
 
 _ADDRESS = ("postgresql://", "postgres://")
+
+
+# Who is there if nobody was set up: to be tried, so it does not wait for hours to speak first.
+FIRST_TRY: Final[Mapping[str, Any]] = {
+    "companion": {"autonomy": {"delays": {trigger.value: "30s" for trigger in TriggerType}}}
+}
 
 
 def _as_text(given: Any) -> Any:
@@ -34,6 +41,10 @@ def _as_agents(given: Any) -> Any:
         {"id": name, **agent} if isinstance(agent, Mapping) else agent
         for name, agent in given.items()
     ]
+
+
+def _first_try() -> tuple[AgentConfig, ...]:
+    return tuple(AgentConfig.parse(agent, agent["id"]) for agent in _as_agents(FIRST_TRY))
 
 
 def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
@@ -73,8 +84,10 @@ class Settings(Config):
         BeforeValidator(_as_agents),
         AfterValidator(_check_agents),
         Expected("a section for each agent"),
-    ] = (AgentConfig(id="companion"),)
-    """Who there is to talk to; a thread that names no agent is with the first."""
+    ] = _first_try()
+    """Who there is to talk to; a thread that names no agent is with the first. Without any there is
+    `companion`, to be tried out: it speaks first after half a minute.
+    """
     double_texting: DoubleTexting = DoubleTexting.ENQUEUE
     """What happens to a message that comes while another is being answered."""
     collect_for: Span = COLLECT_FOR

@@ -1,6 +1,7 @@
-"""The tables of docs/settings.md, made from the code: `python -m segue.settings.tables PAGE`.
+"""The tables of docs/settings.md: `python -m segue.settings.tables PAGE package.module:Settings`.
 
-Rewrites what stands between the two marks of a page; everything else on it is written by hand.
+Made from the code of the settings that are named, such as those with a server's section. Rewrites
+what stands between the two marks of a page; everything else on it is written by hand.
 """
 
 import re
@@ -12,6 +13,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Final
 
+from segue.agent.build import load_attribute
 from segue.agent.sections import REQUIRED, Setting, meanings_of, settings_of
 from segue.core.durations import show_duration
 from segue.settings.environment import variable
@@ -29,10 +31,10 @@ def make_tables(section: type = Settings, place: Sequence[str] = ()) -> str:
     return "\n".join(_lines(section, place)).strip()
 
 
-def rewrite(page: str) -> str:
+def rewrite(page: str, section: type = Settings) -> str:
     """The page with new tables between its marks."""
     before, after = page[: page.index(BEGIN)], page[page.index(END) :]
-    return f"{before}{BEGIN}\n{make_tables()}\n{after}"
+    return f"{before}{BEGIN}\n{make_tables(section)}\n{after}"
 
 
 def _lines(section: type, place: Sequence[str]) -> Iterator[str]:
@@ -93,5 +95,6 @@ def _variable(place: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(rewrite(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page, path = Path(sys.argv[1]), sys.argv[2]
+    chosen: type = load_attribute(path, "The settings' class")
+    page.write_text(rewrite(page.read_text(encoding="utf-8"), chosen), encoding="utf-8")

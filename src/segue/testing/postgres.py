@@ -26,7 +26,7 @@ from typing import LiteralString, Self
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from segue.core.errors import BackendError, DeniedError, NotFoundError
 
@@ -43,6 +43,9 @@ _POSTGRES = (
     "--max_connections=200",
     "--timezone=UTC",
     "--log_timezone=UTC",
+    # What pays over days costs a test: compiling queries, and a look after each of many databases.
+    "--jit=off",
+    "--autovacuum=off",
     # After a crash, a sync for every file would take longer than the recovery itself.
     *(("--recovery_init_sync_method=syncfs",) if sys.platform == "linux" else ()),
 )
@@ -70,11 +73,15 @@ class PostgresServer:
             return PostgresServer(dsn)
         return _OwnServer(data_dir, fsync=fsync)
 
-    def create_database(self) -> str:
-        """The conninfo of a new, empty database."""
+    def create_database(self, like: str | None = None) -> str:
+        """The conninfo of a new, empty database, or of a copy of the one that `like` names.
+
+        Nobody may be connected to the latter; to copy tables is faster than to make them.
+        """
         name = f"segue_{secrets.token_hex(8)}"
         # Nobody can connect to template0, and a connection to the template would block this.
-        self._execute("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'", name)
+        template = str(conninfo_to_dict(like)["dbname"]) if like else "template0"
+        self._execute("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'", name, template)
         self._databases.append(name)
         return make_conninfo(self.dsn, dbname=name)
 
@@ -97,9 +104,9 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _execute(self, statement: LiteralString, database: str) -> None:
+    def _execute(self, statement: LiteralString, *databases: str) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(sql.Identifier(database)))
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, databases)))
 
 
 _NOT_OURS = (

@@ -21,13 +21,14 @@ from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 import httpx
 
 from segue.agent.checkpoints import MemoryCheckpoints
-from segue.compose import JOURNAL_FILE, Replacements, compose
+from segue.compose import Replacements, compose
 from segue.core.durations import show_duration
 from segue.core.errors import UsageError
 from segue.core.metadata import MessageMetadata
 from segue.facade import Segue
 from segue.journal.records import Turn, TurnKind
 from segue.settings import Settings
+from segue.stores import JOURNAL_FILE
 from segue.testing.clock import VirtualClock
 from segue.testing.scenario import Event, Scenario, Timetable
 from segue.testing.simulation_report import Kind, SimulationReport

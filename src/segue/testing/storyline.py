@@ -164,6 +164,8 @@ class _Records:
             yield self._plan(decision)
         elif decision.facts.get("held_out"):
             yield decision.id, self._held_out(decision)
+        elif decision.kind == "memory_query":
+            return
         elif decision.outcome != Outcome.ALLOW:  # what is allowed is told with its words
             yield decision.id, self._refusal(decision)
 

@@ -11,6 +11,7 @@ from segue.journal.postgres.memories import MemorySteps
 from segue.journal.postgres.messages import MessageSteps
 from segue.journal.postgres.nodes import NodeSteps
 from segue.journal.postgres.outbox import OutboxSteps
+from segue.journal.postgres.outcomes import OutcomeSteps
 from segue.journal.postgres.summaries import SummarySteps
 from segue.journal.postgres.threads import ThreadSteps
 from segue.journal.postgres.timers import TimerSteps
@@ -29,6 +30,7 @@ class PostgresJournal(
     EndingSteps,
     TimerSteps,
     OutboxSteps,
+    OutcomeSteps,
     SummarySteps,
     MemorySteps,
     KeySteps,

@@ -59,7 +59,8 @@ _FOUND: LiteralString = "".join(
             hits="SELECT messages.id, words, word_count FROM messages "
             "JOIN threads ON threads.id = messages.thread_id "
             "WHERE words @@ %(query)s::tsquery AND threads.user_id = %(user_id)s "
-            "AND (%(thread_id)s::text IS NULL OR threads.id = %(thread_id)s)",
+            "AND CASE WHEN %(thread_id)s::text IS NULL THEN strpos(threads.id, '/') = 0 "
+            "ELSE threads.id = %(thread_id)s END",
             scope="SELECT (SELECT sum(message_count) FROM threads WHERE user_id = %(user_id)s) "
             "AS total, avg(word_count) AS average FROM hits",
         ),

@@ -16,7 +16,7 @@ from segue.journal.postgres.database import (
     fetch_row,
     tell_of,
 )
-from segue.journal.records import Deleted, Thread
+from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
 from segue.journal.rows import merged_settings, settings_of, to_json
 
 _OWNED: tuple[LiteralString, ...] = (
@@ -66,7 +66,8 @@ class ThreadSteps:
         *,
         agent_id: str | None = None,
         limit: int = 50,
-        before: Thread | None = None,
+        before: ThreadPlace | None = None,
+        with_nested: bool = False,
     ) -> list[Thread]:
         sql: LiteralString = "SELECT * FROM threads WHERE user_id = %s"
         values: list[Any] = [user_id]
@@ -76,6 +77,9 @@ class ThreadSteps:
         if before is not None:
             sql += " AND (updated_at, id) < (%s, %s)"
             values += [before.updated_at, before.id]
+        if not with_nested:
+            sql += " AND strpos(id, %s) = 0"
+            values.append(NESTING)
         sql += " ORDER BY updated_at DESC, id DESC LIMIT %s"
         values.append(limit)
 
@@ -126,19 +130,29 @@ class ThreadSteps:
 
     async def delete_thread(self, thread_id: str) -> Deleted:
         async def step(db: Connection) -> Deleted:
-            await lock_thread(db, thread_id)
+            whole = await _lock_with_nested(db, thread_id)
             rows = {}
             for table in _OWNED:
                 deleted = await db.execute(
-                    f"DELETE FROM {table} WHERE thread_id = %s",  # noqa: S608 - our own names
-                    (thread_id,),
+                    f"DELETE FROM {table} WHERE thread_id = ANY(%s)",  # noqa: S608 - our own names
+                    (whole,),
                 )
                 rows[table] = deleted.rowcount
-            deleted = await db.execute("DELETE FROM threads WHERE id = %s", (thread_id,))
+            deleted = await db.execute("DELETE FROM threads WHERE id = ANY(%s)", (whole,))
             rows["threads"] = deleted.rowcount
             return Deleted(rows)
 
         return await self._db.write(step)
+
+
+async def _lock_with_nested(db: Connection, thread_id: str) -> list[str]:
+    """The ids of a thread and of those nested in it."""
+    thread = await lock_thread(db, thread_id)
+    sql: LiteralString = (
+        "SELECT id FROM threads WHERE user_id = %s AND starts_with(id, %s) ORDER BY id FOR UPDATE"
+    )
+    nested = await fetch_all(db, sql, (thread.user_id, thread_id + NESTING))
+    return [thread_id, *(row["id"] for row in nested)]
 
 
 async def thread_of(db: Connection, thread_id: str) -> Thread:

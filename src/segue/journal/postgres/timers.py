@@ -19,7 +19,7 @@ from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
-from segue.journal.inputs import check_synthetic, check_timer, lease_end
+from segue.journal.inputs import check_epoch, check_synthetic, check_timer, lease_end
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
 from segue.journal.postgres.batches import append_to_batch, message_values, next_id
@@ -52,11 +52,14 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 class TimerSteps:
     _db: Database
 
-    async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+    async def arm_timer(
+        self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime, epoch: int | None = None
+    ) -> Timer:
         check_timer(timer)
 
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
+            check_epoch(thread, epoch)
             rising = ids_above(thread, ids)
             return await arm(db, timer, await next_id(db, thread.id, rising), now)
 
@@ -94,6 +97,18 @@ class TimerSteps:
         async def step(db: Connection) -> datetime | None:
             row = await fetch_one(db, sql, (_EARLIEST, LATEST))
             return None if row is None else row["wake_at"]
+
+        return await self._db.look(step)
+
+    async def count_timers(self, *, limit: int) -> int:
+        sql: LiteralString = (
+            "SELECT count(*) AS found FROM "
+            "(SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT %s) AS awake"
+        )
+
+        async def step(db: Connection) -> int:
+            found: int = (await fetch_row(db, sql, (limit,)))["found"]
+            return found
 
         return await self._db.look(step)
 

@@ -11,6 +11,7 @@ from segue.journal.sqlite.memories import MemorySteps
 from segue.journal.sqlite.messages import MessageSteps
 from segue.journal.sqlite.nodes import NodeSteps
 from segue.journal.sqlite.outbox import OutboxSteps
+from segue.journal.sqlite.outcomes import OutcomeSteps
 from segue.journal.sqlite.summaries import SummarySteps
 from segue.journal.sqlite.threads import ThreadSteps
 from segue.journal.sqlite.timers import TimerSteps
@@ -28,6 +29,7 @@ class SqliteJournal(
     TurnSteps,
     TimerSteps,
     OutboxSteps,
+    OutcomeSteps,
     SummarySteps,
     MemorySteps,
     KeySteps,

@@ -107,8 +107,8 @@ def _accepted_before(
 def _shown_turn(db: sqlite3.Connection, thread_id: str) -> int | None:
     """The running follow-up of which something was shown."""
     row = db.execute(
-        "SELECT id FROM turns INDEXED BY turns_alive WHERE thread_id = ? AND kind = 'follow_up' "
-        "AND state IN ('queued', 'running') AND state = 'running' AND shown_at IS NOT NULL",
+        "SELECT id FROM turns INDEXED BY turns_one_running WHERE thread_id = ? "
+        "AND state = 'running' AND kind = 'follow_up' AND shown_at IS NOT NULL",
         (thread_id,),
     ).fetchone()
     return None if row is None else row["id"]

@@ -1,25 +1,29 @@
 """One SQLite file: its connections, transactions and schema.
 
 A step is a plain function that runs whole in the writer's thread, so a transaction never waits for
-the event loop. Readers have a thread of their own and see the last commit. Several processes may
-share the file: a writer takes SQLite's lock before it reads.
+the event loop. Steps that wait for the writer at the same time share a transaction. Readers have
+threads of their own and see the last commit. Several processes may share the file: a writer takes
+SQLite's lock before it reads.
 """
 
 import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from segue.core.errors import (
     BackendError,
     ConflictError,
     NotFoundError,
-    SegueError,
     UsageError,
 )
 
@@ -28,6 +32,24 @@ Step = Callable[[sqlite3.Connection], T]
 
 BUSY_SECONDS = 30.0
 _READERS = 2
+# How many steps share a transaction at most: other processes wait for its end.
+_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a step gave or raised."""
+
+    result: Any = None
+    error: Exception | None = None
+
+    def onto(self, future: asyncio.Future[Any]) -> None:
+        if future.done():  # cancelled meanwhile
+            return
+        if self.error is None:
+            future.set_result(self.result)
+        else:
+            future.set_exception(self.error)
 
 
 class Database:
@@ -39,6 +61,9 @@ class Database:
         self._closed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
+        # Steps that wait for the writer, and the task that takes them there.
+        self._queue: deque[tuple[Step[Any], asyncio.Future[Any]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         self.is_open = True
@@ -47,6 +72,8 @@ class Database:
     async def close(self) -> None:
         self.is_open = False
         self._closed.set()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
         for pool in (self._readers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -54,8 +81,15 @@ class Database:
             connection.close()
 
     async def write(self, step: Step[T]) -> T:
-        """Run a step in a transaction of its own; nothing is written if it raises."""
-        return await self._run(self._writer, lambda: self._in_transaction("IMMEDIATE", step))
+        """Run a step in a transaction; nothing of it is written if it raises."""
+        self._refuse_closed()
+        result = asyncio.get_running_loop().create_future()
+        self._queue.append((step, result))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_queue())
+        with self._explaining():
+            written: T = await result
+        return written
 
     async def read(self, step: Step[T]) -> T:
         """Run a step that only reads, on one snapshot."""
@@ -78,15 +112,53 @@ class Database:
             return False
         return True
 
+    async def _write_queue(self) -> None:
+        """Take the steps that wait to the writer, many at a time, until none is left."""
+        loop = asyncio.get_running_loop()
+        taken: list[tuple[Step[Any], asyncio.Future[Any]]] = []
+        try:
+            while self._queue:
+                taken = [self._queue.popleft() for _ in range(min(len(self._queue), _TOGETHER))]
+                taken = [each for each in taken if not each[1].cancelled()]
+                steps = [step for step, _ in taken]
+                outcomes = await loop.run_in_executor(self._writer, self._write_together, steps)
+                for (_, result), outcome in zip(taken, outcomes, strict=True):
+                    outcome.onto(result)
+        finally:
+            self._writing = None
+            for _, result in (*taken, *self._queue):  # nobody comes for them any more
+                result.cancel()
+
+    def _write_together(self, steps: Sequence[Step[Any]]) -> list[_Outcome]:
+        """Write several steps in one transaction; if one fails, each in its own."""
+        try:
+            results = self._in_transaction("IMMEDIATE", lambda db: [step(db) for step in steps])
+            return [_Outcome(result) for result in results]
+        except sqlite3.OperationalError as error:  # the file fails, and not one of the steps
+            return [_Outcome(error=error) for _ in steps]
+        except Exception as error:  # noqa: BLE001 - raised where the step was asked for
+            if len(steps) == 1:
+                return [_Outcome(error=error)]
+            return [outcome for step in steps for outcome in self._write_together([step])]
+
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        self._refuse_closed()
+        with self._explaining():
+            # In the caller's context, so that a line that is logged there says for whom.
+            run = copy_context().run
+            return await asyncio.get_running_loop().run_in_executor(pool, run, work)
+
+    def _refuse_closed(self) -> None:
         if not self.is_open:
             raise BackendError(
                 f"SQLite file {self.path!r} is not open; call open() first. Nothing was written."
             )
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """SQLite's errors in our words."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
-        except SegueError:
-            raise
+            yield
         except UnicodeEncodeError as error:
             raise UsageError(
                 "An id or key holds half a character, which no database takes. Nothing was written."

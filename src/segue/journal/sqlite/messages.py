@@ -131,7 +131,7 @@ class MessageSteps:
             "FROM messages_words JOIN messages ON messages.rowid = messages_words.rowid "
             "JOIN threads ON threads.id = messages.thread_id "
             "WHERE messages_words MATCH ? AND threads.user_id = ? "
-            "AND (? IS NULL OR threads.id = ?) "
+            "AND CASE WHEN ? IS NULL THEN instr(threads.id, '/') = 0 ELSE threads.id = ? END "
             "ORDER BY score DESC, messages.position DESC LIMIT ?"
         )
         values = (query, user_id, thread_id, thread_id, limit)

@@ -7,7 +7,7 @@ from typing import Any
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.journal.records import Deleted, Thread
+from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
 from segue.journal.rows import from_micros, merged_settings, settings_of, to_json, to_micros
 from segue.journal.sqlite.database import Database
 
@@ -50,7 +50,8 @@ class ThreadSteps:
         *,
         agent_id: str | None = None,
         limit: int = 50,
-        before: Thread | None = None,
+        before: ThreadPlace | None = None,
+        with_nested: bool = False,
     ) -> list[Thread]:
         sql = "SELECT * FROM threads WHERE user_id = ?"
         values: list[Any] = [user_id]
@@ -60,6 +61,9 @@ class ThreadSteps:
         if before is not None:
             sql += " AND (updated_at, id) < (?, ?)"
             values += [to_micros(before.updated_at), before.id]
+        if not with_nested:
+            sql += " AND instr(id, ?) = 0"
+            values.append(NESTING)
         sql += " ORDER BY updated_at DESC, id DESC LIMIT ?"
         values.append(limit)
         return await self._db.read(lambda db: [to_thread(r) for r in db.execute(sql, values)])
@@ -100,12 +104,11 @@ class ThreadSteps:
 
     async def delete_thread(self, thread_id: str) -> Deleted:
         def step(db: sqlite3.Connection) -> Deleted:
-            thread_of(db, thread_id)
+            whole = _with_nested(db, thread_of(db, thread_id))
             rows = {}
-            for table in _OWNED:
-                deleted = db.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608  # our own names
-                rows[table] = deleted.rowcount
-            rows["threads"] = db.execute("DELETE FROM threads WHERE id = ?", (thread_id,)).rowcount
+            for table, column in (*((table, "thread_id") for table in _OWNED), ("threads", "id")):
+                sql = f"DELETE FROM {table} WHERE {column} = ?"  # noqa: S608  # our own names
+                rows[table] = db.executemany(sql, whole).rowcount
             return Deleted(rows)
 
         return await self._db.write(step)
@@ -116,6 +119,14 @@ def thread_of(db: sqlite3.Connection, thread_id: str) -> Thread:
     if row is None:
         raise NotFoundError(f"There is no thread {thread_id!r}.")
     return to_thread(row)
+
+
+def _with_nested(db: sqlite3.Connection, thread: Thread) -> list[tuple[str]]:
+    """The ids of a thread and of those nested in it."""
+    prefix = thread.id + NESTING
+    sql = "SELECT id FROM threads WHERE user_id = ? AND substr(id, 1, ?) = ?"
+    nested = db.execute(sql, (thread.user_id, len(prefix), prefix))
+    return [(thread.id,), *((row["id"],) for row in nested)]
 
 
 def wake_put_off(db: sqlite3.Connection, thread_ids: Sequence[str], at: datetime) -> None:

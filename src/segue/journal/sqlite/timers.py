@@ -16,7 +16,7 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_synthetic, check_timer, lease_end
+from segue.journal.inputs import check_epoch, check_synthetic, check_timer, lease_end
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import (
     Decision,
@@ -48,11 +48,14 @@ _ENDS = frozenset(
 class TimerSteps:
     _db: Database
 
-    async def arm_timer(self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime) -> Timer:
+    async def arm_timer(
+        self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime, epoch: int | None = None
+    ) -> Timer:
         check_timer(timer)
 
         def step(db: sqlite3.Connection) -> Timer:
             thread = thread_of(db, timer.thread_id)
+            check_epoch(thread, epoch)
             return arm(db, thread, timer, ids_above(thread, ids), now)
 
         return await self._db.write(step)
@@ -83,6 +86,16 @@ class TimerSteps:
                 "SELECT wake_at FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
             ).fetchone()
             return None if row is None else from_micros(min(row["wake_at"], to_micros(LATEST)))
+
+        return await self._db.read(step)
+
+    async def count_timers(self, *, limit: int) -> int:
+        def step(db: sqlite3.Connection) -> int:
+            found: int = db.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT ?)",
+                (limit,),
+            ).fetchone()[0]
+            return found
 
         return await self._db.read(step)
 

@@ -35,6 +35,7 @@ _NOUNS = (
     "missing",
     "nodes",
     "outbox",
+    "outcomes",
     "racing",
     "reading",
     "refusing",
@@ -72,6 +73,7 @@ from segue.testing.journal_contract.memories import *
 from segue.testing.journal_contract.missing import *
 from segue.testing.journal_contract.nodes import *
 from segue.testing.journal_contract.outbox import *
+from segue.testing.journal_contract.outcomes import *
 from segue.testing.journal_contract.racing import *
 from segue.testing.journal_contract.reading import *
 from segue.testing.journal_contract.refusing import *

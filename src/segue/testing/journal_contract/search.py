@@ -6,6 +6,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.ports import Journal
+from segue.journal.records import nested_id
 from segue.testing.journal_contract.chat import Chat, texts
 
 WORDLESS = [
@@ -119,6 +120,17 @@ async def test_a_search_can_stay_in_one_thread(journal: Journal, chat: Chat) -> 
     assert {f.thread_id for f in await journal.search("ada", "lighthouse")} == {"chat", "second"}
     [one] = await journal.search("ada", "lighthouse", thread_id="second")
     assert one.thread_id == "second"
+
+
+async def test_what_agents_asked_each_other_is_found_only_where_it_was_said(
+    journal: Journal, chat: Chat
+) -> None:
+    """A person finds own conversations; a nested thread is searched when it is named."""
+    nested = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    await nested.say("Is the lighthouse open?")
+    assert await found(journal, "lighthouse") == []
+    [one] = await journal.search("ada", "lighthouse", thread_id=nested.thread_id)
+    assert one.thread_id == "chat/clerk"
 
 
 async def test_a_search_returns_at_most_its_limit(journal: Journal, chat: Chat) -> None:

@@ -11,7 +11,7 @@ from segue.core.errors import ConflictError, NotFoundError
 from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import Decision, NewMemory, Thread
+from segue.journal.records import Decision, NewMemory, Thread, ThreadPlace, nested_id
 from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH
 from segue.testing.journal_contract.chat import HOUR, Chat
 
@@ -95,10 +95,39 @@ async def test_pages_of_threads_hold_each_thread_once(journal: Journal, chat: Ch
     for name in names - {chat.thread_id}:
         await chat.another(name)
     found: list[Thread] = []
-    while page := await journal.list_threads("ada", limit=3, before=found[-1] if found else None):
+    place: ThreadPlace | None = None
+    while page := await journal.list_threads("ada", limit=3, before=place):
         assert len(page) <= 3
         found += page
+        place = page[-1].place
     assert sorted(t.id for t in found) == sorted(names)
+
+
+async def test_a_page_goes_on_behind_a_thread_that_is_gone(journal: Journal, chat: Chat) -> None:
+    """A place holds also when the thread that stood there was deleted or written to since."""
+    for name in ("first", "second"):
+        chat.now += SECOND
+        await chat.another(name)
+    [newest] = await journal.list_threads("ada", limit=1)
+    await journal.delete_thread(newest.id)
+    rest = await journal.list_threads("ada", before=newest.place)
+    assert [t.id for t in rest] == ["first", "chat"]
+
+
+async def test_where_agents_ask_each_other_is_listed_only_on_request(
+    journal: Journal, chat: Chat
+) -> None:
+    """It is no conversation of the user's; a page is full all the same, and says where to go on."""
+    for name in ("first", "second"):
+        chat.now += SECOND
+        await chat.another(name)
+        await chat.another(nested_id(name, "clerk"), agent_id="clerk")
+    page = await journal.list_threads("ada", limit=2)
+    assert [t.id for t in page] == ["second", "first"]
+    assert [t.id for t in await journal.list_threads("ada", before=page[-1].place)] == ["chat"]
+    everything = await journal.list_threads("ada", with_nested=True)
+    assert {"first/clerk", "second/clerk"} <= {t.id for t in everything}
+    assert len(everything) == 5
 
 
 async def test_the_title_is_the_first_thing_the_user_said(journal: Journal, chat: Chat) -> None:
@@ -256,6 +285,20 @@ async def test_deleting_a_thread_leaves_others_and_memories_alone(
     assert await journal.count_memories("guide", "ada") == 2
     assert await second.messages() == kept
     assert {f.thread_id for f in await journal.search("ada", "lighthouse")} == {"second"}
+
+
+async def test_what_is_nested_in_a_thread_is_deleted_with_it(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """Also what is nested deeper, and nothing of a thread whose id only begins alike."""
+    inner = nested_id("chat", "clerk")
+    kept = ("chat2", nested_id("chat2", "clerk"), "Chat", nested_id("Chat", "clerk"))
+    for name in (inner, nested_id(inner, "porter"), *kept):
+        await fill(await chat.another(name), ids, now)
+    deleted = await journal.delete_thread("chat")
+    assert (deleted.rows["threads"], deleted.rows["messages"]) == (3, 8)
+    left = await journal.list_threads("ada", with_nested=True)
+    assert {t.id for t in left} == {*kept}
 
 
 async def test_a_worker_cannot_write_into_a_deleted_thread(chat: Chat) -> None:

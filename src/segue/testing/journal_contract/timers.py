@@ -68,6 +68,22 @@ async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat
     assert await journal.next_due_at() == second.due_at
 
 
+async def test_what_was_decided_before_the_user_wrote_is_not_armed(
+    journal: Journal, chat: Chat
+) -> None:
+    """It is refused, and the timer that belongs to the later answer stays."""
+    await chat.exchange()
+    decided_at = (await journal.get_thread("chat")).epoch
+    await chat.exchange()
+    later = await chat.arm(HOUR)
+    stale = NewTimer("chat", chat.now, "check_in")
+    with pytest.raises(ConflictError):
+        await journal.arm_timer(stale, ids=chat.ids, now=chat.now, epoch=decided_at)
+    assert await journal.list_timers("chat") == [later]
+    armed = await journal.arm_timer(stale, ids=chat.ids, now=chat.now, epoch=decided_at + 1)
+    assert armed.epoch == decided_at + 1
+
+
 async def test_arming_again_replaces_a_claimed_timer(journal: Journal, chat: Chat) -> None:
     """Whoever was about to decide about the old one can no longer close or postpone it."""
     await chat.arm()
@@ -189,6 +205,21 @@ async def test_the_next_due_time_is_known(journal: Journal, chat: Chat, now: dat
     assert await journal.next_due_at() == lease.until
     await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
     assert await journal.next_due_at() == now + HOUR
+
+
+async def test_live_timers_are_counted_up_to_a_bound(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Those that wait and those that somebody looks at; not what is over, and not all of many."""
+    assert await journal.count_timers(limit=10) == 0
+    second = await chat.another("second")
+    await chat.arm(HOUR)
+    await second.arm(SECOND)
+    [lease] = await due_timers(journal, now + SECOND)
+    assert await journal.count_timers(limit=10) == 2
+    assert await journal.count_timers(limit=1) == 1
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    assert await journal.count_timers(limit=10) == 1
 
 
 async def test_a_postponed_timer_waits_for_its_new_time(

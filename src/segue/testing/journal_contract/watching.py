@@ -30,19 +30,22 @@ class Hints:
             async for hint in hints:
                 self._queue.put_nowait(hint)
 
-    async def wait_for(self, thread_id: str, seconds: float = PATIENCE) -> None:
-        """Return once there is a hint that may be of this thread; `TimeoutError` without one."""
-        async with asyncio.timeout(seconds):
-            while await self._queue.get() not in ("", thread_id):
-                pass
+    async def hear_of(self, thread_id: str, seconds: float = PATIENCE) -> bool:
+        """Wait for a hint that may be of this thread, and say whether one came."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while await self._queue.get() not in ("", thread_id):
+                    pass
+                return True
+        return False
 
     async def catch_up(self, chat: Chat) -> None:
         """Wait until somebody watches, and all that was written so far has been told."""
         other = await chat.another("other")
         for _ in range(10 * PATIENCE):
             await other.arm(HOUR)
-            with suppress(TimeoutError):
-                return await self.wait_for("other", 0.1)
+            if await self.hear_of("other", 0.1):
+                return
         raise TimeoutError
 
 
@@ -134,7 +137,7 @@ async def test_every_step_that_others_wait_for_is_heard_of(
         prepared = await prepare(chat)
         await hints.catch_up(chat)
         await step(chat, prepared)
-        await hints.wait_for("chat")
+        assert await hints.hear_of("chat")
 
 
 async def test_a_process_hears_of_its_own_steps(journal: Journal, chat: Chat) -> None:
@@ -142,7 +145,7 @@ async def test_a_process_hears_of_its_own_steps(journal: Journal, chat: Chat) ->
     async with watching(journal) as hints:
         await hints.catch_up(chat)
         await chat.say()
-        await hints.wait_for("chat")
+        assert await hints.hear_of("chat")
 
 
 async def test_all_who_watch_are_told(journal: Journal, chat: Chat) -> None:
@@ -151,8 +154,8 @@ async def test_all_who_watch_are_told(journal: Journal, chat: Chat) -> None:
         await first.catch_up(chat)
         await second.catch_up(chat)
         await chat.say()
-        await first.wait_for("chat")
-        await second.wait_for("chat")
+        assert await first.hear_of("chat")
+        assert await second.hear_of("chat")
 
 
 async def test_who_stops_watching_leaves_nothing_behind(journal: Journal, chat: Chat) -> None:

@@ -1,0 +1,150 @@
+"""`segue stats`: what follow-ups come to, and which way to follow up does better."""
+
+import csv
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from segue.cli.options import AsJson, ConfigFile, Database
+
+if TYPE_CHECKING:
+    from segue.core.outcomes import Rate
+    from segue.runtime.stats import Outcomes, Stats
+
+_HEADINGS = (
+    *("agent", "trigger", "variant", "replied", "ignored", "pending", "stopped", "failed"),
+    *("held out", "suppressed", "reply rate", "median reply after", "suppressed by"),
+)
+_RATES = ("reply_rate", "wrote_unasked")
+
+
+def stats(  # noqa: PLR0913 - each is an option
+    *,
+    agent: Annotated[str | None, typer.Option(help="Of one agent, by its id.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="Of one trigger, such as check_in.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From a time on, 2027-01-31, or so long ago, 7d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Before a time; the same.")] = None,
+    window: Annotated[
+        str, typer.Option(help="How long after a follow-up a message is its answer.")
+    ] = "24h",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    config: ConfigFile = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """What became of follow-ups, and whether following up helps.
+
+    By agent, trigger and variant of the prompt; docs/outcomes.md says what the numbers mean.
+    """
+    from segue.cli.errors import told_plainly  # noqa: PLC0415
+    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
+    from segue.cli.output import print_json, print_lines, print_table  # noqa: PLC0415
+    from segue.core.durations import parse_duration  # noqa: PLC0415
+    from segue.core.errors import UsageError  # noqa: PLC0415
+    from segue.runtime.clock import SystemClock  # noqa: PLC0415
+    from segue.runtime.stats import Wanted  # noqa: PLC0415
+    from segue.runtime.stats import stats as stats_of  # noqa: PLC0415
+
+    settings, now = read_settings(config, database), SystemClock().now()
+    with told_plainly():
+        if as_csv and as_json:
+            raise UsageError("--csv and --json are two ways to print the same; take one.")
+        wanted = Wanted(
+            since=moment(since, now),
+            until=moment(until, now),
+            agent_id=agent,
+            trigger_type=trigger,
+            window=parse_duration(window),
+        )
+        wanted.query(now)  # raises before anything is opened
+
+    async def work() -> "Stats":
+        async with open_journal(settings) as journal:
+            return await stats_of(journal, wanted, now)
+
+    found = run(work())
+    if as_json:
+        print_json(found.as_json())
+    elif as_csv:
+        _print_csv(found)
+    else:
+        print_table(_HEADINGS, map(_row, found.outcomes), nothing="There was no follow-up.")
+        print_lines(_sentences(found))
+
+
+def moment(text: str | None, now: datetime) -> datetime | None:
+    """A time on this machine's clock, or so long ago; `UsageError` if it is neither."""
+    from segue.core.durations import parse_duration  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return now - parse_duration(text)
+
+
+def _row(row: "Outcomes") -> tuple[str, ...]:
+    counts = row.as_json()
+    shown = ("replied", "ignored", "pending", "stopped", "failed", "held_out", "suppressed")
+    return (
+        row.agent_id,
+        row.trigger_type or "-",
+        row.variant or "-",
+        *(str(counts[name]) for name in shown),
+        _rate(row.replied),
+        _span(row.latency),
+        ", ".join(f"{gate} {count}" for gate, count in row.suppressed_by.items()),
+    )
+
+
+def _sentences(found: "Stats") -> Iterator[str]:
+    for contest in found.contests:
+        yield f"{contest.agent_id}, {contest.trigger_type}: {contest.sentence}"
+    for row in found.outcomes:
+        if wrote := row.wrote_unasked:
+            yield (
+                f"{row.agent_id}, {row.trigger_type}: of {wrote.cases} held out, the user wrote "
+                f"on their own after {wrote.hits}: {_rate(wrote)}."
+            )
+    if fallbacks := found.searches.fallbacks:
+        yield (
+            f"Memory queries without words of the user's: {_rate(fallbacks)} of "
+            f"{fallbacks.cases}; {found.searches.failed} searches failed."
+        )
+    if found.unmarked:
+        yield f"{found.unmarked} stored triggers have lost their mark: a store loses metadata."
+
+
+def _rate(rate: "Rate | None") -> str:
+    if rate is None:
+        return ""
+    return f"{100 * rate.value:.0f} % ({100 * rate.low:.0f} to {100 * rate.high:.0f})"
+
+
+def _span(latency: timedelta | None) -> str:
+    from segue.core.durations import show_duration  # noqa: PLC0415
+
+    return "" if latency is None else show_duration(latency)
+
+
+def _print_csv(found: "Stats") -> None:
+    rows = [_flat(row.as_json()) for row in found.outcomes]
+    if rows:
+        writer = csv.DictWriter(sys.stdout, [*rows[0]])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with one value per column."""
+    rates = {name: row.pop(name) or {} for name in _RATES}
+    gates = row.pop("suppressed_by")
+    for name, rate in rates.items():
+        row |= {f"{name}_{part}": rate.get(part) for part in ("cases", "value", "low", "high")}
+    return row | {"suppressed_by": " ".join(f"{gate}={count}" for gate, count in gates.items())}

@@ -1,0 +1,38 @@
+"""What the model would get of a thread now, for operators; nothing is asked and nothing stored."""
+
+from typing import Any
+
+from langchain_core.messages import messages_to_dict
+
+from segue.agent.config import AgentConfig
+from segue.core.context import Context, build_context
+from segue.core.metadata import strip_metadata
+from segue.core.plain import exact_json
+from segue.core.snowflake import to_text
+from segue.journal.ports import Journal
+from segue.journal.records import Thread
+
+
+async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
+    """The context of a thread before anybody says anything more.
+
+    Memories are not in it: which ones are told depends on what the user says next.
+    """
+    window = await journal.window(thread.id, max_tokens=config.context_tokens)
+    summary = window.summary.text if window.summary else None
+    return build_context(
+        window.batches, None, config.context_tokens, system=config.system_prompt, summary=summary
+    )
+
+
+def context_json(context: Context) -> dict[str, Any]:
+    """A context as JSON, with its messages as a model gets them."""
+    return {
+        "messages": messages_to_dict(strip_metadata(context.messages)),
+        "batches": [to_text(batch) for batch in context.batches],
+        "dropped": exact_json(context.dropped),
+        "tokens": context.tokens,
+        "reserved": context.reserved,
+        "is_cut": context.cut,
+        "over_budget": context.over_budget,
+    }

@@ -1,0 +1,48 @@
+"""What a client may send of content: words and data, but no addresses.
+
+Some providers' clients fetch the address of a picture themselves, from this process. Whoever could
+name one would reach what only this machine can, such as services behind its firewall.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from segue.server.problems import Refusal
+
+# With blanks in front, since clients cut them off.
+_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_DATA: Final = "data:"
+
+
+def check_content(content: str | list[Any]) -> None:
+    """`Refusal` with 422 if a block holds an address that somebody might fetch."""
+    blocks = [] if isinstance(content, str) else content
+    for name, text in _texts(blocks):
+        if _is_address(name, text):
+            raise Refusal(
+                422,
+                "content_url",
+                f"A block of content has an address in {name!r:.60}. Send what is there as base64 "
+                "or as a data: URL; only if server.allow_content_urls is set, addresses are taken.",
+            )
+
+
+def _texts(blocks: list[Any]) -> Iterator[tuple[str, str]]:
+    """All texts in blocks, however deep, each with the name under which it stands."""
+    # No recursion: how deep it goes is up to the client.
+    left = [("content", each) for each in blocks if not isinstance(each, str)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += ((name, each) for each in value)
+        elif isinstance(value, str) and name != "text":  # words may speak of addresses
+            yield name, value
+
+
+def _is_address(name: str, text: str) -> bool:
+    if name.lower().endswith(("url", "uri")):
+        return not text.startswith(_DATA)
+    return _ADDRESS.match(text) is not None

@@ -1,0 +1,77 @@
+"""Where a Segue keeps things: the journal and the checkpoints that the settings name.
+
+Owns which files and which backend these are. Made here, opened by whoever asked for them.
+"""
+
+from typing import Final
+
+from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
+from segue.core.errors import UsageError
+from segue.journal.ports import Journal
+from segue.journal.sqlite import SqliteJournal
+from segue.settings import Settings
+
+JOURNAL_FILE: Final = "journal.db"
+CHECKPOINT_FILE: Final = "checkpoints.db"
+
+
+def journal_of(settings: Settings) -> Journal:
+    """The journal, not opened yet."""
+    if not settings.is_postgres:
+        return SqliteJournal(settings.folder / JOURNAL_FILE)
+    require_postgres()
+    from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - an extra
+
+    return PostgresJournal(settings.database)
+
+
+def checkpoints_of(settings: Settings) -> Checkpoints:
+    """The checkpoints of turns at work, not opened yet."""
+    if settings.is_postgres:
+        return PostgresCheckpoints(settings.database)
+    return SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
+
+
+def make_folder(settings: Settings) -> None:
+    """Make the folder that SQLite keeps its files in; a PostgreSQL database has to be there."""
+    if settings.is_postgres:
+        return
+    folder = settings.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        in_the_way = next((p for p in (folder, *folder.parents) if p.is_file()), None)
+        why = f"{str(in_the_way)!r} is a file" if in_the_way else error.strerror
+        raise UsageError(
+            f"database: the folder {str(folder)!r} cannot be made ({why}); give the path of a "
+            "folder that this process may write to, or the address of a PostgreSQL database."
+        ) from error
+
+
+def is_there(settings: Settings) -> bool:
+    """Whether there is a database that can be opened; of PostgreSQL one sees it when one tries."""
+    return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
+
+
+def place_of(settings: Settings) -> str:
+    """Where data is kept, for people: of an address only what is no secret."""
+    if not settings.is_postgres:
+        return f"SQLite in {settings.folder.absolute()}"
+    require_postgres()
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
+
+    from segue.journal.postgres.database import check_address  # noqa: PLC0415
+
+    check_address(settings.database)
+    known = conninfo_to_dict(settings.database)
+    return f"PostgreSQL, database {known.get('dbname')} on {known.get('host', 'this machine')}"
+
+
+def require_postgres() -> None:
+    """`UsageError` says what to install if the extra for PostgreSQL is not there."""
+    try:
+        import segue.journal.postgres  # noqa: F401, PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
+        ) from error

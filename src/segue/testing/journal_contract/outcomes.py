@@ -1,0 +1,365 @@
+"""What became of follow-ups, counted from what is stored of them."""
+
+# ruff: noqa: S101 - tests assert
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.outcomes import Arm, FollowUpOutcome
+from segue.journal.outcomes import ArmTally, OutcomeCount, OutcomeQuery, SearchCount
+from segue.journal.ports import Journal
+from segue.journal.records import Decision, Ending, NewTimer, TimerState, TurnLease
+from segue.testing.journal_contract.chat import HOUR, Chat
+
+DAY = timedelta(days=1)
+WEEK = timedelta(days=7)
+
+REPLIED, IGNORED = FollowUpOutcome.REPLIED, FollowUpOutcome.IGNORED
+PENDING, STOPPED = FollowUpOutcome.PENDING, FollowUpOutcome.STOPPED
+
+
+def gates(chat: Chat, kind: str = "gates", outcome: str = "allow", **facts: Any) -> Decision:
+    """What the gates said, as the runtime records it."""
+    known = {"trigger": "check_in", "consecutive": 0, **facts}
+    return Decision(
+        chat.ids.next(), chat.thread_id, kind, outcome, ("so",), known, None, None, chat.now
+    )
+
+
+async def fire(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
+    """A follow-up with a variant's words that somebody began to write."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    said = replace(gates(chat, variant=variant, **facts), timer_id=lease.timer.id)
+    assert await chat.fire(lease, decisions=[said]) is not None
+    return await chat.take_turn()
+
+
+async def speak(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
+    """A follow-up that the user sees to its end."""
+    lease = await fire(chat, variant, **facts)
+    await chat.journal.show_turn(lease, now=chat.now)
+    await chat.finish(lease, AIMessage("Still there?"))
+    return lease
+
+
+async def hold_out(chat: Chat, **facts: Any) -> None:
+    await close(chat, TimerState.SUPPRESSED, outcome="allow", held_out=True, **facts)
+
+
+async def close(chat: Chat, state: TimerState, **given: Any) -> None:
+    """A follow-up that ends before anybody begins to write it."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    said = replace(gates(chat, **given), timer_id=lease.timer.id)
+    await chat.journal.close_timer(lease, state, "so", now=chat.now, decisions=[said])
+
+
+def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQuery:
+    """All that there is, looked at so long after now."""
+    now = chat.now + after
+    given = {"since": now - 400 * DAY, "until": now + 400 * DAY} | given
+    return OutcomeQuery(now=now, **given)
+
+
+async def outcomes(
+    chat: Chat, after: timedelta = timedelta(0), **given: Any
+) -> list[tuple[FollowUpOutcome, int]]:
+    found = await chat.journal.count_outcomes(query(chat, after, **given))
+    return [(each.outcome, each.count) for each in found]
+
+
+async def test_nothing_sent_is_nothing_counted(journal: Journal, chat: Chat) -> None:
+    """Answers and continuations are no follow-ups."""
+    await chat.continue_batch(await chat.exchange())
+    asked = query(chat, WEEK)
+    assert await journal.count_outcomes(asked) == []
+    assert await journal.tally_arms(asked) == []
+    assert await journal.count_searches(asked) == []
+    assert await journal.count_unmarked(asked) == 0
+
+
+async def test_a_follow_up_that_is_answered_has_a_latency(journal: Journal, chat: Chat) -> None:
+    """It counts from when the user saw it to the first word back, under its variant."""
+    await speak(chat)
+    chat.now += HOUR
+    await chat.exchange()
+    assert await journal.count_outcomes(query(chat)) == [
+        OutcomeCount("guide", "check_in", "warm", REPLIED, 1, latency=HOUR)
+    ]
+
+
+async def test_of_several_latencies_the_median_is_told(journal: Journal, chat: Chat) -> None:
+    """One who answers after a day does not move it; of an even number it lies in the middle."""
+    for hours in (1, 2, 4, 23):
+        await speak(chat)
+        chat.now += hours * HOUR
+        await chat.exchange()
+    [all_four] = await journal.count_outcomes(query(chat))
+    assert (all_four.count, all_four.latency) == (4, 3 * HOUR)
+    [first_three] = await journal.count_outcomes(query(chat, until=chat.now - 23 * HOUR))
+    assert (first_three.count, first_three.latency) == (3, 2 * HOUR)
+
+
+async def test_a_follow_up_is_pending_until_its_window_is_over(chat: Chat) -> None:
+    """Nobody is called silent who still has time, and the window can be chosen."""
+    await speak(chat)
+    assert await outcomes(chat, DAY) == [(PENDING, 1)]
+    assert await outcomes(chat, DAY + timedelta(microseconds=1)) == [(IGNORED, 1)]
+    assert await outcomes(chat, 2 * HOUR, window=HOUR) == [(IGNORED, 1)]
+
+
+async def test_an_answer_after_the_window_is_none(chat: Chat) -> None:
+    """Who comes back after days comes back for other reasons."""
+    await speak(chat)
+    chat.now += DAY + timedelta(seconds=1)
+    await chat.exchange()
+    assert await outcomes(chat) == [(IGNORED, 1)]
+    assert await outcomes(chat, window=2 * DAY) == [(REPLIED, 1)]
+
+
+async def test_the_last_follow_up_before_an_answer_gets_it(chat: Chat) -> None:
+    """Those before it in the row were ignored, though all lie within the window."""
+    for _ in range(3):
+        await speak(chat)
+        chat.now += HOUR
+    await chat.exchange()
+    assert await outcomes(chat) == [(IGNORED, 2), (REPLIED, 1)]
+
+
+async def test_a_follow_up_that_nobody_saw_does_not_end_another(
+    journal: Journal, chat: Chat
+) -> None:
+    """One that fails unseen between a follow-up and its answer takes nothing from it."""
+    await speak(chat)
+    failing = await fire(chat)
+    await journal.fail_turn(failing, "oops", ids=chat.ids, now=chat.now)
+    await chat.exchange()
+    assert await outcomes(chat) == [(FollowUpOutcome.FAILED, 1), (REPLIED, 1)]
+
+
+async def test_the_answer_to_a_question_is_an_answer(journal: Journal, chat: Chat) -> None:
+    """Who answers what the agent asked has spoken, with a message or without."""
+    lease = await fire(chat)
+    await journal.show_turn(lease, now=chat.now)
+    call = {"name": "book", "args": {}, "id": "call-1"}
+    await chat.finish(lease, AIMessage("Shall I?", tool_calls=[call]), is_waiting=True)
+    chat.now += HOUR
+    await journal.answer_turn(lease.turn.id, "Yes.", ids=chat.ids, now=chat.now)
+    [found] = await journal.count_outcomes(query(chat))
+    assert (found.outcome, found.latency) == (REPLIED, HOUR)
+
+
+async def test_what_is_being_written_is_pending(chat: Chat) -> None:
+    """Also a day later: it may still be shown."""
+    await fire(chat)
+    assert await outcomes(chat, WEEK) == [(PENDING, 1)]
+
+
+async def test_a_user_who_speaks_first_stops_it(chat: Chat) -> None:
+    """As a plan, and while it is being written."""
+    await chat.arm(HOUR)
+    await chat.exchange()
+    await fire(chat)
+    await chat.say()
+    assert await outcomes(chat, WEEK) == [(STOPPED, 1), (STOPPED, 1)]
+
+
+async def test_of_one_that_is_replaced_only_the_newer_one_is_counted(chat: Chat) -> None:
+    """Nothing became of the plan that somebody changed."""
+    await chat.arm(HOUR)
+    await speak(chat)
+    assert await outcomes(chat, WEEK) == [(IGNORED, 1)]
+
+
+async def test_one_that_failed_is_told_apart(journal: Journal, chat: Chat) -> None:
+    """Also if the user saw the beginning of it."""
+    for is_shown in (False, True):
+        lease = await fire(chat)
+        if is_shown:
+            await journal.show_turn(lease, now=chat.now)
+        await journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
+    assert await outcomes(chat, WEEK) == [(FollowUpOutcome.FAILED, 2)]
+
+
+@pytest.mark.parametrize("state", [TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED])
+async def test_a_gate_that_refused_is_named(
+    journal: Journal, chat: Chat, state: TimerState
+) -> None:
+    """Whatever the timer's end is called."""
+    await close(chat, state, outcome="suppress", gate="daily_cap")
+    assert await journal.count_outcomes(query(chat)) == [
+        OutcomeCount("guide", "check_in", None, FollowUpOutcome.SUPPRESSED, 1, gate="daily_cap")
+    ]
+
+
+async def test_without_a_decision_no_gate_is_named(journal: Journal, chat: Chat) -> None:
+    """Such as that of a timer whose agent is gone."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "gone", now=chat.now)
+    [found] = await journal.count_outcomes(query(chat))
+    assert (found.outcome, found.gate) == (FollowUpOutcome.SUPPRESSED, None)
+
+
+async def test_a_gate_that_refused_at_the_last_moment_is_named(
+    journal: Journal, chat: Chat
+) -> None:
+    """The words were there already, so the variant is named too."""
+    lease = await fire(chat)
+    second = gates(chat, "gates_before_showing", "suppress", gate="muted")
+    ending = Ending(decisions=[replace(second, turn_id=lease.turn.id)])
+    await journal.withdraw_turn(lease, "muted", ids=chat.ids, now=chat.now, ending=ending)
+    assert await journal.count_outcomes(query(chat)) == [
+        OutcomeCount("guide", "check_in", "warm", FollowUpOutcome.SUPPRESSED, 1, gate="muted")
+    ]
+
+
+async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat) -> None:
+    """When it ends; not each time that a gate lets it wait, as a timer or at the last moment."""
+    lease = await fire(chat)
+    later = NewTimer(chat.thread_id, chat.now + HOUR, "check_in")
+    second = gates(chat, "gates_before_showing", "postpone", gate="typing")
+    ending = Ending(timers=[later], decisions=[replace(second, turn_id=lease.turn.id)])
+    await journal.withdraw_turn(lease, "typing", ids=chat.ids, now=chat.now, ending=ending)
+    chat.now += HOUR
+    timer = await chat.take_timer()
+    waits = replace(gates(chat, outcome="postpone"), timer_id=timer.timer.id)
+    await journal.postpone_timer(timer, chat.now + HOUR, "quiet", now=chat.now, decisions=[waits])
+    assert await outcomes(chat) == []
+    assert await journal.tally_arms(query(chat, WEEK)) == []
+    chat.now += HOUR
+    last = await chat.take_timer()
+    said = replace(gates(chat, outcome="suppress", gate="muted"), timer_id=last.timer.id)
+    await journal.close_timer(last, TimerState.SUPPRESSED, "so", now=chat.now, decisions=[said])
+    assert await outcomes(chat) == [(FollowUpOutcome.SUPPRESSED, 1)]
+
+
+@pytest.mark.parametrize(
+    ("writes_after", "asked_after", "wrote"),
+    [(HOUR, HOUR, True), (None, HOUR, None), (None, WEEK, False), (2 * DAY, WEEK, False)],
+    ids=str,
+)
+async def test_of_one_held_out_it_is_told_whether_the_user_wrote(
+    journal: Journal,
+    chat: Chat,
+    writes_after: timedelta | None,
+    asked_after: timedelta,
+    wrote: bool | None,
+) -> None:
+    """In the same window as for one that was sent; before it is over, nobody can say."""
+    await hold_out(chat)
+    asked = query(chat, asked_after)
+    if writes_after is not None:
+        chat.now += writes_after
+        await chat.exchange()
+    assert await journal.count_outcomes(asked) == [
+        OutcomeCount("guide", "check_in", None, FollowUpOutcome.HELD_OUT, 1, wrote=wrote)
+    ]
+
+
+async def test_agents_triggers_and_times_are_told_apart(journal: Journal, chat: Chat) -> None:
+    """Each has its own count, and one can ask for one alone."""
+    await speak(chat)
+    await close(chat, TimerState.SUPPRESSED, outcome="suppress", gate="muted")
+    other = await chat.another("lesson", agent_id="tutor")
+    await speak(other, "brief")
+    await other.arm(trigger_type="task_incomplete")
+    await other.exchange()
+    found = await journal.count_outcomes(query(chat, WEEK))
+    assert [(c.agent_id, c.trigger_type, c.variant) for c in found] == [
+        ("guide", "check_in", "warm"),
+        ("guide", "check_in", None),
+        ("tutor", "check_in", "brief"),
+        ("tutor", "task_incomplete", None),
+    ]
+    of_tutor = await journal.count_outcomes(query(chat, WEEK, agent_id="tutor"))
+    assert of_tutor == found[2:]
+    of_task = await journal.count_outcomes(query(chat, WEEK, trigger_type="task_incomplete"))
+    assert of_task == found[3:]
+    assert await journal.count_outcomes(query(chat, until=chat.now)) == []
+    later = chat.now + timedelta(microseconds=1)
+    assert await journal.count_outcomes(query(chat, since=later)) == []
+    assert await journal.count_outcomes(query(chat, since=chat.now, until=later)) != []
+
+
+async def test_each_thread_counts_once_in_its_arm(journal: Journal, chat: Chat) -> None:
+    """One who was followed up often says no more than one who was followed up once."""
+    for answers in (True, True, False, False):
+        await speak(chat)
+        chat.now += HOUR
+        if answers:
+            await chat.exchange()
+        chat.now += 2 * DAY
+    quick = await chat.another("quick")
+    await speak(quick)
+    await quick.exchange()
+    silent = await chat.another("silent")
+    await hold_out(silent)
+    await speak(await chat.another("short"), "brief")
+    found = await journal.tally_arms(query(chat, WEEK))
+    assert found == [
+        ArmTally("guide", "check_in", "brief", Arm(1, 0.0, 0.0, 1)),
+        ArmTally("guide", "check_in", "warm", Arm(2, 1.5, 1.25, 5)),
+        ArmTally("guide", "check_in", None, Arm(1, 0.0, 0.0, 1)),
+    ]
+
+
+async def test_only_the_first_moment_in_a_row_is_compared(journal: Journal, chat: Chat) -> None:
+    """Who is held out has no second one, so a second one is compared with nothing."""
+    await speak(chat)
+    await speak(chat, consecutive=1)
+    await hold_out(chat, consecutive=2)
+    [arm] = await journal.tally_arms(query(chat, WEEK))
+    assert (arm.variant, arm.arm.moments) == ("warm", 1)
+
+
+async def test_moments_are_compared_when_their_window_is_over(journal: Journal, chat: Chat) -> None:
+    """Else those who write at once would count, and those who stay silent not yet."""
+    await speak(chat)
+    await chat.exchange()
+    await hold_out(await chat.another("silent"))
+    assert await journal.tally_arms(query(chat, DAY)) == []
+    assert len(await journal.tally_arms(query(chat, DAY + HOUR))) == 2
+
+
+async def test_whatever_became_of_a_moment_it_is_compared(journal: Journal, chat: Chat) -> None:
+    """A user who wrote while the words were found would have written without them too."""
+    await fire(chat)
+    await chat.exchange()
+    failing = await chat.another("failing")
+    lease = await fire(failing)
+    await journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
+    [found] = await journal.tally_arms(query(chat, WEEK))
+    assert found.arm == Arm(2, 1.0, 1.0, 2)
+
+
+async def test_whose_words_a_search_used_is_counted(journal: Journal, chat: Chat) -> None:
+    """By source, with those that failed."""
+    for source, failed in (("conversation_summary", True), ("conversation_summary", False)):
+        lease = await fire(chat)
+        made = gates(chat, "memory_query", source, failed=failed)
+        await chat.finish(
+            lease, AIMessage("Still there?"), decisions=[replace(made, turn_id=lease.turn.id)]
+        )
+    assert await journal.count_searches(query(chat)) == [
+        SearchCount("guide", "check_in", "conversation_summary", 2, 1)
+    ]
+    assert await journal.count_searches(query(chat, trigger_type="task_incomplete")) == []
+
+
+async def test_a_stored_trigger_keeps_its_mark(journal: Journal, chat: Chat) -> None:
+    """A follow-up's own message says that it is one, so nothing is counted as lost."""
+    await speak(chat)
+    assert await journal.count_unmarked(query(chat)) == 0
+
+
+async def test_a_deleted_thread_is_not_counted(journal: Journal, chat: Chat) -> None:
+    """Its numbers go with it."""
+    await speak(chat)
+    await journal.delete_thread(chat.thread_id)
+    assert await journal.count_outcomes(query(chat, WEEK)) == []

@@ -1,6 +1,0 @@
-"""Processes that start within milliseconds: forked off one that has imported the journals."""
-
-import multiprocessing
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["segue.journal.postgres", "segue.journal.sqlite"])

@@ -1,0 +1,106 @@
+"""The writer of a SQLite file: steps that wait at the same time share a transaction."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from segue.core.errors import BackendError, ConflictError
+from segue.journal.sqlite.database import Database, Step
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "segue.db")
+    await database.open()
+    await database.write(lambda db: db.execute("CREATE TABLE notes (word TEXT UNIQUE)"))
+    yield database
+    await database.close()
+
+
+def adding(word: str, then: Callable[[], None] = lambda: None) -> Step[str]:
+    def step(db: sqlite3.Connection) -> str:
+        db.execute("INSERT INTO notes VALUES (?)", (word,))
+        then()
+        return word
+
+    return step
+
+
+def words(database: Database) -> list[str]:
+    with closing(sqlite3.connect(database.path)) as db:
+        return [word for (word,) in db.execute("SELECT word FROM notes ORDER BY rowid")]
+
+
+async def test_steps_that_wait_together_are_committed_together(database: Database) -> None:
+    """Until the last of them is done, nobody else sees the first; each gets its own result."""
+    seen: list[list[str]] = []
+    names = [f"word-{number}" for number in range(10)]
+    steps = [adding(name, lambda: seen.append(words(database))) for name in names]
+    assert await asyncio.gather(*map(database.write, steps)) == names
+    assert seen == [[]] * 10
+    assert words(database) == names
+
+
+async def test_a_step_that_fails_takes_no_other_with_it(database: Database) -> None:
+    """The others are written, and only its own caller hears of it."""
+    steps = [adding("one"), adding("two"), adding("one"), adding("three")]
+    results = await asyncio.gather(*map(database.write, steps), return_exceptions=True)
+    assert [results[0], results[1], results[3]] == ["one", "two", "three"]
+    assert isinstance(results[2], ConflictError)
+    assert words(database) == ["one", "two", "three"]
+
+
+async def test_nothing_is_left_of_a_step_that_fails_late(database: Database) -> None:
+    """What it wrote before is taken back, also where others shared its transaction."""
+
+    def fail() -> None:
+        raise ConflictError("No.")
+
+    steps = [adding("one"), adding("half", fail), adding("two")]
+    await asyncio.gather(*map(database.write, steps), return_exceptions=True)
+    assert words(database) == ["one", "two"]
+
+
+async def test_a_locked_file_fails_all_that_wait_at_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not wait for the lock one after the other."""
+    begun: list[str] = []
+    together = Database._in_transaction
+
+    def counted(self: Database, mode: str, step: Step[object]) -> object:
+        begun.append(mode)
+        return together(self, mode, step)
+
+    await database.write(lambda db: db.execute("PRAGMA busy_timeout = 20"))
+    monkeypatch.setattr(Database, "_in_transaction", counted)
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        steps = [adding(f"word-{number}") for number in range(5)]
+        results = await asyncio.gather(*map(database.write, steps), return_exceptions=True)
+    assert [type(result) for result in results] == [BackendError] * 5
+    assert begun == ["IMMEDIATE"]
+
+
+async def test_a_step_that_nobody_waits_for_any_more_is_not_begun(database: Database) -> None:
+    """It was cancelled while it waited for the writer."""
+    task = asyncio.create_task(database.write(adding("cancelled")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await database.write(adding("kept"))
+    assert words(database) == ["kept"]
+
+
+async def test_closing_lets_what_waits_be_written(database: Database) -> None:
+    """Closing refuses new steps, not those that were accepted."""
+    writing = asyncio.create_task(database.write(adding("last")))
+    await asyncio.sleep(0)
+    await database.close()
+    assert await writing == "last"
+    assert words(database) == ["last"]
