@@ -216,17 +216,18 @@ def foreseen_meanings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
 
 
-@pytest.fixture
-def logging_as_before() -> Iterator[None]:
-    """Logging is the whole process's; the test leaves it as it was."""
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Logging is the whole process's; each test leaves it as it was."""
     import structlog
 
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    clients = {name: logging.getLogger(name).level for name in ("httpx", "httpcore")}
+    from segue.runtime.logs import _FOREIGN
+
+    levels = {name: logging.getLogger(name).level for name in (None, *_FOREIGN)}
+    handlers = list(logging.root.handlers)
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in clients.items():
-        logging.getLogger(name).setLevel(before)
+    logging.root.handlers[:] = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from segue.core.errors import UsageError
 from segue.noting import note
-from segue.runtime.logs import _FOREIGN, configure_logging
+from segue.runtime.logs import configure_logging
 
 pytestmark = pytest.mark.anyio
 
@@ -21,20 +21,6 @@ KEY = "sk-very-secret"
 HTTP_CLIENTS = ["httpx", "httpx2", "httpcore", "httpcore.http11"]
 DRIVERS = ["aiosqlite", "asyncio", "psycopg", "psycopg.pool", "openai._base_client"]
 Lines = Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """Logging is the whole process's; each test leaves it as it was."""
-    names = [None, *_FOREIGN]
-    levels = {name: logging.getLogger(name).level for name in names}
-    handlers = list(logging.getLogger().handlers)
-    yield
-    logging.getLogger().handlers[:] = handlers
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture

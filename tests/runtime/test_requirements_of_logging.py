@@ -3,16 +3,14 @@ nobody's words are in it.
 """
 
 import json
-import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from langchain_core.messages import AIMessage
 
 from segue.agent.config import AgentConfig
@@ -30,22 +28,6 @@ pytestmark = pytest.mark.anyio
 
 Lines = Callable[[], list[dict[str, Any]]]
 FOLLOW_UPS = ("synthetic", "follow_up", "no_follow_up", "turn")
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Nobody else's log is changed."""
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-    clients = [logging.getLogger(name) for name in ("httpx", "httpx2", "httpcore", "httpcore2")]
-    levels = [client.level for client in clients]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    for client, before in zip(clients, levels, strict=True):
-        client.setLevel(before)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture

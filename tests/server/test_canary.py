@@ -33,7 +33,7 @@ from tests.stories.tale import Tale, leaks, logged
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.usefixtures("foreseen_meanings", "logging_as_before"),
+    pytest.mark.usefixtures("foreseen_meanings"),
 ]
 
 # A message's place is everybody's business; nothing else of its metadata is.

@@ -1,12 +1,15 @@
 """What happens to every request: how much of it is read, and what is logged and counted of it."""
 
+import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
 from segue.server.entrance import REQUEST_ID
 from segue.server.problems import MEDIA_TYPE
+from segue.server.serving import open_socket
 from segue.server.settings import ServerSettings
 from segue.testing.world import Stage
 from tests.server.clients import site_of
@@ -66,3 +69,21 @@ async def test_what_a_caller_calls_a_request_is_kept_if_it_is_sane(sqlite_stage:
             kept = answer.headers[REQUEST_ID]
             assert (kept == given) is (given == "abc-1.2_3")
             assert answer.json()["request_id"] == kept
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_every_connection_sends_at_once(host: str) -> None:
+    """Without this a small frame waits for the client's receipt of the one before, 40 ms long."""
+    delays: list[int] = []
+
+    async def served(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        delays.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    bound = open_socket(ServerSettings(host=host, port=0))
+    async with await asyncio.start_server(served, sock=bound):
+        reader, writer = await asyncio.open_connection(*bound.getsockname()[:2])
+        await reader.read()
+        writer.close()
+    assert delays == [1]

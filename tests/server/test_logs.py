@@ -17,7 +17,7 @@ from tests.stories.scenes import PATIENCE, arm, eager_agent, model_of
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.usefixtures("logging_as_before", "foreseen_meanings"),
+    pytest.mark.usefixtures("foreseen_meanings"),
 ]
 
 Line = dict[str, Any]

@@ -31,7 +31,7 @@ from tests.stories.tale import FACT, Tale, leaks, logged
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.usefixtures("foreseen_meanings", "logging_as_before"),
+    pytest.mark.usefixtures("foreseen_meanings"),
 ]
 
 

@@ -29,7 +29,9 @@ def check_bind(settings: ServerSettings, *, has_keys: bool) -> None:
 def open_socket(settings: ServerSettings) -> socket.socket:
     """A socket that listens as the settings say; port 0 is any free one."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Named, the protocol is passed on to each connection, and asyncio then sends every frame at
+    # once; otherwise the kernel holds the last piece back for up to 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((settings.host, settings.port))
