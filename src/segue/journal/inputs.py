@@ -12,7 +12,16 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.triggers import parse_trigger
-from segue.journal.records import Arrival, Ending, NewMemory, NewTimer, Thread, Turn, TurnKind
+from segue.journal.records import (
+    Arrival,
+    Ending,
+    NewMemory,
+    NewTimer,
+    Summary,
+    Thread,
+    Turn,
+    TurnKind,
+)
 from segue.journal.rows import aware
 
 Vector = npt.NDArray[np.float32]
@@ -45,6 +54,15 @@ def check_synthetic(message: BaseMessage) -> None:
         raise UsageError(
             f"A timer fires a synthetic message, not {_named(message)}. Make it with "
             "synthetic_message() or continuation_message(). Nothing was written."
+        )
+
+
+def check_newest(thread_id: str, newest: Summary | None, follows: int | None) -> None:
+    """A summary that was made from another one takes its place, and no other's."""
+    if follows is not None and follows != (newest.id if newest else 0):
+        raise ConflictError(
+            f"The summary of thread {thread_id!r} is another one by now; read it again. "
+            "Nothing was written."
         )
 
 
@@ -94,6 +112,8 @@ def check_ending(turn: Turn, ending: Ending) -> None:
 
 def check_answer(answer: Any) -> None:
     """A person's answer comes back to the agent as it was given, so JSON has to say all of it."""
+    if answer is None:  # LangGraph takes it for none, and would ask again
+        raise UsageError("None is no answer; give a text or a value. Nothing was written.")
     try:
         json.dumps(answer, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -124,8 +124,9 @@ def _of_delivery(effect: Effect) -> str:
     """The receiver's answer with its time, or what went wrong and when it is tried again."""
     if effect.state is EffectState.DONE:
         return effect.evidence or ""
+    error = f"{effect.error.rstrip('.')}. " if effect.error else ""
     if effect.state is EffectState.DEAD:
-        return f"{effect.error or ''} Given up at attempt {effect.attempts}.".lstrip()
+        return f"{error}Given up at attempt {effect.attempts}."
     if effect.state is EffectState.PENDING and effect.attempts:
-        return f"{effect.error or ''} Next try at {effect.due_at:%Y-%m-%d %H:%M:%S}.".lstrip()
+        return f"{error}Next try at {effect.due_at:%Y-%m-%d %H:%M:%S}."
     return effect.error or ""
