@@ -191,12 +191,12 @@ class PostgresStore(Store):
     claim_lock = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, server: PostgresServer) -> None:
-        self._dsn = server.create_database()
-        self.journal = PostgresJournal(self._dsn)
+        self.address = server.create_database()
+        self.journal = PostgresJournal(self.address)
 
     async def open(self) -> None:
         await super().open()
-        self._raw = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+        self._raw = await psycopg.AsyncConnection.connect(self.address, autocommit=True)
 
     async def close(self) -> None:
         await self._raw.close()
@@ -251,7 +251,7 @@ class PostgresStore(Store):
 
     @asynccontextmanager
     async def saver(self) -> AsyncIterator[Any]:
-        async with AsyncPostgresSaver.from_conn_string(self._dsn) as saver:
+        async with AsyncPostgresSaver.from_conn_string(self.address) as saver:
             await saver.setup()
             yield saver
 

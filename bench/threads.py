@@ -80,7 +80,7 @@ def cycles(store: Store, count: int) -> Iterator[Cycle]:
     ordinary.append(new_cycle(store, writer, "everyday seldom"))
     marked = new_cycle(store, writer, "everyday rarely")
     total = count // 10
-    apart = total // HITS
+    apart = max(total // HITS, 1)
     for number in range(total):
         yield marked if number % apart == apart // 2 else ordinary[number % 100]
 
