@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,17 @@ async def test_a_locked_file_fails_all_that_wait_at_once(
         results = await asyncio.gather(*map(database.write, steps), return_exceptions=True)
     assert [type(result) for result in results] == [BackendError] * 5
     assert begun == ["IMMEDIATE"]
+
+
+async def test_a_step_runs_in_the_context_of_who_asked_for_it(database: Database) -> None:
+    """Also if another one's step takes it along, so that its log lines say for whom they are."""
+    name: ContextVar[str] = ContextVar("name")
+
+    async def asked_by(who: str) -> str:
+        name.set(who)
+        return await database.write(lambda _: name.get())
+
+    assert await asyncio.gather(*map(asked_by, ("ada", "bob", "eve"))) == ["ada", "bob", "eve"]
 
 
 async def test_a_step_that_nobody_waits_for_any_more_is_not_begun(database: Database) -> None:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,7 +85,8 @@ class Database:
         """Run a step in a transaction; nothing of it is written if it raises."""
         self._refuse_closed()
         result = asyncio.get_running_loop().create_future()
-        self._queue.append((step, result))
+        # In the caller's context, so that a line that is logged there says for whom.
+        self._queue.append((partial(copy_context().run, step), result))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_queue())
         with self._explaining():
@@ -144,8 +146,7 @@ class Database:
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         self._refuse_closed()
         with self._explaining():
-            # In the caller's context, so that a line that is logged there says for whom.
-            run = copy_context().run
+            run = copy_context().run  # as above
             return await asyncio.get_running_loop().run_in_executor(pool, run, work)
 
     def _refuse_closed(self) -> None:
