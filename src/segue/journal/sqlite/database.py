@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,7 +85,8 @@ class Database:
         self._refuse_closed()
         result = asyncio.get_running_loop().create_future()
         # In the caller's context, so that a line that is logged there says for whom.
-        self._queue.append((partial(copy_context().run, step), result))
+        run = copy_context().run
+        self._queue.append((lambda db: run(step, db), result))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_queue())
         with self._explaining():
