@@ -3,9 +3,11 @@
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from segue.agent.build import build_graph
+from segue.agent.config import AgentConfig
 from segue.agent.demo import demo_reply, find_topic
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
-from segue.core.triggers import TRIGGER_PROMPTS
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.testing.leaks import find_leaks
 
 SAID = [
@@ -116,3 +118,16 @@ def test_no_follow_up_shows_its_trigger(said: str, prompt: str) -> None:
     reply = answer(said, prompt)
     assert reply
     assert find_leaks(reply, timer_fired=True) == []
+
+
+def test_prompts_of_ones_own_are_not_the_users_words() -> None:
+    """An agent that says its own prompts speaks first like any other, and does not repeat them."""
+    prompt = "Ask warmly about MARKERWARM."
+    said = [HumanMessage("I want to learn the guitar."), HumanMessage(prompt)]
+    reply = demo_reply(said, own={prompt: TriggerType.CHECK_IN})
+    assert "guitar" in reply
+    assert "MARKERWARM" not in reply
+    config = AgentConfig(id="ada", model="scripted", autonomy={"prompts": {"check_in": prompt}})
+    agent = build_graph(config).graph
+    last = agent.invoke({"messages": said})["messages"][-1]
+    assert last.text == reply

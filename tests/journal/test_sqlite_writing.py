@@ -89,6 +89,24 @@ async def test_a_locked_file_fails_all_that_wait_at_once(
     assert begun == ["IMMEDIATE"]
 
 
+@pytest.mark.parametrize(
+    "error", [GeneratorExit, StopIteration, asyncio.CancelledError, SystemExit]
+)
+async def test_whatever_a_step_raises_stops_nobody_else(
+    database: Database, error: type[BaseException]
+) -> None:
+    """Its caller is told, the others are written, and the writer goes on."""
+
+    def fail() -> None:
+        raise error
+
+    steps = [adding("one"), adding("half", fail), adding("two")]
+    results = await asyncio.gather(*map(database.write, steps), return_exceptions=True)
+    assert [results[0], type(results[1]), results[2]] == ["one", BackendError, "two"]
+    assert await database.write(adding("three")) == "three"
+    assert words(database) == ["one", "two", "three"]
+
+
 async def test_a_step_runs_in_the_context_of_who_asked_for_it(database: Database) -> None:
     """Also if another one's step takes it along, so that its log lines say for whom they are."""
     name: ContextVar[str] = ContextVar("name")

@@ -5,12 +5,17 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
+from segue.facade import Segue
+from segue.server.app import create_app
 from segue.server.entrance import REQUEST_ID
 from segue.server.problems import MEDIA_TYPE
 from segue.server.serving import open_socket
 from segue.server.settings import ServerSettings
+from segue.settings import Settings
 from segue.testing.world import Stage
 from tests.server.clients import site_of
 
@@ -87,3 +92,38 @@ async def test_every_connection_sends_at_once(host: str) -> None:
         await reader.read()
         writer.close()
     assert delays == [1]
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("203.0.113.5", {}, 403),
+        ("203.0.113.5", {"Host": "localhost"}, 403),
+        ("127.0.0.1", {"X-Forwarded-For": "203.0.113.5"}, 403),
+        ("127.0.0.1", {"Forwarded": "for=203.0.113.5"}, 403),
+    ],
+)
+async def test_without_keys_only_this_machine_is_answered(
+    sqlite_stage: Stage, peer: str, headers: dict[str, str], status: int
+) -> None:
+    """Whatever name the caller gives the server, and whoever passes the call on."""
+    async with sqlite_stage.world() as world:
+        through = httpx.ASGITransport(create_app(world.segue), client=(peer, 5))
+        async with httpx.AsyncClient(transport=through, base_url="http://127.0.0.1") as client:
+            assert (await client.get("/api/me", headers=headers)).status_code == status
+
+
+async def test_an_app_in_another_one_says_what_it_needs(sqlite_stage: Stage) -> None:
+    """Nobody tells a mounted app when to start: it works with an open Segue, else it says why."""
+    async with sqlite_stage.world() as world:
+        outer = FastAPI()
+        outer.mount("/open", create_app(world.segue))
+        outer.mount("/shut", create_app(lambda: Segue.open(Settings())))
+        through = httpx.ASGITransport(outer, client=("127.0.0.1", 5))
+        async with httpx.AsyncClient(transport=through, base_url="http://127.0.0.1") as client:
+            assert (await client.get("/open/api/me")).status_code == 200
+            refused = await client.get("/shut/api/me")
+    assert refused.status_code == 503
+    assert "never started" in refused.json()["detail"]

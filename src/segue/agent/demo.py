@@ -85,9 +85,14 @@ _FOLLOW_UPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def demo_reply(messages: Sequence[BaseMessage]) -> str:
-    """What a friendly companion would say next."""
+def demo_reply(
+    messages: Sequence[BaseMessage], own: Mapping[str, TriggerType] = MappingProxyType({})
+) -> str:
+    """What a friendly companion would say next. `own` are an agent's own prompts, which are as
+    little the user's words as the fixed ones.
+    """
     said = [message.text.strip() for message in messages if isinstance(message, HumanMessage)]
+    said = [TRIGGER_PROMPTS[own[text]] if text in own else text for text in said]
     real = [text for text in said if text not in _FOLLOW_UPS]
     topic = _latest(real, find_topic)
     choice = _latest(real, find_choice) or topic

@@ -1,6 +1,7 @@
 """What a route needs: the running system, who calls, and only what belongs to the caller."""
 
-from typing import Annotated
+from ipaddress import ip_address
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends
@@ -18,7 +19,8 @@ from segue.server.problems import Refusal
 from segue.server.running import Running
 from segue.server.settings import ServerSettings
 
-_HOME = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOME: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 # Only so that the documentation shows how to come in; `caller_of` reads the header.
 SHOWN = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
 
@@ -102,9 +104,12 @@ def _doorkeeper(connection: HTTPConnection) -> Doorkeeper:
 
 
 def _check_home(connection: HTTPConnection, settings: ServerSettings) -> None:
-    """Without keys, a page in the user's browser must not talk to the server behind its back:
-    neither under a name of its own that leads here, nor from its own origin.
+    """Without keys, only this machine may call, and for itself: nobody through a proxy, and no page
+    in the user's browser behind its back, neither under a name of its own that leads here, nor from
+    its own origin.
     """
+    if not _is_here(connection) and not settings.allowed_hosts:
+        raise Refusal(403, "host", "Without keys, this server answers only to this machine.")
     names = _HOME | set(settings.allowed_hosts)
     if (urlsplit(f"//{connection.headers.get('host', '')}").hostname or "") not in names:
         detail = "Without keys, this server answers only to names of this machine."
@@ -114,6 +119,16 @@ def _check_home(connection: HTTPConnection, settings: ServerSettings) -> None:
         return
     if urlsplit(origin).hostname not in names:
         raise Refusal(403, "origin", "A page of another origin may not call this server.")
+
+
+def _is_here(connection: HTTPConnection) -> bool:
+    """Whether the call comes from this machine itself; a proxy says that it passes it on."""
+    if any(name in connection.headers for name in _FORWARDED):
+        return False
+    try:
+        return connection.client is None or ip_address(connection.client.host).is_loopback
+    except ValueError:  # a test's client has a name
+        return True
 
 
 SegueHere = Annotated[Segue, Depends(segue_of)]

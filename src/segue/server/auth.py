@@ -46,12 +46,14 @@ class Doorkeeper:
         self._is_open: tuple[bool, float] | None = None
 
     async def is_open(self) -> bool:
-        """Whether nobody has to say who they are: there is no key, and no token is known."""
+        """Whether nobody has to say who they are: there never was a key, and no token is known.
+
+        Revoking the last key must not open what it closed.
+        """
         if self._tokens is not None:
             return False
         if self._is_open is None or _is_old(self._is_open[1]):
-            keys = await self._keys.list_keys()
-            self._is_open = all(key.revoked_at is not None for key in keys), time.monotonic()
+            self._is_open = not await self._keys.list_keys(), time.monotonic()
         return self._is_open[0]
 
     async def let_in(self, words: str | None, as_user: str | None) -> Caller:

@@ -19,6 +19,7 @@ class Running:
     def __init__(self, source: Segue | Opening) -> None:
         self._source = source
         self._segue = source if isinstance(source, Segue) else None
+        self._has_begun = False
         # Why it could not be opened.
         self.failure: Exception | None = None
         # Set when it is open, or failed.
@@ -29,7 +30,13 @@ class Running:
     @property
     def segue(self) -> Segue:
         if self._segue is None:
-            detail = "The server is still starting; try again in a moment."
+            # A mounted app is not told when its server starts.
+            detail = (
+                "The server is still starting; try again in a moment."
+                if self._has_begun
+                else "This app was never started. An app that is mounted in another one gets a "
+                "Segue that is open: create_app(segue), in the other one's lifespan."
+            )
             raise Refusal(503, "starting", detail, {"Retry-After": "1"})
         return self._segue
 
@@ -40,6 +47,7 @@ class Running:
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """From the server's start to its end. A `Segue` that was given is left open."""
+        self._has_begun = True
         if isinstance(self._source, Segue):
             self.settled.set()
             try:

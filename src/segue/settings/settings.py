@@ -9,10 +9,12 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails
 
-from segue.agent.config import AgentConfig, Config, Count, Span
+from segue.agent.config import FROM_TEXT, AgentConfig, Config, Count, Span
 from segue.agent.sections import OR_NONE, Expected
 from segue.core.durations import Length
 from segue.core.errors import UsageError
+from segue.core.metadata import BatchType
+from segue.core.retention import RetentionRule
 from segue.core.triggers import TriggerType
 from segue.runtime.endings import TurnRules
 from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
@@ -20,9 +22,15 @@ from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
 _ADDRESS = ("postgresql://", "postgres://")
 
 
-# Who is there if nobody was set up: to be tried, so it does not wait for hours to speak first.
+# Who is there if nobody was set up: to be tried, so it does not wait for hours to speak first, nor
+# until tomorrow after a few tries.
 FIRST_TRY: Final[Mapping[str, Any]] = {
-    "companion": {"autonomy": {"delays": {trigger.value: "30s" for trigger in TriggerType}}}
+    "companion": {
+        "autonomy": {
+            "delays": {trigger.value: "30s" for trigger in TriggerType},
+            "policy": {"cooldown": "10s", "max_per_day": 50},
+        }
+    }
 }
 
 
@@ -72,6 +80,25 @@ def _misplaced(words: str, *place: int | str) -> InitErrorDetails:
     )
 
 
+class RetentionSettings(Config):
+    """How long batches are kept; off unless an age or a number is set."""
+
+    older_than: Annotated[Span | None, OR_NONE] = None
+    """Batches go once this long nothing was added to them; `none` means at any age."""
+    keep_last: Annotated[Count | None, OR_NONE] = None
+    """So many of each thread's last batches are kept at any age; `none` means the newest alone."""
+    types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected("a list of batch types")] = ()
+    """Only batches of these types go; none named means all."""
+
+    @property
+    def rule(self) -> RetentionRule | None:
+        if self.older_than is None and self.keep_last is None:
+            return None
+        return RetentionRule(
+            older_than=self.older_than, keep_last=self.keep_last, types=frozenset(self.types)
+        )
+
+
 class Settings(Config):
     """Everything has a default that works without a key, on one machine."""
 
@@ -110,6 +137,9 @@ class Settings(Config):
     """
     patience: Annotated[Length, Field(ge=timedelta(0))] = timedelta(seconds=5)
     """How long a stopping process lets its turns finish before it hands them back."""
+
+    retention: RetentionSettings = RetentionSettings()
+    """How long batches are kept; looked after once a day."""
 
     @property
     def is_postgres(self) -> bool:

@@ -138,10 +138,16 @@ class Database:
             return [_Outcome(result) for result in results]
         except sqlite3.OperationalError as error:  # the file fails, and not one of the steps
             return [_Outcome(error=error) for _ in steps]
-        except Exception as error:  # noqa: BLE001 - raised where the step was asked for
+        except BaseException as error:  # noqa: BLE001 - raised where the step was asked for
             if len(steps) == 1:
-                return [_Outcome(error=error)]
-            return [outcome for step in steps for outcome in self._write_together([step])]
+                return [_Outcome(error=_carried(error))]
+        outcomes: list[_Outcome] = []
+        for step in steps:
+            if outcomes and isinstance(outcomes[-1].error, sqlite3.OperationalError):
+                outcomes.append(outcomes[-1])  # they do not wait for the file one after the other
+            else:
+                outcomes += self._write_together([step])
+        return outcomes
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         self._refuse_closed()
@@ -239,6 +245,15 @@ class Database:
         deadline = time.monotonic() + BUSY_SECONDS
         while not _switched(connection, last_try=time.monotonic() > deadline):
             time.sleep(0.01)
+
+
+def _carried(error: BaseException) -> Exception:
+    """An error as a future can carry it to whoever waits, without stopping more than that."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    carried = BackendError(f"A step broke off: {type(error).__name__}. Nothing was written.")
+    carried.__cause__ = error
+    return carried
 
 
 def changes_by_others(connection: sqlite3.Connection) -> int:
