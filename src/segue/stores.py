@@ -38,7 +38,7 @@ def make_folder(settings: Settings) -> None:
         return
     folder = settings.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # conversations are nobody else's
     except OSError as error:
         in_the_way = next((p for p in (folder, *folder.parents) if p.is_file()), None)
         why = f"{str(in_the_way)!r} is a file" if in_the_way else error.strerror

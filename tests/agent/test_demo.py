@@ -127,7 +127,8 @@ def test_prompts_of_ones_own_are_not_the_users_words() -> None:
     reply = demo_reply(said, own={prompt: TriggerType.CHECK_IN})
     assert "guitar" in reply
     assert "MARKERWARM" not in reply
-    config = AgentConfig(id="ada", model="scripted", autonomy={"prompts": {"check_in": prompt}})
+    autonomy = {"prompts": {"check_in": prompt}}
+    config = AgentConfig.parse({"id": "ada", "model": "scripted", "autonomy": autonomy}, "ada")
     agent = build_graph(config).graph
     last = agent.invoke({"messages": said})["messages"][-1]
     assert last.text == reply

@@ -25,6 +25,8 @@ tools = ["own_code:count"]
 autonomy.decider = "own_code:decide"
 """
 
+_SHORT = 'url = "https://example.org/hook"\nsecret = "short"'
+
 
 def outcomes(segue: Segue, *args: str) -> tuple[int, dict[str, str]]:
     result = segue("doctor", "--json", *args)
@@ -125,8 +127,21 @@ def test_what_is_wrong_with_an_agent_is_named(
     [check] = [check for check in json.loads(result.stdout) if check["name"] == name]
     assert check["outcome"] == outcome
     assert words in check["detail"]
+    assert "?." not in check["detail"]
     assert check["fix"]
     assert result.exit_code == (1 if outcome == "fail" else 0)
+
+
+def test_what_keeps_the_server_from_starting_is_found(segue: Segue, tmp_path: Path) -> None:
+    """Its own section, and webhooks that cannot be sent to."""
+    path = write_config(tmp_path)
+    agent = path.read_text(encoding="utf-8")
+    path.write_text(f'{agent}[server]\nport = "x"\n', encoding="utf-8")
+    assert outcomes(segue) == (1, {"settings": "fail"})
+    for webhook in ('url = "127.0.0.1/hook"\nsecret = "long enough a secret"', _SHORT):
+        path.write_text(f"{agent}[agents.ada.webhook]\n{webhook}\n", encoding="utf-8")
+        code, found = outcomes(segue)
+        assert (code, found["settings"], found["webhook of ada"]) == (1, "ok", "fail")
 
 
 @pytest.mark.anyio

@@ -67,6 +67,7 @@ def test_a_system_that_cannot_open_ends_with_one_line(
     assert line.startswith("Error: ")
     assert words in line
     assert "Ready." not in result.stdout
+    assert "Segue serves" not in result.stdout
     assert "t99" not in result.output
 
 

@@ -1,14 +1,18 @@
 """Stories of invisibility: the words that ask the model to speak first reach the model alone."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START as BEGIN
+from langgraph.graph import MessagesState, StateGraph
 
+from segue.core.errors import UsageError
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.runtime.events import Said
-from segue.testing.world import Stage, World
+from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -132,3 +136,25 @@ async def test_each_follow_up_can_be_explained_from_its_record(stage: Stage) -> 
         assert len(gates["verdicts"]) == 12
         assert gates["verdicts"]["snoozed"] == "postpone"
         assert len(gates["reasons"]) == 12
+
+
+async def test_an_error_of_the_agents_own_code_is_not_quoted(stage: Stage) -> None:
+    """Also if it is of a kind of Segue's: its author may have put anything into it."""
+    secret = "the words of a trigger"  # noqa: S105 - of this test
+
+    def failing(state: MessagesState) -> dict[str, Any]:
+        raise UsageError(f"{secret} {len(state['messages'])}")
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("failing", failing)
+    builder.add_edge(BEGIN, "failing")
+    agent = plain_agent().model_copy(update={"graph": builder.compile()})
+    async with stage.world(agent) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            await world.say(thread, "Hello?")
+            told = repr(listener.events)
+        why = repr(await world.segue.why(thread))
+    assert "The agent's own code failed (UsageError)." in told
+    assert secret not in told
+    assert secret not in why

@@ -18,6 +18,7 @@ from segue.agent.local_engine import HONESTLY
 from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
 from segue.cli.opening import open_journal
+from segue.compose import webhook_target
 from segue.core.errors import BackendError, SegueError, UsageError
 from segue.core.snowflake import time_of
 from segue.journal.ports import Journal
@@ -48,16 +49,27 @@ class Check:
 async def check_all(config: Path | None, database: str | None) -> list[Check]:
     """Everything, in the order in which a start would need it."""
     try:
-        settings = load_settings(config, database=database)
+        settings = load_settings(config, kind=_kind(), database=database)
     except UsageError as error:
         found = "; ".join(line.rstrip(".") for line in str(error).splitlines())
-        return [Check("settings", "fail", f"{found}.", "docs/settings.md says what they take.")]
+        ending = "" if found.endswith("?") else "."
+        fix = "docs/settings.md says what they take."
+        return [Check("settings", "fail", f"{found}{ending}", fix)]
     agents = ", ".join(agent.id for agent in settings.agents)
     checks = [Check("settings", "ok", f"They can be read. Agents: {agents}.")]
     checks += [check async for check in _check_database(settings)]
     for agent in settings.agents:
         checks += _check_agent(agent)
     return [*checks, _check_zones(), _check_server()]
+
+
+def _kind() -> type[Settings]:
+    """With the server's section, where there is a server."""
+    try:
+        from segue.server.settings import ServedSettings  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return Settings
+    return ServedSettings
 
 
 async def _check_database(settings: Settings) -> AsyncIterator[Check]:
@@ -175,6 +187,8 @@ def _check_agent(agent: AgentConfig) -> Iterator[Check]:
         yield _check_own_code(agent)
     if agent.memory.enabled and agent.graph is None:
         yield _check_embedder(agent)
+    if agent.webhook is not None:
+        yield _check_webhook(agent)
 
 
 def _check_model(agent: AgentConfig) -> Check:
@@ -194,6 +208,16 @@ def _check_model(agent: AgentConfig) -> Check:
     if agent.model == "scripted":
         return Check(name, "warn", "'scripted' speaks by rules.", "Set `model` to a real one.")
     return Check(name, "ok", f"{agent.model!r} is set up, and has a key.")
+
+
+def _check_webhook(agent: AgentConfig) -> Check:
+    """Whether it can be sent to; nothing is sent."""
+    name = f"webhook of {agent.id}"
+    try:
+        webhook_target(agent)
+    except SegueError as error:
+        return Check(name, "fail", str(error), "docs/runtime.md says what a webhook needs.")
+    return Check(name, "ok", "It has an address and a secret.")
 
 
 def _check_own_code(agent: AgentConfig) -> Check:

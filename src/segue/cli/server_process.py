@@ -49,10 +49,11 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
     stop = _stopping_signal()
     with _told_once():
         async with serving(app, bound) as address:
-            for line in _greeting(settings, place, address):
-                typer.echo(line)
+            typer.echo(f"Starting at {address}")
             await _first(running.settled, stop)
             if running.is_ready and not stop.is_set():
+                for line in _greeting(settings, place, address):
+                    typer.echo(line)
                 typer.echo("Ready.")
             await _first(over, stop)
             if stop.is_set():

@@ -155,7 +155,7 @@ class Endings:
     async def fail(self, lease: TurnLease, error: Exception) -> None:
         """Close the batch so that the next message works, and say honestly what happened."""
         turn = lease.turn
-        known = error if isinstance(error, SegueError) else explain_model_error(error)
+        known = _told(error)
         note_turn(
             turn,
             "turn_failed",
@@ -228,9 +228,19 @@ def note_turn(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fie
 
 def reason_of(error: Exception) -> str:
     """Only our own texts: another's may quote anything."""
-    if isinstance(error, SegueError) and place_of(error) is None:
-        return str(error)
-    return describe_fault(error)
+    return str(error) if _is_own(error) else describe_fault(error)
+
+
+def _told(error: Exception) -> SegueError:
+    """The error for the user, without words of others."""
+    if isinstance(error, SegueError) and not _is_own(error):
+        return BackendError(f"The agent's own code failed ({type(error).__name__}).")
+    return explain_model_error(error)
+
+
+def _is_own(error: Exception) -> bool:
+    """Whether Segue raised it, and not an agent's own code in its name."""
+    return isinstance(error, SegueError) and place_of(error) is None
 
 
 def _detail(turn: Turn, error: Exception) -> None:
