@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict, cast
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
@@ -343,3 +343,30 @@ async def test_processes_that_start_at_once_set_up_the_tables_once(server: Postg
     assert [await checkpoints.attempts() for checkpoints in opened] == [set()] * 5
     for checkpoints in opened:
         await checkpoints.close()
+
+
+async def test_nothing_is_stored_for_a_run_that_is_over() -> None:
+    """Closing waits for what is being stored, and what LangGraph brings later is left out."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(InMemorySaver):
+        async def aput(self, *args: Any) -> Any:
+            begun.set()
+            await go_on.wait()
+            return await super().aput(*args)
+
+    below = Slow()
+    saver = AttemptSaver(below, (1, 1))
+    config: Any = {"configurable": {"thread_id": "7", "checkpoint_ns": ""}}
+    put = asyncio.create_task(saver.aput(config, empty_checkpoint(), {"step": 1}, {}))
+    await begun.wait()
+    closing = asyncio.create_task(saver.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await asyncio.gather(put, closing)
+    await below.adelete_thread("7")
+    await saver.aput(config, empty_checkpoint(), {"step": 2}, {})
+    await saver.aput_writes(await put, [("messages", "words")], "task")
+    assert [found async for found in below.alist({"configurable": {"thread_id": "7"}})] == []
+    assert not below.writes

@@ -6,6 +6,7 @@ attempt that goes on begins with a copy of the newest one's last checkpoint, tak
 the thread deletes all attempts.
 """
 
+import asyncio
 import copy
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
@@ -42,6 +43,13 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         self._attempt = attempt
         # With what may be a part of this attempt's past.
         self._earlier: list[Attempt] = []
+        self._storing = asyncio.Lock()
+        self._is_over = False
+
+    async def close(self) -> None:
+        """Store nothing from here on. LangGraph may still do so after its run was stopped."""
+        async with self._storing:
+            self._is_over = True
 
     async def take_over(self, thread_id: str) -> None:
         """Go on from where the newest attempt is now, whatever it stores from here on.
@@ -94,7 +102,10 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         stored = _stored_config(config, self._attempt)
-        return _graph_config(await self._saver.aput(stored, checkpoint, metadata, new_versions))
+        async with self._storing:
+            if self._is_over:
+                return config
+            return _graph_config(await self._saver.aput(stored, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -104,7 +115,9 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> None:
         stored = _stored_config(config, self._attempt)
-        await self._saver.aput_writes(stored, writes, task_id, task_path)
+        async with self._storing:
+            if not self._is_over:
+                await self._saver.aput_writes(stored, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self._saver.adelete_thread(thread_id)

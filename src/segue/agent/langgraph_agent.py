@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -54,7 +55,8 @@ class LangGraphAgent:
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
-        # Savers of running batches that may have stored nothing.
+        # Of running batches: their savers, and those that may have stored nothing.
+        self._savers: WeakValueDictionary[int, AttemptSaver] = WeakValueDictionary()
         self._lazy: dict[int, LazySaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
 
@@ -93,14 +95,17 @@ class LangGraphAgent:
 
     async def forget(self, batch: int) -> None:
         """Drop the checkpoints of a batch that is over."""
+        if saver := self._savers.pop(batch, None):
+            await saver.close()
         lazy = self._lazy.pop(batch, None)
-        if lazy is None or lazy.has_stored:
+        if lazy is None or lazy.has_begun_to_store:
             await self._checkpoints.saver().adelete_thread(str(batch))
 
     async def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
         """A new batch of the built-in agent begins with the model, which can be asked again."""
         self._lazy.pop(run.batch.id, None)
         saver = AttemptSaver(self._checkpoints.saver(), run.attempt)
+        self._savers[run.batch.id] = saver
         if _goes_on(run):
             await saver.take_over(str(run.batch.id))
             return saver
@@ -146,7 +151,7 @@ class LangGraphAgent:
             return None
         missing = missing_from(_messages_in(state), run.batch)
         if not self._built.holds_window and any(isinstance(m, AIMessage) for m in missing):
-            await self.forget(run.batch.id)
+            await self._checkpoints.saver().adelete_thread(str(run.batch.id))
             return None
         return state
 

@@ -34,6 +34,8 @@ class LazySaver(BaseCheckpointSaver[Any]):
         self._steps: dict[str, int] = {}
         self._storing = asyncio.Lock()
         self.has_stored = False
+        # Also if that was cut off in the middle.
+        self.has_begun_to_store = False
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
@@ -89,6 +91,7 @@ class LazySaver(BaseCheckpointSaver[Any]):
     ) -> None:
         async with self._storing:
             if not self.has_stored and self._is_worth_storing(config, writes):
+                self.has_begun_to_store = True
                 await self._put_into(self._saver)
                 self._held.clear()
                 self.has_stored = True
