@@ -21,6 +21,8 @@ PAGES = {
     "docs/runtime.md": 3,
     "docs/settings.md": 2,
     "docs/outcomes.md": 1,
+    "docs/migrate.md": 1,
+    "docs/compression.md": 1,
     "docs/simulate.md": 1,
 }
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -92,6 +92,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
     """Who adds a method to the facade adds it here, or to the ones that need no thread."""
     others = {"open", "composed", "create_thread", "threads", "finished", "said", "answer"}
     others |= {"agent", "end_of", "set_user", "stats"}
+    others |= {"export", "export_all", "import_file", "delete_user"}  # of users and of everything
     public = {name for name in vars(Segue) if not name.startswith("_")}
     assert public == others | OF_A_THREAD.keys()
 
@@ -120,6 +121,7 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda s: s.answer(5, "yes"), NotFoundError, "There is no turn 5"),
     (lambda s: s.answer("5", "yes"), NotFoundError, "named by its id, not by str"),  # type: ignore[arg-type]  # same
     (lambda s: s.answer(None, "yes"), NotFoundError, "not by NoneType"),  # type: ignore[arg-type]  # same
+    (lambda s: s.delete_user(5), UsageError, "user_id is 5"),  # type: ignore[arg-type]  # same
     (lambda s: s.set_user(5, muted=True), UsageError, "user_id is 5"),  # type: ignore[arg-type]  # same
     (lambda s: s.set_user("ann", mute=True), UsageError, "There is no wish 'mute'; there are: ti"),
     (lambda s: s.set_user("ann", muted="yes"), UsageError, "muted is 'yes'; expected true or"),

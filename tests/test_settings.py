@@ -21,22 +21,41 @@ STRATEGIES = "'enqueue', 'interrupt', 'reject' or 'collect'"
 LENGTH = "a length of time ('30s', '5m', '1h30m', '2d', or a number of seconds)"
 TWINS = [{"id": "ada", "webhook": HOOK}, {"id": "ada"}]
 
+END = "autonomy.policy.quiet_hours.end"
+NIGHT = {"start": "22:00", "end": "24:00"}
 SMALL = {"memory": {"limit": 0}}
 ADA: dict[str, Any] = {"id": "ada"}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"slots": 0}, "settings.slots: got 0; expected a whole number, at least 1."),
-    ({"slots": "many"}, "settings.slots: got a text; expected a whole number, at least 1."),
+    ({"slots": "many"}, "settings.slots: got 'many'; expected a whole number, at least 1."),
     ({"slots": None}, "settings.slots: got nothing; expected a whole number, at least 1."),
     ({"max_attempts": 0}, "settings.max_attempts: got 0; expected a whole number, at least 1."),
     ({"retries": -1}, "settings.retries: got -1; expected a whole number, at least 0."),
     (
         {"double_texting": "shout"},
-        f"settings.double_texting: got a text; expected {STRATEGIES}.",
+        f"settings.double_texting: got 'shout'; expected {STRATEGIES}.",
     ),
     ({"poll": 0}, f"settings.poll: got 0; expected {LENGTH}, more than 0, or 'none'."),
     ({"collect_for": 0}, f"settings.collect_for: got 0; expected {LENGTH}, more than 0."),
     ({"lease_for": 0}, f"settings.lease_for: got 0; expected {LENGTH}, more than 0."),
-    ({"lease_for": "soon"}, f"settings.lease_for: got a text; expected {LENGTH}, more than 0."),
+    ({"lease_for": "soon"}, f"settings.lease_for: got 'soon'; expected {LENGTH}, more than 0."),
+    ({"lease_for": "-2s"}, f"settings.lease_for: got '-2s'; expected {LENGTH}, more than 0."),
+    (
+        {"lease_for": "2 fortnights"},
+        f"settings.lease_for: got '2 fortnights'; expected {LENGTH}, more than 0.",
+    ),
+    (
+        {"lease_for": "sk-a-key-in-the-wrong-place"},
+        f"settings.lease_for: got a text; expected {LENGTH}, more than 0.",
+    ),
+    (
+        {"agents": [{**ADA, "autonomy": {"policy": {"quiet_hours": NIGHT}}}]},
+        f"settings.agents.ada.{END}: got '24:00'; expected a time of day ('22:00').",
+    ),
+    (
+        {"agents": [{**ADA, "memory": "hunter2"}]},
+        "settings.agents.ada.memory: got a text; expected a table.",
+    ),
     ({"batch_time": -5}, f"settings.batch_time: got -5; expected {LENGTH}, more than 0."),
     ({"node_lease_for": 0}, f"settings.node_lease_for: got 0; expected {LENGTH}, more than 0."),
     ({"patience": -1}, f"settings.patience: got -1; expected {LENGTH}, at least 0."),

@@ -24,6 +24,8 @@ from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
+from segue.agent.summariser import load_summariser
+from segue.core.compress import Strategy
 from segue.core.errors import NotFoundError, SegueError, UsageError
 from segue.journal.ports import Journal
 from segue.journal.records import Effect
@@ -31,6 +33,7 @@ from segue.journal.selftest import check_integrity
 from segue.runtime.asking import ask_agent_tool
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
 from segue.runtime.deciding import Decider, OwnDecider
 from segue.runtime.effects import EffectRunner
 from segue.runtime.endings import TurnRules
@@ -41,6 +44,7 @@ from segue.runtime.inbox import Inbox
 from segue.runtime.initiative import WEBHOOK, Initiative
 from segue.runtime.parts import Agent, Parts
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.retainer import Retainer
 from segue.runtime.runtime import Runtime
 from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
@@ -156,15 +160,28 @@ def _put_together(kit: _Kit) -> Composed:
     for config in settings.agents:
         agents[config.id] = _agent(config, kit, parts, turns, books.get(config.id))
     webhooks = Webhooks(kit.http, kit.given.clock.now)
+    compressor = Compressor(
+        journal,
+        kit.ids,
+        kit.given.clock,
+        lambda agent_id: _find(agents, agent_id).config,
+        _summarisers(settings, kit.given).get,
+    )
     runtime = Runtime(
         parts=parts,
         ids=kit.ids,
         turns=turns,
         timers=TimerWorker(parts, gatekeeper),
         effects=EffectRunner(
-            parts, {DECIDE: initiative.decide, WEBHOOK: _deliverer(settings, webhooks)}
+            parts,
+            {
+                DECIDE: initiative.decide,
+                COMPRESS: compressor.compress,
+                WEBHOOK: _deliverer(settings, webhooks),
+            },
         ),
         sweeper=Sweeper(journal, kit.stores.checkpoints, parts.clock),
+        retainer=Retainer(journal, settings.retention.rule, parts.clock),
         poll=settings.poll,
         patience=settings.patience,
     )
@@ -287,7 +304,18 @@ def _decider(config: AgentConfig, given: Replacements) -> Decider | None:
     return OwnDecider(load_attribute(own, whose) if isinstance(own, str) else own, whose)
 
 
-def _target(config: AgentConfig) -> WebhookTarget | None:
+def _summarisers(settings: Settings, given: Replacements) -> dict[str, Summariser]:
+    """Who sums up long conversations, for agents that let them be summed up, by the agent's id."""
+    found: dict[str, Summariser] = {}
+    for config in settings.agents:
+        if compresses(config) and config.compression.strategy is Strategy.SUMMARISE:
+            is_own = config.compression.model is None
+            found[config.id] = load_summariser(config, _model(config, given) if is_own else None)
+    return found
+
+
+def webhook_target(config: AgentConfig) -> WebhookTarget | None:
+    """Where the agent's webhook leads; `UsageError` if it cannot be sent to."""
     if config.webhook is None:
         return None
     try:
@@ -298,7 +326,7 @@ def _target(config: AgentConfig) -> WebhookTarget | None:
 
 def _deliverer(settings: Settings, webhooks: Webhooks) -> Callable[[Effect], Any]:
     """Sends an effect to the webhook of its agent."""
-    targets = {config.id: _target(config) for config in settings.agents}
+    targets = {config.id: webhook_target(config) for config in settings.agents}
 
     async def deliver(effect: Effect) -> str:
         target = targets.get(str(effect.payload.get("agent_id")))

@@ -1,9 +1,9 @@
 """`Segue`: the running system, as a program uses it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from langchain_core.messages import HumanMessage
 
@@ -33,6 +33,7 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
+from segue.journal.tables import THREADS, Whose, all_rows
 from segue.noting import count
 from segue.runtime.events import Heard
 from segue.runtime.inbox import DoubleTexting
@@ -40,6 +41,9 @@ from segue.runtime.initiative import said_in
 from segue.runtime.stats import Stats, Wanted, stats
 from segue.runtime.why import Reason, why
 from segue.settings import Settings
+from segue.transfer.importing import Imported, Manner, import_file
+from segue.transfer.lines import Writing
+from segue.transfer.writing import Scope, export_all, export_user
 
 # Wishes that put a follow-up off; it may be sent sooner when they change.
 _WAITS: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
@@ -123,6 +127,53 @@ class Segue:
         await self._parts.bus.stored(_id(thread))  # whoever listens hears that it is gone
         await self._composed.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
+
+    async def delete_user(self, user_id: str) -> Deleted:
+        """Delete all that is stored of a user, and say what: threads, memories and wishes.
+
+        What agents are doing for them is stopped. Keys that speak for them open nothing any more.
+        """
+        whose = Whose(user_id=_name(user_id, "user_id"))
+        threads = [row["id"] async for row in all_rows(self._journal, THREADS, whose)]
+        for thread in threads:
+            with suppress(NotFoundError):  # somebody deleted it meanwhile
+                await self.cancel(thread)
+        deleted = await self._journal.delete_user(user_id)
+        for thread in threads:
+            await self._parts.bus.stored(thread)  # whoever listens hears that it is gone
+        await self._composed.runtime.sweeper.step()
+        return deleted
+
+    def export(self, user_id: str, *threads: str) -> AsyncGenerator[bytes]:
+        """What a user may keep, line by line: the threads that are named, or all they have with
+        memories and wishes. docs/export.md has the format.
+        """
+        scope = Scope(threads=threads, user_id=_name(user_id, "user_id"))
+        now = self._parts.clock.now()
+        return export_user(self._journal, scope, Writing(), created_at=now)
+
+    def export_all(self, scope: Scope | None = None) -> AsyncGenerator[bytes]:
+        """Everything, or some of it, line by line, for an operator: triggers too."""
+        now = self._parts.clock.now()
+        return export_all(self._journal, scope or Scope(), Writing(), created_at=now)
+
+    async def import_file(
+        self,
+        file: BinaryIO,
+        *,
+        remap: bool = False,
+        skip_existing: bool = False,
+        dry_run: bool = False,
+    ) -> Imported:
+        """Take in a full export: all of it or nothing. With `remap` everything gets new ids."""
+        ids = self._parts.ids if remap else None
+        manner = Manner(ids=ids, skip_existing=skip_existing, dry_run=dry_run)
+        now = self._parts.clock.now()
+        imported = await import_file(self._journal, file, manner, now=now)
+        agendas = self._parts.agendas
+        for agenda in (agendas.turns, agendas.timers, agendas.effects):
+            agenda.at_once()
+        return imported
 
     async def send(
         self,
@@ -230,11 +281,13 @@ class Segue:
         return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
-        """Drop what is planned."""
+        """Drop what is planned, and what is being written and not seen yet."""
         now = self._parts.clock.now()
         dropped = await self._journal.cancel_timers(
             _id(thread), "The user did not want it.", now=now
         )
+        await self._composed.runtime.turns.look_after(_id(thread))
+        self._parts.agendas.turns.at_once()
         for timer in dropped:
             names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
             count("follow_up_held_back", outcome=timer.state.value, **names)

@@ -84,7 +84,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"expires_after": True}, "autonomy.expires_after: got true or false; expected a length"),
     (
         {"policy": {"quiet_hours": {"start": "late", "end": "07:00"}}},
-        "quiet_hours.start: got a text",
+        "quiet_hours.start: got 'late'",
     ),
     ({"policy": {"quiet_hours": {"start": "22:00Z", "end": "07:00"}}}, "without a time zone"),
 ]

@@ -24,6 +24,7 @@ from tests.runtime.scenes import always, lines
 
 CONFIG = """
 [agents.guide]
+name = "Guide"
 model = "scripted"
 memory.enabled = false
 may_ask = ["clerk"]
@@ -87,10 +88,11 @@ def test_history_is_what_a_person_sees(shown: Shown, story: Thread) -> None:
     told = [x.split(maxsplit=3)[2:] for x in shown("history", story.id).splitlines() if "20" in x]
     assert [[who, what.strip()] for who, what in told] == [
         ["ann", "Where are the maps?"],
-        ["guide", "The [bold]third[/bold]. What do you need there?"],
-        ["guide", "Still here?"],
+        ["Guide", "The [bold]third[/bold]. What do you need there?"],
+        ["Guide", "Still here?"],
     ]
     messages = json.loads(shown("history", story.id, "--json"))
+    assert [m["role"] for m in messages] == ["user", "agent", "agent"]
     assert [m["origin"] for m in messages] == [None, "reply", "follow_up"]
     for prompt in TRIGGER_PROMPTS.values():
         assert prompt not in shown("history", story.id, "--json")

@@ -157,6 +157,7 @@ async def test_a_server_with_keys_lets_in_who_has_one(segue: Segue, tmp_path: Pa
     key = (await asyncio.to_thread(segue, "keys", "create", "laptop")).stdout.strip()
     async with running(tmp_path, "serve") as server:
         port = (await server.until(r"Segue serves at http://0\.0\.0\.0:(\d+)\n"))[1]
+        await server.until(rf"^  chat     segue chat --url http://127\.0\.0\.1:{port}\n")
         await server.until(r"^Ready\.\n")
         url = f"http://127.0.0.1:{port}"
         async with asyncio.timeout(PATIENCE), running(tmp_path, "chat", "--url", url) as shut:

@@ -114,7 +114,7 @@ def test_one_agent_trigger_or_time_can_be_asked_for(shown: Shown) -> None:
     ("args", "said"),
     [
         (("--trigger", "birthday"), "check_in"),
-        (("--since", "soon"), "soon"),
+        (("--since", "soon"), "'soon' is no time and no length of time; write a date such as"),
         (("--window", "0s"), "window"),
         (("--since", "1h", "--until", "2h"), "is not after"),
         (("--csv", "--json"), "take one"),

@@ -225,6 +225,19 @@ def test_a_timer_missed_while_down_follows_its_own_rule(
     assert check(missed=missed, due_at=NOON - late).timer_state == state
 
 
+def test_times_are_told_as_people_write_them() -> None:
+    """Whatever the rule, in the words that settings take; however long it is."""
+    late = check(missed="run_if_within:5400", due_at=NOON - timedelta(hours=2, seconds=5))
+    assert reason_of(Gate.MISSED, late) == (
+        "Found 2h 5s late, after it was missed; it may be 1h 30m late."
+    )
+    moment = check(missed="run", due_at=NOON - timedelta(milliseconds=2))
+    assert "Found 0s late" in reason_of(Gate.MISSED, moment)
+    assert check(missed=f"run_if_within:{'9' * 400}").timer_state == "fired"
+    cooled = check(Policy(cooldown=timedelta(minutes=10)))
+    assert reason_of(Gate.COOLDOWN, cooled) == "No follow-up was sent within 10m."
+
+
 @pytest.mark.parametrize("missed", ["", "RUN", "run_if_within:", "run_if_within:-5", "within:5"])
 def test_a_rule_that_cannot_be_read_never_speaks_late(missed: str) -> None:
     """In doubt the agent keeps quiet about what is over, and says that it was in doubt."""

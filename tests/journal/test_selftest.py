@@ -17,6 +17,7 @@ from segue.core.errors import BackendError
 from segue.journal.selftest import check_integrity
 from segue.journal.sqlite import SqliteJournal
 from tests.histories import ticking_generator
+from tests.journal.stores import journal_at
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -59,6 +60,21 @@ async def test_sound_stores_pass_and_nothing_is_left(
         await check_integrity(journal, saver, ids=ticking_generator(), now=NOW)
         assert [stored async for stored in saver.alist(None)] == []
     assert await journal.last_position() == 0
+
+
+async def test_a_test_that_passes_is_no_news(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it hides in its own thread is not told to operators at each start."""
+    journal = journal_at(address)
+    await journal.open()
+    try:
+        with caplog.at_level(logging.DEBUG, logger="segue"):
+            await check_integrity(journal, InMemorySaver(), ids=ticking_generator(), now=NOW)
+    finally:
+        await journal.close()
+    [told] = [r for r in caplog.records if r.getMessage().startswith("Filtered 1 synthetic")]
+    assert told.levelno == logging.DEBUG
 
 
 async def test_a_saver_that_loses_metadata_stops_the_start(

@@ -64,6 +64,7 @@ def _example(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, A
     """A body as the documentation shows it."""
     if "requestBody" not in operation:
         return None
-    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    reference = schema.get("anyOf", [schema])[0]["$ref"]  # one that may be left out has several
     fields = document["components"]["schemas"][reference.rsplit("/")[-1]]["properties"]
     return {name: f["examples"][0] for name, f in fields.items() if f.get("examples")}

@@ -103,7 +103,10 @@ class Sweep:
 
     def keep_answer(self, where: str, answer: Response) -> None:
         self.keep(where, answer.text + repr([*answer.headers.items()]))
-        if "json" in answer.headers.get("content-type", "") and "openapi" not in where:
+        kind = answer.headers.get("content-type", "")
+        if "jsonl" in kind:
+            self._keep_keys([json.loads(line) for line in answer.text.splitlines()])
+        elif "json" in kind and "openapi" not in where:
             self._keep_keys(answer.json() if answer.content else None)
 
     def keep(self, where: str, text: str) -> None:

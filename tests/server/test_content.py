@@ -65,6 +65,36 @@ async def test_an_address_is_refused_by_http_and_by_socket(
         assert (await site.get(f"/api/threads/{thread}/history"))["messages"] == []
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": "x"},
+        {"type": "image", "source_type": "base64", "data": "x"},
+        {"type": "image", "source_type": "url", "id": "x"},
+        {"type": "file", "source_type": "text", "text": "x"},
+    ],
+    ids=str,
+)
+async def test_a_block_that_no_model_could_be_given_is_refused(
+    sqlite_stage: Stage, block: dict[str, Any]
+) -> None:
+    """By HTTP and by socket; the thread goes on as if nothing had been sent."""
+    models = {"guide": always("Fine.")}
+    async with sqlite_stage.world(models=models) as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        path, body = f"/api/threads/{thread}", {"content": [block]}
+        refused = await site.http.post(f"{path}/messages", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "usage")
+        async with site.socket(f"{path}/ws") as socket:
+            await socket.send(json.dumps({"type": "message", **body}))
+            [error] = await frames_until(socket, "error")
+            assert error["code"] == "usage"
+        await site.post(f"{path}/messages", {"content": "Hello"})
+        await world.clock.settle()
+        page = await site.get(f"{path}/history")
+        assert [message["text"] for message in page["messages"]] == ["Hello", "Fine."]
+
+
 async def test_data_and_words_are_taken(sqlite_stage: Stage) -> None:
     """Pictures and files as they are, and text that speaks of addresses."""
     models = {"guide": always("Fine.")}

@@ -45,6 +45,8 @@ INITIATIVE = "tests/runtime/test_initiative.py::"
 EFFECTS = "tests/runtime/test_effects.py::"
 LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
+RETENTION = "tests/stories/test_retention.py::"
+COMPRESSION = "tests/stories/test_compression.py::"
 SERVER = "tests/settings/test_server_effects.py::"
 AUTH = "tests/server/test_auth.py::"
 SERVE = "tests/cli/test_serve.py::"
@@ -64,6 +66,10 @@ SHOWN = {
     "Settings.node_lease_for": f"{HERE}test_a_number_is_taken_over_when_its_lease_is_over",
     "Settings.poll": f"{HERE}test_what_nobody_told_of_is_found_by_looking",
     "Settings.patience": f"{HERE}test_a_process_without_patience_leaves_its_turns_to_the_next",
+    "Settings.retention": f"{RETENTION}test_nothing_goes_unless_it_is_set",
+    "RetentionSettings.older_than": f"{RETENTION}test_old_batches_go_once_a_day",
+    "RetentionSettings.keep_last": f"{RETENTION}test_the_last_batches_can_be_kept_at_any_age",
+    "RetentionSettings.types": f"{RETENTION}test_old_triggers_can_go_alone",
     "AgentConfig.id": "tests/test_facade.py::test_the_first_agent_is_the_one_if_none_is_named",
     "AgentConfig.name": f"{SERVER}test_agents_are_listed_by_the_names_that_people_know",
     "AgentConfig.model": f"{HERE}test_the_model_is_loaded_by_its_name_with_its_settings",
@@ -76,6 +82,7 @@ SHOWN = {
     "AgentConfig.memory": f"{HERE}test_an_agent_without_memories_has_no_book",
     "AgentConfig.limits": f"{AGENT}test_steps_are_counted_as_the_config_says",
     "AgentConfig.autonomy": f"{SILENCE}test_each_trigger_waits_for_its_own_delay",
+    "AgentConfig.compression": f"{COMPRESSION}test_a_long_talk_is_summed_up_and_goes_on",
     "AgentConfig.continuations": (
         "tests/stories/test_going_on.py::test_a_continuation_goes_on_in_the_same_batch"
     ),
@@ -128,6 +135,20 @@ SHOWN = {
     "PromptVariant.name": f"{LIMITS}test_the_variant_of_a_prompt_is_recorded_with_the_follow_up",
     "PromptVariant.text": f"{LIMITS}test_the_variant_of_a_prompt_is_recorded_with_the_follow_up",
     "PromptVariant.weight": "tests/core/test_prompts.py::test_variants_come_by_their_weights",
+    "CompressionConfig.enabled": f"{COMPRESSION}test_compression_can_be_switched_off",
+    "CompressionConfig.strategy": f"{COMPRESSION}test_only_summaries_ask_a_model",
+    "CompressionConfig.trigger_share": (
+        f"{COMPRESSION}test_compression_begins_at_its_share_of_the_window"
+    ),
+    "CompressionConfig.target_share": (
+        f"{COMPRESSION}test_compression_ends_at_its_share_of_the_window"
+    ),
+    "CompressionConfig.keep": (f"{COMPRESSION}test_as_many_of_the_last_batches_stay_as_it_is_set"),
+    "CompressionConfig.half_life": f"{COMPRESSION}test_importance_fades_as_fast_as_it_is_set",
+    "CompressionConfig.summary_tokens": (
+        f"{COMPRESSION}test_a_summary_that_is_too_long_ends_with_a_sentence"
+    ),
+    "CompressionConfig.model": f"{COMPRESSION}test_a_model_of_its_own_sums_up",
     "WebhookConfig.url": f"{EFFECTS}test_a_follow_up_reaches_the_receiver_signed",
     "WebhookConfig.secret": f"{EFFECTS}test_a_follow_up_reaches_the_receiver_signed",
     "WebhookConfig.all_replies": (f"{EFFECTS}test_answers_are_sent_only_where_the_owner_wants_all"),
@@ -145,8 +166,12 @@ SHOWN = {
     "ServerSettings.max_body_bytes": (
         "tests/server/test_entrance.py::test_a_body_that_is_too_big_is_refused"
     ),
+    "ServerSettings.max_import_bytes": (
+        "tests/server/test_transfers.py::test_an_import_has_a_size_of_its_own"
+    ),
     "ServerSettings.max_frame_bytes": "tests/server/test_frames.py::"
     "test_a_frame_that_is_too_big_closes_only_its_own_socket",
+    "ServerSettings.max_content_blocks": (f"{SERVER}test_a_message_has_so_many_blocks_and_no_more"),
     "ServerSettings.allow_content_urls": "tests/server/test_content.py::"
     "test_a_server_that_trusts_its_users_takes_addresses",
     "ServerSettings.max_sockets_per_user": (

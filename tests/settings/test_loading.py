@@ -166,11 +166,11 @@ def test_a_mistake_is_told_by_where_it_was_written() -> None:
     }
     told = refused(None, environ, patience="x", retries=1)
     assert [line.partition(" expected")[0].partition("; there are")[0] for line in told] == [
-        "SEGUE_AGENTS__COMPANION__MEMORY__LIMIT: got a text;",
+        "SEGUE_AGENTS__COMPANION__MEMORY__LIMIT: got 'x';",
         "segue.toml: agents.companion.autonomy.policy.cooldwn: unknown; did you mean cooldown?",
         "segue.toml: slots: got 0;",
-        "SEGUE_POLL: got a text;",
-        "flags: patience: got a text;",
+        "SEGUE_POLL: got 'soon';",
+        "flags: patience: got 'x';",
         "segue.toml: nope: unknown",
     ]
 

@@ -1,5 +1,6 @@
 """What the settings of the server do, where no other test has to do with them."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from segue.server.settings import JwtSettings, ServedSettings, ServerSettings
 from segue.settings import load_settings
 from segue.testing.world import Stage, plain_agent
 from tests.cli.conftest import Segue, segue
-from tests.server.clients import site_of
+from tests.server.clients import frames_until, site_of
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,16 @@ async def test_without_keys_only_names_that_are_allowed_lead_here(stage: Stage) 
         for host, status in (("segue.test", 200), ("other.test", 403), ("localhost", 200)):
             answer = await site.http.get("/api/agents", headers={"Host": host})
             assert answer.status_code == status, host
+
+
+@pytest.mark.parametrize("strange", [{"Host": "["}, {"Origin": "http://["}, {"Host": "[x]"}])
+async def test_what_is_no_address_is_no_name_of_this_machine(
+    sqlite_stage: Stage, strange: dict[str, str]
+) -> None:
+    """It is refused as any strange name is."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        answer = await site.http.get("/api/agents", headers=strange)
+    assert (answer.status_code, answer.json()["code"]) == (403, [*strange][0].lower())
 
 
 async def test_more_requests_than_the_rate_allows_have_to_wait(stage: Stage) -> None:
@@ -78,6 +89,48 @@ async def test_a_user_holds_so_many_sockets_and_no_more(stage: Stage) -> None:
                     break
                 except ConnectionClosed:
                     assert third.close_code == 4429
+
+
+async def test_sockets_and_streams_of_a_user_are_counted_together(stage: Stage) -> None:
+    """A stream beyond the bound is refused, an answer as a stream before anything is stored."""
+    settings = ServerSettings(rate_per_minute=None, max_sockets_per_user=1)
+    async with stage.world() as world, site_of(world.segue, settings) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        as_events, body = {"Accept": "text/event-stream"}, {"content": "Hello"}
+        async with site.http.stream("GET", f"{path}/events"):
+            async with site.socket(f"{path}/ws") as socket:
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+                assert socket.close_code == 4429
+            for refused in (
+                await site.http.get(f"{path}/events"),
+                await site.http.post(f"{path}/messages", json=body, headers=as_events),
+            ):
+                assert (refused.status_code, refused.json()["code"]) == (429, "sockets")
+            assert (await site.get(f"{path}/history"))["messages"] == []
+            await site.post(f"{path}/messages", body)
+        # The server hears a moment later that the stream is gone.
+        status = 429
+        while status == 429:
+            async with site.http.stream("GET", f"{path}/events") as again:
+                status = again.status_code
+        assert status == 200
+
+
+async def test_a_message_has_so_many_blocks_and_no_more(stage: Stage) -> None:
+    """By HTTP and by socket; nothing looks at them before they are counted."""
+    settings = ServerSettings(rate_per_minute=None, max_content_blocks=2)
+    async with stage.world() as world, site_of(world.segue, settings) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        # None of these is a block; whoever looked at one would say so.
+        body: dict[str, Any] = {"content": [None, None, None]}
+        refused = await site.http.post(f"{path}/messages", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "content_blocks")
+        async with site.socket(f"{path}/ws") as socket:
+            await socket.send(json.dumps({"type": "message", **body}))
+            [error] = await frames_until(socket, "error")
+            assert error["code"] == "content_blocks"
+        await site.post(f"{path}/messages", {"content": ["Hello", "there"]})
 
 
 async def test_who_listens_gets_signs_of_life_as_often_as_it_is_set(stage: Stage) -> None:

@@ -34,13 +34,13 @@ THREE_DAYS = timedelta(days=3)
             "run_if_within:3600",
             THREE_DAYS,
             TimerState.MISSED,
-            "suppress: Found 2 days, 23:59:30 late, after it was missed; it may be 3600 s late.",
+            "suppress: Found 2d 23h 59m 30s late, after it was missed; it may be 1h late.",
         ),
         (
             "skip",
             THREE_DAYS,
             TimerState.MISSED,
-            "suppress: Found 2 days, 23:59:30 late, after it was missed; it may be 300 s late.",
+            "suppress: Found 2d 23h 59m 30s late, after it was missed; it may be 5m late.",
         ),
     ],
 )

@@ -135,3 +135,21 @@ async def test_what_is_put_off_at_the_second_look_keeps_its_rules(stage: Stage) 
         assert await sent_at(world, thread) == []
         [missed, _] = await world.segue.follow_ups(thread)
         assert missed.state is TimerState.MISSED
+
+
+async def test_who_drops_follow_ups_while_the_model_thinks_gets_none(stage: Stage) -> None:
+    """The model is stopped before its first word, and the record says that nobody wanted it."""
+    held = Held("Still there?")
+    async with stage.world(eager_agent(), models={"guide": model_of(TOLD, held)}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Where is Oslo?")
+        async with listening(world, thread) as listener:
+            async with passing(world, PATIENCE):
+                await held.asked.wait()
+                assert await world.segue.cancel_follow_ups(thread) == []
+            await world.pass_time(days=7)
+        assert await world.heard(thread) == ["Where is Oslo?", TOLD]
+        assert "Still" not in repr(listener.events)
+        [dropped, _] = await world.journal.list_turns(thread)
+        assert (dropped.kind, dropped.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
+        assert "void: The user did not want it." in await told(world, thread, "a follow-up")

@@ -15,10 +15,12 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    model_validator,
 )
 
 from segue.agent.mistakes import Mistake, find_mistakes
 from segue.agent.sections import OR_NONE, Expected
+from segue.core.compress import Strategy
 from segue.core.decide import Delays
 from segue.core.durations import Length, parse_duration
 from segue.core.errors import UsageError
@@ -214,6 +216,40 @@ class Autonomy(Config):
     """How long after its time a follow-up may still be sent; `none` means for ever."""
 
 
+class CompressionConfig(Config):
+    """What becomes of a conversation that outgrows its window; history keeps all of it."""
+
+    enabled: bool = True
+    """Off, what does not fit is simply left out, the oldest first."""
+    strategy: Strategy = Strategy.SUMMARISE
+    """Who leaves: the oldest, summed up by a model or not, or what matters least, as such or with
+    its age. Only `summarise` asks a model.
+    """
+    trigger_share: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """Above this share of `context_tokens`, batches leave; always before the answer's part."""
+    target_share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """Until at most this share is left, the summary included."""
+    keep: Count = 4
+    """So many of the last batches never leave."""
+    half_life: Span = timedelta(days=7)
+    """With `time_decay`, in this time a batch loses half of what it matters."""
+    summary_tokens: Count = 500
+    """How long a summary may be; never more than half of `target_share`."""
+    model: Annotated[str | None, OR_NONE, Expected("'local', 'scripted' or 'provider:model'")] = (
+        None
+    )
+    """What sums up; `none` means the agent's own model. Its window is at least as large."""
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.target_share >= self.trigger_share:
+            raise UsageError(
+                f"target_share is {self.target_share:g}; expected less than trigger_share, "
+                f"{self.trigger_share:g}, or each turn would be compressed."
+            )
+        return self
+
+
 class WebhookConfig(Config):
     """Where what the agent says is sent, so that it reaches a user who is not there."""
 
@@ -255,6 +291,8 @@ class AgentConfig(Config):
     """How long and how far one run may go."""
     autonomy: Autonomy = Autonomy()
     """When and how it speaks first."""
+    compression: CompressionConfig = CompressionConfig()
+    """What becomes of a conversation that outgrows its window."""
     continuations: Annotated[int, Field(ge=0)] = 0
     """How often it may go on by itself in one batch, with `continue_later`."""
     may_ask: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of ids")] = ()

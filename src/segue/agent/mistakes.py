@@ -1,19 +1,25 @@
 """What is wrong with settings, in words: where, what was given, and what was expected.
 
-Quotes no text that was given, since it may be a secret that stands in the wrong place.
+Quotes a text only if it is short and the setting takes no texts of one's own, such as a number or
+a length of time: anything else may be a secret, or one that stands in the wrong place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import time, timedelta
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Final, get_args
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from segue.agent.sections import Setting, settings_of
 
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+# As long as a text may be that is quoted: longer than any length of time, shorter than any key.
+_LONGEST_QUOTE: Final = 20
+_PLAIN: Final = (bool, int, float, timedelta, time, NoneType)
 _KINDS: Final[tuple[tuple[Any, str], ...]] = (
     (bool, "true or false"),
     (int | float, "a number"),
@@ -86,7 +92,9 @@ def _words(problem: Any, section: type) -> str:
     if kind.startswith("missing"):
         return f"missing; expected {expected}"
     is_number = kind.startswith(("greater_than", "less_than")) and isinstance(given, int | float)
-    return f"got {given if is_number else _kind_of(given)}; expected {expected}"
+    is_quoted = setting is not None and _may_quote(given, setting)
+    shown = given if is_number else repr(given) if is_quoted else _kind_of(given)
+    return f"got {shown}; expected {expected}"
 
 
 def _find(loc: Sequence[int | str], section: type) -> tuple[type, Setting | None]:
@@ -109,6 +117,21 @@ def _enums_in(kind: Any) -> Iterator[Enum]:
         yield from kind
     for part in get_args(kind):
         yield from _enums_in(part)
+
+
+def _may_quote(given: Any, setting: Setting) -> bool:
+    return isinstance(given, str) and len(given) <= _LONGEST_QUOTE and _is_plain(setting.takes)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a type takes nothing that could be anybody's own words."""
+    if get_origin(kind) is Annotated:
+        return _is_plain(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return True
+    if isinstance(kind, type) and (kind in _PLAIN or issubclass(kind, Enum)):
+        return True
+    return bool(get_args(kind)) and all(map(_is_plain, get_args(kind)))
 
 
 def _kind_of(given: Any) -> str:

@@ -9,12 +9,16 @@ import typer
 
 from segue.cli import keys
 from segue.cli.chat import chat
+from segue.cli.compress import compress
 from segue.cli.doctor import doctor
+from segue.cli.migrate import migrate
 from segue.cli.records import batches, context, timers, why
+from segue.cli.retain import retain
 from segue.cli.serve import serve
 from segue.cli.simulate import simulate
 from segue.cli.stats import stats
 from segue.cli.threads import history, threads
+from segue.cli.transfers import export, forget, import_
 
 app = typer.Typer(
     name="segue",
@@ -26,7 +30,13 @@ app = typer.Typer(
 )
 for command in (serve, chat, doctor, threads, history, batches, context, timers, why, stats):
     app.command()(command)
+app.command()(compress)
 app.command()(simulate)
+app.command()(export)
+app.command(name="import")(import_)
+app.command()(forget)
+app.command()(migrate)
+app.command()(retain)
 app.add_typer(keys.app, name="keys")
 
 

@@ -83,12 +83,14 @@ async def _has_keys(settings: Settings) -> bool:
 
 def _greeting(settings: Settings, place: str, address: str) -> list[str]:
     agents = ", ".join(f"{agent.id} ({agent.model})" for agent in settings.agents)
+    # Where it listens to all addresses, one of this machine's own has to be called.
+    here = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     lines = [
         f"Segue serves at {address}",
         f"  agents   {agents}",
         f"  data     {place}",
-        f"  chat     segue chat --url {address}",
-        f"  routes   {address}/docs",
+        f"  chat     segue chat --url {here}",
+        f"  routes   {here}/docs",
         "  stop     Ctrl-C",
     ]
     if any(agent.model == "local" and agent.graph is None for agent in settings.agents):

@@ -80,13 +80,21 @@ def stats(  # noqa: PLR0913 - each is an option
 def moment(text: str | None, now: datetime) -> datetime | None:
     """A time on this machine's clock, or so long ago; `UsageError` if it is neither."""
     from segue.core.durations import parse_duration  # noqa: PLC0415
+    from segue.core.errors import UsageError  # noqa: PLC0415
 
     if text is None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
+        pass
+    try:
         return now - parse_duration(text)
+    except UsageError:
+        raise UsageError(
+            f"{text!r:.60} is no time and no length of time; write a date such as 2027-01-31, "
+            "2027-01-31T08:00, or how long ago, such as 7d."
+        ) from None
 
 
 def _row(row: "Outcomes") -> tuple[str, ...]:

@@ -50,14 +50,18 @@ def history(
     """What a person sees of a conversation, oldest first."""
     from segue.cli.messages import shown  # noqa: PLC0415
 
-    async def work(journal: "Journal", thread: "Thread", _: "Settings") -> "tuple[Thread, Page]":
-        return thread, await journal.history(thread.id, limit=limit)
+    async def work(
+        journal: "Journal", thread: "Thread", settings: "Settings"
+    ) -> "tuple[dict[str, str], Page]":
+        named = {agent.id: agent.name for agent in settings.agents if agent.name}
+        agent = named.get(thread.agent_id, thread.agent_id)
+        names = {"user": thread.user_id, "agent": agent}
+        return names, await journal.history(thread.id, limit=limit)
 
-    thread, page = with_thread(thread_id, config, database, work)
+    names, page = with_thread(thread_id, config, database, work)
     messages = [shown(message) for message in page.messages]
     if as_json:
         print_json(messages)
         return
-    names = {"user": thread.user_id, "agent": thread.agent_id}
     rows = ((when(m["created_at"]), names[m["role"]], m["text"]) for m in messages)
     print_table(("when", "who", "what"), rows, nothing="Nobody has said anything yet.")

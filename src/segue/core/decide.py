@@ -95,7 +95,8 @@ class Delays:
     waiting_for_decision: Length = timedelta(hours=4)
     """After a reply that left the user something to decide."""
     task_incomplete: Length = timedelta(minutes=30)
-    """After work that failed, broke off or was promised."""
+    """After a tool that failed, an answer that was cut off, or work that was promised. A turn that
+    failed as a whole tells the user so and plans nothing."""
     check_in: Length = timedelta(days=1)
     """After any other reply, unless the talk was closed."""
 

@@ -13,10 +13,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from segue.core.durations import show_duration
 from segue.core.policy import NO_TIME, Facts, Policy
 from segue.core.quiet import LAST_MOMENT, after, local_day, next_day
 
 _WITHIN: Final = re.compile(r"run_if_within:(\d+(?:\.\d+)?)", re.ASCII)
+_EVER: Final = 1e13  # seconds, near the longest time that can be counted
 
 
 class Gate(StrEnum):
@@ -214,14 +216,16 @@ def _missed(case: _Case) -> _Answer:
     facts = case.facts
     late = max(facts.checked_at - facts.due_at, NO_TIME)
     within = _WITHIN.fullmatch(facts.missed)
+    found = f"Found {show_duration(late)} late"
     if facts.missed == "run":
-        return _allow(f"Found {late} late, and to be sent however late it is.")
+        return _allow(f"{found}, and to be sent however late it is.")
     allowed = float(within[1]) if within else case.policy.late_after.total_seconds()
     rule = "" if within or facts.missed == "skip" else ", since its own rule cannot be read"
-    limit = f"it may be {allowed:g} s late{rule}"
+    most = show_duration(timedelta(seconds=min(allowed, _EVER)))
+    limit = f"it may be {most} late{rule}"
     if late.total_seconds() <= allowed:
-        return _allow(f"Found {late} late; {limit}.")
-    return _suppress(f"Found {late} late, after it was missed; {limit}.")
+        return _allow(f"{found}; {limit}.")
+    return _suppress(f"{found}, after it was missed; {limit}.")
 
 
 def _consecutive_cap(case: _Case) -> _Answer:
@@ -248,9 +252,10 @@ def _daily_cap(case: _Case) -> _Answer:
 
 def _cooldown(case: _Case) -> _Answer:
     cooldown = case.policy.cooldown
+    shown = show_duration(cooldown)
     if until := case.held_until(case.facts.last_follow_up_at, cooldown):
-        return _postpone(until, f"The last follow-up was less than {cooldown} ago.")
-    return _allow(f"No follow-up was sent within {cooldown}.")
+        return _postpone(until, f"The last follow-up was less than {shown} ago.")
+    return _allow(f"No follow-up was sent within {shown}.")
 
 
 def _typing(case: _Case) -> _Answer:

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.calls import has_content, words_beside
 from segue.core.errors import UsageError
+from segue.core.media import is_convertible
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.plain import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
@@ -20,6 +21,9 @@ from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
 CLIENT_BLOCKS: Final = frozenset(
     {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
 )
+
+# Blocks of content that are for people: what they can send, and how some models write words.
+_SHOWN_BLOCKS: Final = CLIENT_BLOCKS | {"output_text", "refusal"}
 
 Origin = Literal["reply", "follow_up"]
 
@@ -58,8 +62,8 @@ def user_message(content: str | list[Any] | HumanMessage, id: str | None = None)
     """A real message from what a client sent: content only.
 
     Metadata, names, ids and anything else a client attaches is dropped; `id` is the server's
-    to give. An empty message and a content block that is not a person's to send, or that
-    holds nothing to send, raise `UsageError`.
+    to give. An empty message and a content block that is not a person's to send, that holds
+    nothing to send, or that no model could be given, raise `UsageError`.
     """
     if isinstance(content, HumanMessage):
         return user_message(content.content, id)
@@ -84,6 +88,14 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 def spoken_text(message: BaseMessage) -> str:
     """What a visible message says, also where a provider keeps the words beside the content."""
     return message.text or words_beside(message)
+
+
+def shown_content(message: BaseMessage) -> str | list[Any]:
+    """What is said; not what the model thinks, which may quote a trigger, nor what it calls."""
+    content = message.content
+    if isinstance(content, str):
+        return content or words_beside(message)
+    return [each for each in content if isinstance(each, str) or each.get("type") in _SHOWN_BLOCKS]
 
 
 def origin_of(message: BaseMessage) -> Origin | None:
@@ -130,6 +142,11 @@ def _client_block(block: Any) -> Any:
     if not _has_payload(block):
         raise UsageError(
             f"A block of type {kind!r} needs a url (https: or data:), base64 data or a file id."
+        )
+    if not is_convertible(block):
+        raise UsageError(
+            f"The block of type {kind!r} cannot be read by models: base64 data needs its "
+            "'mime_type', and a block with 'source_type' what that names."
         )
     # How a request is cached is the agent's business and costs its owner money.
     return plain_json({key: value for key, value in block.items() if key != "cache_control"})

@@ -20,6 +20,7 @@ from segue.core.calls import (
     is_of_type,
     words_beside,
 )
+from segue.core.media import is_convertible, stand_in
 from segue.core.plain import sendable_args, storable
 
 # What all providers take as a call's id and as a tool's name.
@@ -133,6 +134,8 @@ def _plain_block(block: Any) -> Any:
         return ""  # nobody could tell what it is
     if kind in _FOREIGN_TEXT or (kind == "text" and not isinstance(block.get("text"), str)):
         return {"type": "text", "text": storable(str(block.get(TEXT_KEYS[kind]) or ""))}
+    if not is_convertible(block):
+        return stand_in(block)
     if "cache_control" in block:
         # A provider counts these marks in a whole request; a tool that sets one knows only itself.
         block = {key: value for key, value in block.items() if key != "cache_control"}

@@ -10,7 +10,8 @@ Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost
 `UsageError` for input that cannot be right, `BackendError` when the database fails.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -49,6 +50,8 @@ from segue.journal.records import (
     TurnLease,
     Window,
 )
+from segue.journal.retention import Removed, ThreadBatches
+from segue.journal.tables import Restored, Row, Rows, Table
 
 
 class Threads(Protocol):
@@ -203,6 +206,14 @@ class Messages(Protocol):
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> Window:
         """The tail together with the newest summary, as of one moment."""
+        ...
+
+    async def list_live_batches(
+        self, thread_id: str, *, after: int = 0, limit: int = 100
+    ) -> list[int]:
+        """The ids of batches that are not archived, above an id, oldest first. Cost follows the
+        limit.
+        """
         ...
 
     async def history(
@@ -442,7 +453,13 @@ class Timers(Protocol):
         """End a claimed timer as suppressed, expired, missed or cancelled."""
         ...
 
-    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]: ...
+    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
+        """Cancel the thread's live follow-up timers, and return them.
+
+        The same step voids its follow-ups that are queued or running and of which nothing was
+        shown yet.
+        """
+        ...
 
     async def list_timers(self, thread_id: str, *, limit: int = 50) -> list[Timer]:
         """A thread's timers, newest first, with what became of them."""
@@ -543,10 +560,14 @@ class Summaries(Protocol):
         *,
         ids: SnowflakeSource,
         now: datetime,
+        follows: int | None = None,
     ) -> Summary:
         """Archive the batches and store their summary together. `ConflictError` if one of them
         is archived already or still being processed, `NotFoundError` if one is not there. A batch
         that goes on later comes back whole.
+
+        `follows` is the summary that the text was made from, 0 if there was none: `ConflictError`
+        if that is not the newest any more.
         """
         ...
 
@@ -556,6 +577,25 @@ class Summaries(Protocol):
 
     async def undo_summary(self, summary: Summary) -> None:
         """Remove the newest summary and bring its batches back into the tail."""
+        ...
+
+
+class Retention(Protocol):
+    """The only steps that take something out of the journal and leave the thread."""
+
+    async def list_stored(self, *, after: str = "", limit: int = 100) -> list[ThreadBatches]:
+        """The batches of the next threads behind a name, in order of their names. Those in which
+        agents ask each other are left out: what is in them belongs to the batch that asked.
+        """
+        ...
+
+    async def remove_batches(self, thread_id: str, batches: Collection[int]) -> Removed:
+        """Remove whole batches, archived or not, with what agents asked each other in them.
+
+        The thread's newest batch and any that somebody works on, will go on with or waits for are
+        left alone, and so is one that is not there. Title, preview and count follow what is left.
+        Turns, decisions, summaries and memories stay; of a turn, what a person answered goes.
+        """
         ...
 
 
@@ -666,6 +706,38 @@ class Nodes(Protocol):
         ...
 
 
+class Transfers(Rows, Protocol):
+    """Rows as they are, for who takes them elsewhere. `read_rows` reads a page as of now."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[Rows]:
+        """Pages that are all as of one moment, whatever is written meanwhile."""
+        ...
+
+    async def restore(
+        self,
+        rows: Callable[[], Iterable[tuple[Table, Row]]],
+        *,
+        now: datetime,
+        skip_existing: bool = False,
+        dry_run: bool = False,
+    ) -> Restored:
+        """Store rows as they are, all of them or, if anything is wrong, none.
+
+        They come by thread: the thread, then what belongs to it, with its `thread_id`; `rows` may
+        be asked for them more than once. What waits can be claimed afterwards, by its own time.
+        `ConflictError` for a thread, a memory or preferences that are there already, or with
+        `skip_existing` those are left alone; `BatchTaken` if another thread has the batch. With
+        `dry_run` all is tried and nothing is kept.
+        """
+        ...
+
+    async def delete_user(self, user_id: str) -> Deleted:
+        """Delete all that is stored of a user, and say what: threads, nested ones too, memories,
+        and wishes. Keys that speak for the user open nothing any more, and name nobody.
+        """
+        ...
+
+
 class Journal(
     Threads,
     Users,
@@ -676,9 +748,11 @@ class Journal(
     Decisions,
     Outcomes,
     Summaries,
+    Retention,
     Memories,
     Keys,
     Nodes,
+    Transfers,
     Protocol,
 ):
     """The whole store."""

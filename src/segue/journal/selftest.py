@@ -16,6 +16,7 @@ from segue.core.messages import synthetic_message
 from segue.core.snowflake import MAX_ID, SnowflakeSource, to_text
 from segue.core.stamp import stamp
 from segue.journal.ports import Journal
+from segue.journal.rows import SELF_TEST
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ async def check_integrity(
     Leaves nothing behind, whatever happens.
     """
     message = _sample(ids)
-    name = f"segue-self-test-{to_text(ids.next())}"
+    name = f"{SELF_TEST}{to_text(ids.next())}"
     _compare("journal", message, await _through_journal(journal, name, message, now))
     returned = await _through_checkpointer(checkpointer, name, message)
     _compare("checkpointer", message, returned)

@@ -30,6 +30,7 @@ from segue.journal.records import (
     Turn,
     TurnKind,
 )
+from segue.runtime.compressor import later_compression
 from segue.runtime.deciding import Decider
 from segue.runtime.follow_up import Planned, Reply, later_decision, plan_by_rules, refusal
 from segue.runtime.gatekeeper import Gatekeeper, Proposal
@@ -100,7 +101,7 @@ class Initiative:
     async def _ending(self, turn: Turn, said: Conversed) -> Ending:
         config = self._parts.agent_of(turn.agent_id).config
         batch = said.batch
-        effects = [*_webhooks(turn, said, config)]
+        effects = [*_webhooks(turn, said, config), *later_compression(turn, said, config)]
         if batch.state is BatchState.AWAITING_CONTINUATION:
             timer = _continuation(turn, batch, self._parts.clock.now())
             return Ending(timers=[timer], effects=effects)

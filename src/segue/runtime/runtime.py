@@ -14,6 +14,7 @@ from segue.runtime.effects import EffectRunner
 from segue.runtime.ids import LeasedIds
 from segue.runtime.loops import Agenda, Step, keep_going
 from segue.runtime.parts import Parts
+from segue.runtime.retainer import Retainer
 from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
@@ -35,6 +36,7 @@ class Runtime:
     timers: TimerWorker
     effects: EffectRunner
     sweeper: Sweeper
+    retainer: Retainer
     # The longest sleep of a worker; none where no other process can have anything to say.
     poll: timedelta | None = None
     patience: timedelta = timedelta(seconds=5)
@@ -51,8 +53,9 @@ class Runtime:
                     self._loop("lease", self.turns.extend_leases, agendas.leases),
                     self._loop("timer", self.timers.step, agendas.timers),
                     self._loop("effect", self.effects.step, agendas.effects),
-                    # Nobody has anything to say to it.
+                    # Nobody has anything to say to these two.
                     keep_going("sweep", self.sweeper.step, Agenda(), self.parts.clock),
+                    keep_going("retention", self.retainer.step, Agenda(), self.parts.clock),
                     self._loop("node", self.ids.renew, Agenda()),
                     self._loop("listener", self.parts.bus.step, self.parts.bus.agenda),
                 )

@@ -43,12 +43,17 @@ def journal_of(connection: HTTPConnection) -> Journal:
     return segue_of(connection).composed.parts.journal
 
 
-async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
-    """Who calls; `Refusal` if that is not known, or if they have to wait."""
+async def recognise(connection: HTTPConnection, words: str | None) -> Caller:
+    """Who calls; `Refusal` if that is not known."""
     doorkeeper = _doorkeeper(connection)
     if words is None and await doorkeeper.is_open():
         _check_home(connection, settings_of(connection))
-    caller = await doorkeeper.let_in(words, connection.headers.get(USER_HEADER))
+    return await doorkeeper.let_in(words, connection.headers.get(USER_HEADER))
+
+
+async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
+    """Who calls; `Refusal` if that is not known, or if they have to wait."""
+    caller = await recognise(connection, words)
     rate: RateLimit = connection.app.state.rate
     rate.take(caller)
     return caller
@@ -56,6 +61,9 @@ async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
 
 async def caller_of(connection: HTTPConnection) -> Caller:
     return await let_in(connection, bearer(connection.headers.get("Authorization")))
+
+
+CallerHere = Annotated[Caller, Depends(caller_of)]
 
 
 async def operator_of(connection: HTTPConnection) -> Caller:
@@ -89,9 +97,9 @@ async def own_turn(journal: Journal, thread: Thread, turn_id: str) -> Turn:
     return turn
 
 
-async def thread_of(connection: HTTPConnection, thread_id: str) -> Thread:
+async def thread_of(connection: HTTPConnection, caller: CallerHere, thread_id: str) -> Thread:
     """The thread that a path names, if it is the caller's."""
-    return await own_thread(journal_of(connection), await caller_of(connection), thread_id)
+    return await own_thread(journal_of(connection), caller, thread_id)
 
 
 def _doorkeeper(connection: HTTPConnection) -> Doorkeeper:
@@ -111,14 +119,21 @@ def _check_home(connection: HTTPConnection, settings: ServerSettings) -> None:
     if not _is_here(connection) and not settings.allowed_hosts:
         raise Refusal(403, "host", "Without keys, this server answers only to this machine.")
     names = _HOME | set(settings.allowed_hosts)
-    if (urlsplit(f"//{connection.headers.get('host', '')}").hostname or "") not in names:
+    if _host_in(f"//{connection.headers.get('host', '')}") not in names:
         detail = "Without keys, this server answers only to names of this machine."
         raise Refusal(403, "host", detail)
     origin = connection.headers.get("origin")
     if origin is None or origin in settings.cors_origins:
         return
-    if urlsplit(origin).hostname not in names:
+    if _host_in(origin) not in names:
         raise Refusal(403, "origin", "A page of another origin may not call this server.")
+
+
+def _host_in(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:  # half a bracket, or what is no address in one
+        return None
 
 
 def _is_here(connection: HTTPConnection) -> bool:
@@ -133,6 +148,5 @@ def _is_here(connection: HTTPConnection) -> bool:
 
 SegueHere = Annotated[Segue, Depends(segue_of)]
 JournalHere = Annotated[Journal, Depends(journal_of)]
-CallerHere = Annotated[Caller, Depends(caller_of)]
 OperatorHere = Annotated[Caller, Depends(operator_of)]
 ThreadHere = Annotated[Thread, Depends(thread_of)]

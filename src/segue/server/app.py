@@ -13,7 +13,17 @@ from starlette.middleware.cors import CORSMiddleware
 from segue.core.errors import UsageError
 from segue.facade import Segue
 from segue.noting import observed_by
-from segue.server import admin, follow_ups, health, memories, socket, stats, talk, threads
+from segue.server import (
+    admin,
+    follow_ups,
+    health,
+    memories,
+    socket,
+    stats,
+    talk,
+    threads,
+    transfers,
+)
 from segue.server.access import SHOWN
 from segue.server.auth import USER_HEADER, RateLimit
 from segue.server.entrance import REQUEST_ID, Entrance
@@ -21,6 +31,7 @@ from segue.server.metrics import Metrics
 from segue.server.problems import install
 from segue.server.running import Opening, Running
 from segue.server.settings import ServerSettings
+from segue.server.transfers import IMPORT
 
 if TYPE_CHECKING:
     from segue.server.tracing import Tracing
@@ -62,8 +73,8 @@ def create_app(
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
     app.state.doorkeeper = None
-    app.state.sockets = Counter()
-    metrics.sockets.set_function(app.state.sockets.total)
+    app.state.visits = {"socket": Counter(), "stream": Counter()}
+    metrics.sockets.set_function(app.state.visits["socket"].total)
     install(app)
     _add_routes(app)
     _add_middleware(app)
@@ -73,6 +84,8 @@ def create_app(
 def _add_routes(app: FastAPI) -> None:
     for module in (threads, talk, follow_ups, memories, admin, stats):
         app.include_router(module.router, dependencies=[Depends(SHOWN)])
+    for router in (transfers.router, transfers.admin):
+        app.include_router(router, dependencies=[Depends(SHOWN)])
     for module in (health, socket):
         app.include_router(module.router)
 
@@ -90,7 +103,10 @@ def _add_middleware(app: FastAPI) -> None:
             expose_headers=[REQUEST_ID],
         )
     app.add_middleware(
-        Entrance, max_body_bytes=settings.max_body_bytes, observe=metrics.observe_request
+        Entrance,
+        max_body_bytes=settings.max_body_bytes,
+        observe=metrics.observe_request,
+        roomy={IMPORT: settings.max_import_bytes},
     )
 
 

@@ -12,6 +12,7 @@ from segue.core.errors import DeniedError
 from segue.journal.ports import Keys
 from segue.journal.records import ApiKey
 from segue.server.keys import LONGEST_NAME, PREFIX, is_name, opens, read_key
+from segue.server.mistakes import token_words
 from segue.server.problems import Refusal
 from segue.server.settings import JwtSettings
 
@@ -109,7 +110,7 @@ class _Tokens:
                 options={"require": ["exp", settings.user_claim]},
             )
         except (jwt.PyJWTError, ValueError) as error:
-            raise _unknown(f"This token does not hold: {type(error).__name__}.") from None
+            raise _unknown(f"This token does not hold: {token_words(error)}.") from None
         user = claims[settings.user_claim]
         if not isinstance(user, str):
             raise _unknown(f"The token's {settings.user_claim} is no text.")

@@ -1,4 +1,4 @@
-"""What a client may send of content: words and data, but no addresses.
+"""What a client may send of content: words and data, in few blocks, but no addresses.
 
 Some providers' clients fetch the address of a picture themselves, from this process. Whoever could
 name one would reach what only this machine can, such as services behind its firewall.
@@ -13,6 +13,17 @@ from segue.server.problems import Refusal
 # With blanks in front, since clients cut them off.
 _ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _DATA: Final = "data:"
+
+
+def check_count(content: str | list[Any], most: int) -> None:
+    """`Refusal` with 422 if there are too many blocks; each one costs time wherever it is read."""
+    if isinstance(content, list) and len(content) > most:
+        raise Refusal(
+            422,
+            "content_blocks",
+            f"The content has {len(content)} blocks; at most {most} are taken, see "
+            "server.max_content_blocks.",
+        )
 
 
 def check_content(content: str | list[Any]) -> None:

@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -36,9 +36,17 @@ Observer = Callable[[str, str, int, float], None]
 class Entrance:
     """Around the whole app; plain ASGI, so that streams pass through unbuffered."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, observe: Observer) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body_bytes: int,
+        observe: Observer,
+        roomy: Mapping[str, int] | None = None,
+    ) -> None:
+        """`roomy`: the paths to which more may be sent, and how much."""
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._roomy = roomy or {}
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +73,8 @@ class Entrance:
     ) -> None:
         request_id = scope["state"]["request_id"]
         began, status = time.perf_counter(), 500
-        body = _Body(receive, self._max_body_bytes)
+        most = self._roomy.get(scope["path"], self._max_body_bytes)
+        body = _Body(receive, most)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -76,8 +85,8 @@ class Entrance:
             await send(message)
 
         try:
-            if _length(scope) > self._max_body_bytes:
-                await _too_big(answer, self._max_body_bytes, request_id)
+            if _length(scope) > most:
+                await _too_big(answer, most, request_id)
                 return
             await self._app(scope, body.receive, answer)
         finally:

@@ -23,7 +23,7 @@ async def list_follow_ups(
 
 @router.delete("/follow-ups", responses=responses(404))
 async def cancel_follow_ups(segue: SegueHere, thread: ThreadHere) -> list[FollowUpOut]:
-    """Drop what is planned; the next message may plan anew."""
+    """Drop what is planned, and what is not seen yet; the next message may plan anew."""
     return [*map(follow_up_out, await segue.cancel_follow_ups(thread))]
 
 

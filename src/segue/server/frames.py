@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from segue.core.errors import UsageError
+from segue.server.mistakes import in_words, mistakes_in
 from segue.server.shapes import Given, Id, NewMessage, Sent
 
 
@@ -52,8 +53,7 @@ def read_frame(text: str) -> ClientFrame:
     try:
         return _FRAMES.validate_json(text)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False, include_context=False)
-        words = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'frame'}: {each['msg']}" for each in wrong[:5]
-        )
-        raise UsageError(f"This is no frame: {words}.") from None
+        wrong = error.errors(include_url=False, include_input=False)[:5]
+        for each in wrong:
+            each["loc"] = each["loc"][1:]  # behind the frame's type
+        raise UsageError(f"{in_words(mistakes_in(wrong), 'This frame')}.") from None

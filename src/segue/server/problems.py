@@ -22,6 +22,7 @@ from segue.core.errors import (
     SegueError,
     UsageError,
 )
+from segue.server.mistakes import in_words, mistakes_in
 
 logger = logging.getLogger(__name__)
 
@@ -112,14 +113,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = [
-            {"at": ".".join(map(str, each["loc"])), "what": str(each["msg"])}
-            for each in error.errors()
-        ]
+        wrong = mistakes_in(error.errors(), error.body)
         problem = Problem(
             title="This cannot be right",
             status=422,
-            detail="; ".join(f"{each['at']}: {each['what']}" for each in wrong),
+            detail=in_words(wrong, "The body"),
             code=UsageError.code,
             errors=wrong,
         )

@@ -73,12 +73,16 @@ class ServerSettings(Config):
     """Requests and frames for each key and user; `none` means as many as they like."""
     max_body_bytes: Count = 10_000_000
     """How big a request may be."""
+    max_import_bytes: Count = 1_000_000_000
+    """How big an export may be that an operator imports; it is written to a temporary file."""
     max_frame_bytes: Count = 1_000_000
     """How big a frame of a socket may be."""
+    max_content_blocks: Count = 100
+    """How many blocks of text, pictures and files one message may have."""
     allow_content_urls: bool = False
     """Whether messages may name pictures and files by address; this process may fetch those."""
     max_sockets_per_user: Count = 50
-    """How many sockets one user may hold open at once."""
+    """How many sockets and event streams, taken together, one user may hold open at once."""
     ping_every: Span = timedelta(seconds=20)
     """How often one who listens gets a sign of life; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"

@@ -5,13 +5,18 @@ of it can slip through. `wire` fills them.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from segue.core.messages import Origin
 from segue.core.plain import plain_json
 from segue.runtime.inbox import DoubleTexting
+from segue.server.mistakes import check_zone, expected
+
+_HOURS: Final = "a table with start and end such as 22:00, or false"
+_BLOCKS: Final = "a text or a list of blocks"
+_TIME: Final = "a time such as 2027-01-15T08:00:00Z"
 
 Id = Annotated[str, Field(examples=["2255260483588198400"])]
 Answered = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
@@ -80,17 +85,20 @@ class Hours(Sent):
     end: Hour
 
 
+Moment = Annotated[datetime, expected(_TIME), AfterValidator(check_zone)]
+
+
 class Wishes(Sent):
     """What a user wants of follow-ups; null takes one back."""
 
     time_zone: str | None = Field(default=None, examples=["Europe/Oslo"])
-    quiet_hours: Hours | Literal[False] | None = Field(
+    quiet_hours: Annotated[Hours | Literal[False] | None, expected(_HOURS)] = Field(
         default=None,
         description="false for none at all",
         examples=[{"start": "22:00", "end": "08:00"}],
     )
     muted: bool | None = None
-    snoozed_until: datetime | None = None
+    snoozed_until: Moment | None = None
     opted_out: bool | None = None
 
     def given(self) -> dict[str, Any]:
@@ -120,7 +128,9 @@ class ThreadChange(Wishes):
 class NewMessage(Sent):
     """What a user says."""
 
-    content: str | list[Any] = Field(examples=["Which river runs through Oslo?"])
+    content: Annotated[str | list[Any], expected(_BLOCKS)] = Field(
+        examples=["Which river runs through Oslo?"]
+    )
     client_message_id: str | None = Field(
         default=None,
         max_length=200,
@@ -165,7 +175,7 @@ class TurnsOut(BaseModel):
 class Snooze(Sent):
     """Until when no follow-up comes."""
 
-    until: datetime = Field(examples=["2027-01-15T08:00:00+00:00"])
+    until: Moment = Field(examples=["2027-01-15T08:00:00+00:00"])
 
 
 class FollowUpOut(BaseModel):

@@ -7,9 +7,7 @@ and then what was stored.
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, assert_never
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
@@ -25,11 +23,10 @@ from segue.server.access import (
     let_in,
     own_thread,
     own_turn,
-    running_of,
     segue_of,
     settings_of,
 )
-from segue.server.auth import Caller, RateLimit, bearer
+from segue.server.auth import RateLimit, bearer
 from segue.server.frames import (
     AnswerFrame,
     CancelFrame,
@@ -42,6 +39,7 @@ from segue.server.frames import (
 from segue.server.problems import Refusal, problem_of
 from segue.server.streams import paced
 from segue.server.talk import take
+from segue.server.visits import Visit, counted
 from segue.server.wire import frame
 
 logger = logging.getLogger(__name__)
@@ -61,12 +59,13 @@ async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(N
     protocols = websocket.scope.get("subprotocols", [])
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
     try:
-        caller = await let_in(websocket, _words(websocket, protocols))
+        words = _words(websocket, protocols)
+        caller = await let_in(websocket, words)
         thread = await own_thread(journal_of(websocket), caller, thread_id)
         if since is not None:
             place_of(since)
-        with _one_more(websocket, caller):
-            await _Conversation(websocket, caller, thread).run(since)
+        with counted(websocket, caller, "socket"):
+            await _Conversation(websocket, Visit(websocket, caller, words), thread).run(since)
     except WebSocketDisconnect:
         pass
     except (Refusal, SegueError) as error:
@@ -80,9 +79,9 @@ async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(N
 class _Conversation:
     """One socket of one caller."""
 
-    def __init__(self, websocket: WebSocket, caller: Caller, thread: Thread) -> None:
+    def __init__(self, websocket: WebSocket, visit: Visit, thread: Thread) -> None:
         self._websocket = websocket
-        self._caller = caller
+        self._visit = visit
         self._thread = thread
         self._segue: Segue = segue_of(websocket)
         self._rate: RateLimit = websocket.app.state.rate
@@ -106,9 +105,8 @@ class _Conversation:
 
     async def _tell(self, since: str | None) -> None:
         every = settings_of(self._websocket).ping_every
-        stopping = running_of(self._websocket).stopping
         heard = self._segue.listen(self._thread, since)
-        async with aclosing(paced(heard, every, stopping)) as events:
+        async with aclosing(paced(heard, every, self._visit.over())) as events:
             async for event in events:
                 if event is not None:
                     await self._send(frame(event))
@@ -118,10 +116,13 @@ class _Conversation:
         while True:
             text = await self._receive()
             try:
-                self._rate.take(self._caller)
+                await self._visit.check()
+                self._rate.take(self._visit.caller)
                 await self._obey(read_frame(text))
             except (Refusal, SegueError) as error:
                 problem = problem_of(error)
+                if problem.status == 401:
+                    raise
                 await self._send({"type": "error", "code": problem.code, "reason": problem.detail})
 
     async def _receive(self) -> str:
@@ -161,22 +162,6 @@ class _Conversation:
     async def _send(self, body: dict[str, Any]) -> None:
         async with self._sending:
             await self._websocket.send_json(body)
-
-
-@contextmanager
-def _one_more(websocket: WebSocket, caller: Caller) -> Iterator[None]:
-    """Counts the sockets of a user; `Refusal` if there are too many."""
-    counts: Counter[str] = websocket.app.state.sockets
-    most, user = settings_of(websocket).max_sockets_per_user, caller.user_id
-    if counts[user] >= most:
-        raise Refusal(429, "sockets", f"At most {most} sockets for one user.")
-    counts[user] += 1
-    try:
-        yield
-    finally:
-        counts[user] -= 1
-        if not counts[user]:
-            del counts[user]
 
 
 def _words(websocket: WebSocket, protocols: list[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
@@ -14,20 +14,24 @@ from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.journal.records import Turn
 from segue.runtime.events import Heard, place_of
-from segue.server.problems import problem_of
+from segue.server.problems import Refusal, problem_of
+from segue.server.visits import EVENT_STREAM, Visit
 from segue.server.wire import frame
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
+# Ends when listening has to end; it may raise why.
+Over = Coroutine[Any, Any, None]
+
 
 async def paced(
-    heard: AsyncGenerator[Heard], every: timedelta, stopping: asyncio.Event
+    heard: AsyncGenerator[Heard], every: timedelta, over: Over
 ) -> AsyncGenerator[Heard | None]:
-    """Events until the server stops, and None whenever nothing came for a while."""
-    stop = asyncio.ensure_future(stopping.wait())
+    """Events until it is over, and None whenever nothing came for a while."""
+    stop = asyncio.create_task(over)
     next_one: asyncio.Task[Heard] | None = None
     try:
-        while not stopping.is_set():
+        while not stop.done():
             if next_one is None:
                 next_one = asyncio.ensure_future(_next(heard))
             await asyncio.wait(
@@ -36,18 +40,19 @@ async def paced(
             if next_one.done():
                 event, next_one = next_one.result(), None
                 yield event
-            elif not stopping.is_set():
+            elif not stop.done():
                 yield None
+        stop.result()
     finally:
-        stop.cancel()
-        if next_one is not None:
-            next_one.cancel()
-            await asyncio.gather(next_one, return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = [stop] if next_one is None else [stop, next_one]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await heard.aclose()
 
 
 def event_stream(lines: AsyncGenerator[str]) -> StreamingResponse:
-    return StreamingResponse(_whole(lines), media_type="text/event-stream", headers=_HEADERS)
+    return StreamingResponse(_whole(lines), media_type=EVENT_STREAM, headers=_HEADERS)
 
 
 async def _whole(lines: AsyncGenerator[str]) -> AsyncGenerator[str]:
@@ -56,29 +61,29 @@ async def _whole(lines: AsyncGenerator[str]) -> AsyncGenerator[str]:
         async with aclosing(lines):
             async for line in lines:
                 yield line
-    except SegueError as error:
+    except (Refusal, SegueError) as error:
         problem = problem_of(error)
         yield sse({"type": "error", "code": problem.code, "reason": problem.detail})
 
 
 async def listening(
-    heard: AsyncGenerator[Heard], every: timedelta, stopping: asyncio.Event
+    heard: AsyncGenerator[Heard], every: timedelta, visit: Visit
 ) -> AsyncGenerator[str]:
     """All events of a thread as server-sent events; the id is the cursor to come back with."""
-    async with aclosing(paced(heard, every, stopping)) as events:
+    async with aclosing(paced(heard, every, visit.over())) as events:
         yield ": listening\n\n"
         async for event in events:
             yield ": still here\n\n" if event is None else sse(frame(event), event.cursor)
 
 
 async def answering(
-    segue: Segue, turn: Turn, heard: AsyncGenerator[Heard], stopping: asyncio.Event
+    segue: Segue, turn: Turn, heard: AsyncGenerator[Heard], visit: Visit
 ) -> AsyncGenerator[str]:
     """The events of a thread until a turn is over, and then how it ended."""
     ended = asyncio.ensure_future(segue.finished(turn))
     target: int | None = None
     try:
-        async with aclosing(paced(heard, timedelta(seconds=0.05), stopping)) as events:
+        async with aclosing(paced(heard, timedelta(seconds=0.05), visit.over())) as events:
             async for event in events:
                 if event is not None:
                     yield sse(frame(event), event.cursor)

@@ -14,19 +14,19 @@ from segue.server.access import (
     SegueHere,
     ThreadHere,
     own_turn,
-    running_of,
     segue_of,
     settings_of,
 )
-from segue.server.content import check_content
+from segue.server.content import check_content, check_count
 from segue.server.problems import responses
 from segue.server.shapes import AcceptedOut, Answer, NewMessage, TurnsOut
 from segue.server.streams import answering, event_stream, listening
+from segue.server.visits import EVENT_STREAM, VisitHere, WantedVisit
 from segue.server.wire import accepted_out
 
 router = APIRouter(prefix="/api/threads/{thread_id}", tags=["talk"])
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {}}, "description": "Events as they come."}
+    200: {"content": {EVENT_STREAM: {}}, "description": "Events as they come."}
 }
 
 
@@ -41,20 +41,19 @@ async def send_message(
     segue: SegueHere,
     thread: ThreadHere,
     new: NewMessage,
-    accept: Annotated[str, Header()] = "*/*",
+    visit: WantedVisit,
 ) -> Response | AcceptedOut:
     """Store a message; its answer comes to whoever listens, or right here as server-sent events
     if `Accept` is `text/event-stream`.
     """
     accepted = await take(request, thread, new)
     bind_contextvars(batch=accepted.turn.batch)  # for the request's log lines
-    if "text/event-stream" not in accept:
+    if visit is None:
         return accepted_out(accepted)
     # From before it was sent, so that nothing of the answer is missed.
     place = thread.last_position
     heard = segue.listen(thread, to_text(place) if place else "0")
-    stopping = running_of(request).stopping
-    return event_stream(answering(segue, accepted.turn, heard, stopping))
+    return event_stream(answering(segue, accepted.turn, heard, visit))
 
 
 @router.post("/cancel", responses=responses(404))
@@ -86,6 +85,7 @@ async def events(
     request: Request,
     segue: SegueHere,
     thread: ThreadHere,
+    visit: VisitHere,
     since: Annotated[str | None, Query(max_length=60)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -95,13 +95,15 @@ async def events(
     cursor = last_event_id or since
     if cursor is not None:
         place_of(cursor)  # refused now, since a stream that has begun cannot be refused
-    every, stopping = settings_of(request).ping_every, running_of(request).stopping
-    return event_stream(listening(segue.listen(thread, cursor), every, stopping))
+    every = settings_of(request).ping_every
+    return event_stream(listening(segue.listen(thread, cursor), every, visit))
 
 
 async def take(connection: HTTPConnection, thread: Thread, new: NewMessage) -> Accepted:
     """Store what a client says, if it may be sent; over HTTP and over a socket alike."""
-    if not settings_of(connection).allow_content_urls:
+    settings = settings_of(connection)
+    check_count(new.content, settings.max_content_blocks)
+    if not settings.allow_content_urls:
         check_content(new.content)
     return await segue_of(connection).send(
         thread,

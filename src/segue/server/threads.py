@@ -51,9 +51,10 @@ async def change_me(segue: SegueHere, caller: CallerHere, wishes: Wishes) -> Me:
 
 @router.post("/threads", status_code=201, responses=responses(404))
 async def create_thread(
-    segue: SegueHere, journal: JournalHere, caller: CallerHere, new: NewThread
+    segue: SegueHere, journal: JournalHere, caller: CallerHere, new: NewThread | None = None
 ) -> ThreadOut:
-    """Begin a conversation."""
+    """Begin a conversation; without a body, with the first agent."""
+    new = new or NewThread()
     thread = await segue.create_thread(caller.user_id, new.agent_id)
     if new.title is not None:
         thread = await journal.update_thread(thread.id, title=new.title)

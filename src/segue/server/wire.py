@@ -9,8 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.agent.run import Progress, Recalled
-from segue.core.calls import words_beside
-from segue.core.messages import CLIENT_BLOCKS, origin_of, spoken_text
+from segue.core.messages import origin_of, shown_content, spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.plain import exact_json
 from segue.core.snowflake import time_of, to_text
@@ -46,9 +45,6 @@ from segue.server.shapes import (
     ThreadOut,
 )
 
-# Blocks of content that are for people: what they can send, and how some models write words.
-_SHOWN = CLIENT_BLOCKS | {"output_text", "refusal"}
-
 
 def message_out(message: BaseMessage, turns: Iterable[Turn] = ()) -> MessageOut:
     """A visible message, and of a user's what became of it by the turns of its batch."""
@@ -60,20 +56,12 @@ def message_out(message: BaseMessage, turns: Iterable[Turn] = ()) -> MessageOut:
         position=to_text(position),
         role="user" if is_user else "agent",
         text=spoken_text(message),
-        content=_content(message),
+        content=shown_content(message),
         created_at=time_of(position),
         origin=origin_of(message),
         state=state,
         error=error,
     )
-
-
-def _content(message: BaseMessage) -> str | list[Any]:
-    """What is said; not what the model thinks, which may quote a trigger, nor what it calls."""
-    content = message.content
-    if isinstance(content, str):
-        return content or words_beside(message)
-    return [each for each in content if isinstance(each, str) or each.get("type") in _SHOWN]
 
 
 def page_out(page: Page, turns: Iterable[Turn]) -> PageOut:

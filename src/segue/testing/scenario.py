@@ -134,7 +134,9 @@ def _read_agent(given: Any) -> Any:
     """An agent's settings with lengths as people write them; scripted, unless it says more."""
     if not isinstance(given, Mapping):
         return given
-    defaults = {"model": SCRIPTED, "memory": {"enabled": False}}
+    # A summary would be taken from the replies that the scenario has for its users.
+    off = {"enabled": False}
+    defaults = {"model": SCRIPTED, "memory": off, "compression": off}
     return defaults | readable(AgentConfig, given)
 
 

@@ -12,9 +12,11 @@ from segue.journal.postgres.messages import MessageSteps
 from segue.journal.postgres.nodes import NodeSteps
 from segue.journal.postgres.outbox import OutboxSteps
 from segue.journal.postgres.outcomes import OutcomeSteps
+from segue.journal.postgres.retention import RetentionSteps
 from segue.journal.postgres.summaries import SummarySteps
 from segue.journal.postgres.threads import ThreadSteps
 from segue.journal.postgres.timers import TimerSteps
+from segue.journal.postgres.transfer import TransferSteps
 from segue.journal.postgres.turns import TurnSteps
 from segue.journal.postgres.users import UserSteps
 from segue.journal.postgres.watching import Listeners
@@ -32,9 +34,11 @@ class PostgresJournal(
     OutboxSteps,
     OutcomeSteps,
     SummarySteps,
+    RetentionSteps,
     MemorySteps,
     KeySteps,
     NodeSteps,
+    TransferSteps,
 ):
     """See `segue.journal.ports.Journal` for what each step promises."""
 

@@ -25,6 +25,7 @@ from segue.journal.postgres.batches import (
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.postgres.turns import (
+    VOID_FOLLOW_UPS,
     queue_turn,
     queue_with_message,
     to_turn,
@@ -36,14 +37,8 @@ from segue.journal.rows import UNREADABLE, decode_message, encode_message, to_js
 
 logger = logging.getLogger(__name__)
 
-# Follow-ups of which something was shown go on.
 _USER_SPOKE: LiteralString = f"""
-    WITH cancelled AS ({CANCEL_FOLLOW_UPS}), voided AS (
-        UPDATE turns SET state = 'void', error = %(reason)s, finished_at = %(now)s, owner = NULL,
-            wake_at = NULL
-        WHERE thread_id = %(thread_id)s AND kind = 'follow_up' AND state IN ('queued', 'running')
-        AND shown_at IS NULL RETURNING id
-    )
+    WITH cancelled AS ({CANCEL_FOLLOW_UPS}), voided AS ({VOID_FOLLOW_UPS})
     SELECT ARRAY(SELECT id FROM cancelled ORDER BY id) AS timers,
         ARRAY(SELECT id FROM voided ORDER BY id) AS turns,
         (SELECT id FROM turns WHERE thread_id = %(thread_id)s AND kind = 'follow_up'

@@ -8,8 +8,8 @@ reads has one snapshot.
 
 import asyncio
 import select
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from importlib import resources
 from typing import Any, LiteralString, NoReturn, TypeVar
@@ -76,6 +76,9 @@ _SETUP: LiteralString = (
     "CASE current_setting('lock_timeout') WHEN '0' THEN set_config('lock_timeout', %s, false) END"
 )
 
+# Who reads at one moment holds no locks that others wait for.
+_UNHURRIED: LiteralString = "SELECT set_config('idle_in_transaction_session_timeout', '1h', false)"
+
 
 class Database:
     def __init__(self, dsn: str, pool_size: int) -> None:
@@ -133,6 +136,20 @@ class Database:
     async def look(self, step: Step[T]) -> T:
         """Run a step that reads with a single statement, which is a snapshot by itself."""
         return await self._run(lambda: self._alone(step, read_only=True))
+
+    @asynccontextmanager
+    async def at_one_moment(self) -> AsyncIterator[Connection]:
+        """A connection of its own with one snapshot, for who reads a lot and takes their time."""
+        try:
+            async with await AsyncConnection.connect(self._dsn, row_factory=dict_row) as connection:
+                await _configure(connection)
+                await connection.execute(_UNHURRIED)
+                await connection.commit()
+                await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+                await connection.set_read_only(True)
+                yield connection
+        except psycopg.Error as error:
+            raise self._translated(error) from error
 
     async def _run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         try:

@@ -27,7 +27,13 @@ from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import clear_partial
 from segue.journal.postgres.words import asked_words, ranked, to_query
 from segue.journal.records import Found, Page, Thread, TurnLease, Window
-from segue.journal.rows import decode_batch, decode_message, encode_message, readable
+from segue.journal.rows import (
+    decode_batch,
+    decode_message,
+    encode_message,
+    level_of_hidden,
+    readable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +148,20 @@ class MessageSteps:
         # moment.
         window, tail = await self._db.look(begin)
         return window if tail.is_done else await self._db.read(step)
+
+    async def list_live_batches(
+        self, thread_id: str, *, after: int = 0, limit: int = 100
+    ) -> list[int]:
+        sql = (
+            "SELECT DISTINCT batch FROM messages "
+            "WHERE thread_id = %s AND NOT archived AND batch > %s ORDER BY batch LIMIT %s"
+        )
+
+        async def step(db: Connection) -> list[int]:
+            await thread_of(db, thread_id)
+            return [row["batch"] for row in await fetch_all(db, sql, (thread_id, after, limit))]
+
+        return await self._db.read(step)
 
     async def history(
         self,
@@ -300,7 +320,8 @@ async def _log_hidden(db: Connection, thread: Thread, first: int, last: int) -> 
             row["trigger_type"],
             thread.id,
         )
-    logger.info(
+    logger.log(
+        level_of_hidden(thread.id),
         "Filtered %d synthetic messages from the history of thread %s of agent %s",
         len(hidden),
         thread.id,

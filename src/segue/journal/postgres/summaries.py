@@ -9,6 +9,7 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import check_newest
 from segue.journal.places import ids_above
 from segue.journal.postgres.batches import next_id
 from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
@@ -35,15 +36,17 @@ class SummarySteps:
         *,
         ids: SnowflakeSource,
         now: datetime,
+        follows: int | None = None,
     ) -> Summary:
         if not batches:
             raise UsageError("A summary stands for at least one batch.")
 
         async def step(db: Connection) -> Summary:
             thread = await lock_thread(db, thread_id)
+            previous = await newest_summary(db, thread_id)
+            check_newest(thread_id, previous, follows)
             for batch in batches:
                 await _archive(db, thread_id, batch)
-            previous = await newest_summary(db, thread_id)
             row = await fetch_row(
                 db,
                 "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "

@@ -27,7 +27,12 @@ from segue.journal.postgres.counts import check_counts, count_follow_ups
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.outbox import record_decisions
 from segue.journal.postgres.threads import lock_thread, thread_of
-from segue.journal.postgres.turns import is_void, queue_turn, queue_with_message
+from segue.journal.postgres.turns import (
+    is_void,
+    queue_turn,
+    queue_with_message,
+    void_follow_ups,
+)
 from segue.journal.records import (
     Decision,
     FollowUpCounts,
@@ -201,6 +206,7 @@ class TimerSteps:
         async def step(db: Connection) -> list[Timer]:
             await lock_thread(db, thread_id)
             cancelled = await cancel_follow_ups(db, thread_id, storable(reason), now)
+            await void_follow_ups(db, thread_id, storable(reason), now)
             return readable(to_timer, await _fetch_each(db, cancelled))
 
         return await self._db.write(step)

@@ -47,6 +47,13 @@ _WAKE_FIRST: LiteralString = f"""
         SELECT min(id) FROM turns WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running')
     )
 """  # noqa: S608 - our own words
+# Those of which something was shown go on.
+VOID_FOLLOW_UPS: LiteralString = """
+    UPDATE turns SET state = 'void', error = %(reason)s, finished_at = %(now)s, owner = NULL,
+        wake_at = NULL
+    WHERE thread_id = %(thread_id)s AND kind = 'follow_up' AND state IN ('queued', 'running')
+    AND shown_at IS NULL RETURNING id
+"""
 _NOTE_AND_QUEUE: LiteralString = f"WITH {NOTE_IDS} {_QUEUE}"
 _STORE_AND_QUEUE: LiteralString = f"WITH {STORE_MESSAGE} {_QUEUE}"
 # Never taken, and either held back by nothing or queued at a time that is still to come: the clock
@@ -289,6 +296,13 @@ def _turn_values(thread: Thread, new: NewTurn, ids: RisingIds, now: datetime) ->
         "now": now,
         "available_at": new.available_at or now,
     }
+
+
+async def void_follow_ups(db: Connection, thread_id: str, reason: str, now: datetime) -> None:
+    """Void the thread's follow-up turns of which nothing was shown yet."""
+    values = {"thread_id": thread_id, "reason": reason, "now": now}
+    if await fetch_all(db, VOID_FOLLOW_UPS, values):
+        await wake_first(db, thread_id, now)
 
 
 async def is_void(db: Connection, thread_id: str, batch: int) -> bool:

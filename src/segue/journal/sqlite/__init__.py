@@ -12,9 +12,11 @@ from segue.journal.sqlite.messages import MessageSteps
 from segue.journal.sqlite.nodes import NodeSteps
 from segue.journal.sqlite.outbox import OutboxSteps
 from segue.journal.sqlite.outcomes import OutcomeSteps
+from segue.journal.sqlite.retention import RetentionSteps
 from segue.journal.sqlite.summaries import SummarySteps
 from segue.journal.sqlite.threads import ThreadSteps
 from segue.journal.sqlite.timers import TimerSteps
+from segue.journal.sqlite.transfer import TransferSteps
 from segue.journal.sqlite.turns import TurnSteps
 from segue.journal.sqlite.users import UserSteps
 from segue.journal.sqlite.watching import watch
@@ -31,9 +33,11 @@ class SqliteJournal(
     OutboxSteps,
     OutcomeSteps,
     SummarySteps,
+    RetentionSteps,
     MemorySteps,
     KeySteps,
     NodeSteps,
+    TransferSteps,
 ):
     """See `segue.journal.ports.Journal` for what each step promises."""
 

@@ -15,7 +15,7 @@ from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.places import batches_of, ids_above, importable, place_of, span_of
 from segue.journal.records import Found, Page, TurnLease, Window
-from segue.journal.rows import decode_batch, decode_message, readable
+from segue.journal.rows import decode_batch, decode_message, level_of_hidden, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
@@ -89,6 +89,20 @@ class MessageSteps:
             thread_of(db, thread_id)
             batches = _tail(db, thread_id, max_tokens, current_batch)
             return Window(batches, newest_summary(db, thread_id))
+
+        return await self._db.read(step)
+
+    async def list_live_batches(
+        self, thread_id: str, *, after: int = 0, limit: int = 100
+    ) -> list[int]:
+        sql = (
+            "SELECT DISTINCT batch FROM messages INDEXED BY messages_live "
+            "WHERE thread_id = ? AND archived = 0 AND batch > ? ORDER BY batch LIMIT ?"
+        )
+
+        def step(db: sqlite3.Connection) -> list[int]:
+            thread_of(db, thread_id)
+            return [row["batch"] for row in db.execute(sql, (thread_id, after, limit))]
 
         return await self._db.read(step)
 
@@ -248,7 +262,8 @@ def _log_hidden(
             row["trigger_type"],
             thread_id,
         )
-    logger.info(
+    logger.log(
+        level_of_hidden(thread_id),
         "Filtered %d synthetic messages from the history of thread %s of agent %s",
         len(hidden),
         thread_id,

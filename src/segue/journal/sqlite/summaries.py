@@ -7,6 +7,7 @@ from datetime import datetime
 from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.inputs import check_newest
 from segue.journal.places import ids_above
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, from_micros, to_json, to_micros
@@ -26,15 +27,17 @@ class SummarySteps:
         *,
         ids: SnowflakeSource,
         now: datetime,
+        follows: int | None = None,
     ) -> Summary:
         if not batches:
             raise UsageError("A summary stands for at least one batch.")
 
         def step(db: sqlite3.Connection) -> Summary:
             thread = thread_of(db, thread_id)
+            previous = newest_summary(db, thread_id)
+            check_newest(thread_id, previous, follows)
             for batch in batches:
                 _archive(db, thread_id, batch)
-            previous = newest_summary(db, thread_id)
             summary_id = next_id(db, thread_id, ids_above(thread, ids))
             db.execute(
                 "INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -36,7 +36,7 @@ from segue.journal.sqlite.counts import check_counts, count_follow_ups
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import record_decisions
 from segue.journal.sqlite.threads import thread_of
-from segue.journal.sqlite.turns import is_void, queue_turn
+from segue.journal.sqlite.turns import is_void, queue_turn, void_follow_ups
 
 logger = logging.getLogger(__name__)
 
@@ -190,6 +190,7 @@ class TimerSteps:
         def step(db: sqlite3.Connection) -> list[Timer]:
             thread_of(db, thread_id)
             cancelled = cancel_follow_ups(db, thread_id, reason, now)
+            void_follow_ups(db, thread_id, storable(reason), now)
             return readable(lambda timer_id: timer_of(db, timer_id), cancelled)
 
         return await self._db.write(step)

@@ -19,13 +19,15 @@ from segue.journal.inputs import Vector
 _MOST_BYTES = 64 * 2**20
 
 Place = tuple[str, str, str | None, int]
+# The number of changes, which begins anew for a user who was deleted, and the newest memory.
+Changes = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """Unit vectors as the rows of a matrix, and the memories that they belong to."""
 
-    changes: int
+    changes: Changes
     ids: list[int]
     matrix: npt.NDArray[np.float32]
 
@@ -51,7 +53,7 @@ class VectorCache:
         scores = np.einsum("ij,j->i", vectors.matrix, _unit(wanted))
         return dict(zip(vectors.ids, scores.tolist(), strict=True))
 
-    def _find(self, place: Place, changes: int) -> Vectors | None:
+    def _find(self, place: Place, changes: Changes) -> Vectors | None:
         with self._lock:
             kept = self._kept.get(place)
             if kept is None or kept.changes != changes:
@@ -81,12 +83,14 @@ class VectorCache:
                 size -= self._kept.popitem(last=False)[1].matrix.nbytes
 
 
-def _changes(db: sqlite3.Connection, agent_id: str, user_id: str) -> int:
+def _changes(db: sqlite3.Connection, agent_id: str, user_id: str) -> Changes:
     row = db.execute(
-        "SELECT changes FROM memory_changes WHERE agent_id = ? AND user_id = ?",
+        "SELECT changes, (SELECT coalesce(max(id), 0) FROM memories "
+        "WHERE agent_id = ?1 AND user_id = ?2) AS newest "
+        "FROM memory_changes WHERE agent_id = ?1 AND user_id = ?2",
         (agent_id, user_id),
     ).fetchone()
-    return int(row["changes"]) if row else 0
+    return (int(row["changes"]), int(row["newest"])) if row else (0, 0)
 
 
 def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -39,10 +39,12 @@ _NOUNS = (
     "racing",
     "reading",
     "refusing",
+    "retaining",
     "search",
     "summaries",
     "threads",
     "timers",
+    "transferring",
     "turns",
     "users",
     "watching",
@@ -77,10 +79,12 @@ from segue.testing.journal_contract.outcomes import *
 from segue.testing.journal_contract.racing import *
 from segue.testing.journal_contract.reading import *
 from segue.testing.journal_contract.refusing import *
+from segue.testing.journal_contract.retaining import *
 from segue.testing.journal_contract.search import *
 from segue.testing.journal_contract.summaries import *
 from segue.testing.journal_contract.threads import *
 from segue.testing.journal_contract.timers import *
+from segue.testing.journal_contract.transferring import *
 from segue.testing.journal_contract.turns import *
 from segue.testing.journal_contract.users import *
 from segue.testing.journal_contract.watching import *

@@ -36,6 +36,7 @@ STEPS: dict[str, Step] = {
     "import_messages": lambda j, _, __: j.import_messages(NOWHERE, []),
     "load_batch": lambda j, ids, _: j.load_batch(NOWHERE, ids.next()),
     "tail": lambda j, _, __: j.tail(NOWHERE, max_tokens=100),
+    "list_live_batches": lambda j, _, __: j.list_live_batches(NOWHERE),
     "events": lambda j, _, __: j.events(NOWHERE),
     "window": lambda j, _, __: j.window(NOWHERE, max_tokens=100),
     "history": lambda j, _, __: j.history(NOWHERE),
@@ -56,6 +57,7 @@ STEPS: dict[str, Step] = {
     "save_summary": lambda j, ids, now: j.save_summary(
         NOWHERE, "Asked.", [ids.next()], ids=ids, now=now
     ),
+    "remove_batches": lambda j, ids, _: j.remove_batches(NOWHERE, [ids.next()]),
     "find_summary": lambda j, _, __: j.find_summary(NOWHERE),
     "undo_summary": lambda j, ids, now: j.undo_summary(
         Summary(ids.next(), NOWHERE, "Asked.", 1, 1, (1,), None, now)

@@ -114,6 +114,42 @@ async def test_two_summaries_at_once_do_not_both_archive(
     assert await journal.find_summary("chat") in results
 
 
+async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(
+    journal: Journal, chat: Chat
+) -> None:
+    """Made from one that is not the newest any more, it is a conflict, and nothing is changed."""
+    batches = await talk(chat, 3)
+
+    async def save(text: str, batch: int, follows: int) -> Summary:
+        return await journal.save_summary(
+            "chat", text, [batch], ids=chat.ids, now=chat.now, follows=follows
+        )
+
+    first = await save("First.", batches[0], 0)
+    for wrong in (0, first.id + 1):
+        with pytest.raises(ConflictError, match="Nothing was written"):
+            await save("Second alone.", batches[1], wrong)
+    assert await batches_in_tail(chat) == [batches[2], batches[1]]
+    second = await save("First and second.", batches[1], first.id)
+    await journal.undo_summary(second)
+    with pytest.raises(ConflictError):
+        await save("First, second and third.", batches[2], second.id)
+    assert await journal.find_summary("chat") == first
+
+
+async def test_batches_that_are_not_archived_are_listed_oldest_first(
+    journal: Journal, chat: Chat
+) -> None:
+    """Page by page, without those of other threads."""
+    batches = await talk(chat, 5)
+    await talk(await chat.another("second"), 1)
+    await summarise(chat, "First and third.", batches[0], batches[2])
+    live = [batches[1], batches[3], batches[4]]
+    assert await journal.list_live_batches("chat") == live
+    assert await journal.list_live_batches("chat", limit=2) == live[:2]
+    assert await journal.list_live_batches("chat", after=live[1]) == live[2:]
+
+
 async def test_undoing_a_summary_brings_its_batches_back(journal: Journal, chat: Chat) -> None:
     """Only its own batches return, and the summary before it counts again."""
     batches = await talk(chat, 3)

@@ -11,7 +11,7 @@ import pytest
 from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, TurnKind
+from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, USER, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
@@ -312,6 +312,35 @@ async def test_cancelling_ends_the_live_timer_of_one_thread(
     assert await journal.list_timers("chat") == [cancelled]
     assert await journal.list_timers("second") == [other]
     assert await journal.cancel_timers("chat", "again", now=now) == []
+
+
+async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Though its timer fired: nothing of it may be shown, and what waits behind it moves up."""
+    batch = await chat.exchange()
+    turn = await chat.follow_up()
+    lease = await chat.take_turn()
+    behind = await chat.continue_batch(batch)
+    assert await journal.cancel_timers("chat", "unwanted", now=now) == []
+    void = await journal.get_turn(turn.id)
+    assert (void.state, void.error) == (TurnState.VOID, "unwanted")
+    with pytest.raises(ConflictError):
+        await journal.show_turn(lease, now=now)
+    assert (await chat.take_turn()).turn.id == behind.id
+
+
+async def test_cancelling_leaves_what_somebody_sees(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A follow-up that was shown runs on, and so does an answer."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await journal.show_turn(lease, now=now)
+    asked = await (await chat.another("second")).say()
+    for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
+        await journal.cancel_timers(thread, "unwanted", now=now)
+        assert (await journal.get_turn(turn.id)).state is not TurnState.VOID
 
 
 async def test_timers_are_listed_newest_first(journal: Journal, chat: Chat) -> None:

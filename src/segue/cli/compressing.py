@@ -1,0 +1,78 @@
+"""The work of `segue compress`, at the journal alone."""
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from segue.agent.summariser import load_summariser
+from segue.cli.opening import config_of
+from segue.core.batch import Batch
+from segue.core.compress import Strategy
+from segue.core.errors import NotFoundError
+from segue.core.messages import spoken_text, visible_messages
+from segue.journal.ports import Journal
+from segue.journal.records import Summary, Thread
+from segue.runtime.clock import SystemClock
+from segue.runtime.compressor import Compressor, Measures, Summariser
+from segue.runtime.ids import LeasedIds
+from segue.settings import Settings
+
+_LEASE: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What left or would leave, oldest first, and what was stored or undone."""
+
+    is_dry_run: bool
+    tokens: int = 0
+    target: int = 0
+    leaving: list[Batch] = field(default_factory=list)
+    stored: list[Summary] = field(default_factory=list)
+    undone: Summary | None = None
+
+    @staticmethod
+    def words_of(batch: Batch) -> str:
+        """What a person saw of a batch."""
+        return " / ".join(spoken_text(message) for message in visible_messages(batch.messages))
+
+
+async def compress_thread(
+    journal: Journal, thread: Thread, settings: Settings, *, dry_run: bool
+) -> Outcome:
+    """Compress a thread down to its target, or say what would leave first."""
+    agent = config_of(settings, thread.agent_id)
+    summariser: Summariser | None = None
+    if not dry_run and agent.compression.strategy is Strategy.SUMMARISE:
+        summariser = load_summariser(agent)
+    clock = SystemClock()
+    ids = LeasedIds(journal, clock, owner=f"compress:{os.getpid()}", lease_for=_LEASE)
+    compressor = Compressor(journal, ids, clock, lambda _: agent, lambda _: summariser)
+    used, target = await compressor.used(thread), Measures.of(agent).target
+    if dry_run:
+        found = await compressor.propose(thread, at_once=True)
+        return Outcome(True, used, target, found.leaving if found else [])
+    stored: list[Summary] = []
+    await ids.open()
+    try:
+        while done := await compressor.shrink(thread, at_once=True):
+            stored += done
+    finally:
+        await ids.close()
+    ids_of_left = sorted(batch for summary in stored for batch in summary.batches)
+    left = [await journal.load_batch(thread.id, batch) for batch in ids_of_left]
+    return Outcome(False, used, target, left, stored)
+
+
+async def undo_summary(
+    journal: Journal, thread: Thread, settings: Settings, *, dry_run: bool
+) -> Outcome:
+    """Take the newest summary back, or say which one it would be."""
+    del settings
+    newest = await journal.find_summary(thread.id)
+    if newest is None:
+        raise NotFoundError(f"Thread {thread.id!r} has no summary that could be undone.")
+    if not dry_run:
+        await journal.undo_summary(newest)
+    return Outcome(dry_run, undone=newest)

@@ -1,0 +1,115 @@
+"""`segue migrate`: the conversations of another system become threads here."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from segue.cli.errors import FAILED, told_plainly
+from segue.cli.options import AsJson, ConfigFile, Database
+from segue.cli.output import one_line, print_json, print_table
+
+if TYPE_CHECKING:
+    from segue.migrate.migrating import Owners
+    from segue.migrate.report import Report
+    from segue.settings import Settings
+
+_SOURCE = "A LangGraph app's checkpoints (a SQLite file or a postgresql:// address), or a .jsonl."
+_USER_FROM = "Where each conversation says whose it is, such as metadata.user_id."
+_ROWS = {
+    "threads": "conversations found",
+    "migrated": "migrated",
+    "continued": "went on since the last run",
+    "unchanged": "unchanged",
+    "held_back": "last batch held back: it may be going on",
+    "messages": "messages stored",
+    "markers": "old markers turned into triggers",
+    "orphans": "results without a call",
+    "repairs": "unfinished batches settled",
+}
+# Lines of progress in all.
+_LINES = 20
+
+
+def migrate(  # noqa: PLR0913 - they are its options
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE)],
+    *,
+    user: Annotated[
+        str | None, typer.Option(help="Whose conversations become that do not say.")
+    ] = None,
+    user_from: Annotated[str | None, typer.Option(help=_USER_FROM)] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="With whom they are; the settings' first agent if not set.")
+    ] = None,
+    agent_from: Annotated[
+        str | None, typer.Option(help="Where each says with whom it is, such as metadata.agent.")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Put before each thread's name.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read all of it, and write nothing.")
+    ] = False,
+    config: ConfigFile = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take over conversations of a LangGraph app, or chats in a file. The source is only read.
+
+    A run that was cut off goes on when it is repeated. Done again, it changes nothing, or adds what
+    is new in the source.
+    """
+    from segue.cli.opening import read_settings, run  # noqa: PLC0415
+    from segue.migrate.migrating import Owners  # noqa: PLC0415
+
+    settings = read_settings(config, database)
+    agents = [each.id for each in settings.agents]
+    with told_plainly():
+        owners = Owners(
+            agents=agents,
+            agent=agent or agents[0],
+            agent_from=agent_from,
+            user=user,
+            user_from=user_from,
+        )
+    report = run(_migrate(source, settings, owners, prefix=prefix, is_dry_run=dry_run))
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    if report.threads and len(report.skipped) == report.threads:
+        raise typer.Exit(FAILED)
+
+
+async def _migrate(
+    source: str, settings: "Settings", owners: "Owners", *, prefix: str, is_dry_run: bool
+) -> "Report":
+    from contextlib import AsyncExitStack, closing  # noqa: PLC0415
+
+    from segue.cli.opening import open_journal  # noqa: PLC0415
+    from segue.migrate.ledger import Ledger  # noqa: PLC0415
+    from segue.migrate.migrating import Migration  # noqa: PLC0415
+    from segue.migrate.opening import open_source  # noqa: PLC0415
+    from segue.runtime.clock import SystemClock  # noqa: PLC0415
+    from segue.stores import is_there  # noqa: PLC0415
+
+    with closing(open_source(source)) as opened:
+        async with AsyncExitStack() as stack:
+            journal = None
+            if not is_dry_run or is_there(settings):
+                journal = await stack.enter_async_context(open_journal(settings, make=True))
+            ledger = Ledger(journal, is_dry_run=is_dry_run)
+            now = SystemClock().now()
+            return await Migration(opened, ledger, owners, now=now, prefix=prefix).run(_tell)
+
+
+def _tell(done: int, of: int) -> None:
+    if done == of or done % -(-of // _LINES) == 0:
+        typer.echo(f"{done} of {of} conversations", err=True)
+
+
+def _print(report: "Report") -> None:
+    rows = [(words, str(getattr(report, name))) for name, words in _ROWS.items()]
+    print_table(("what", "how many"), rows, nothing="")
+    if report.skipped:
+        skipped = ((each.thread, one_line(each.why, 400)) for each in report.skipped)
+        print_table(("skipped", "why"), skipped, nothing="")
+    if report.is_dry_run:
+        typer.echo("Nothing was written: this was a dry run.")

@@ -1,0 +1,212 @@
+"""Rows as they are: read page by page, as of one moment, and taken in as a whole."""
+
+# ruff: noqa: S101 - tests assert
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from segue.core.errors import ConflictError, NotFoundError
+from segue.journal.ports import Journal
+from segue.journal.records import ApiKey, MemorySearch, NewMemory, TurnState
+from segue.journal.tables import (
+    MEMORIES,
+    MESSAGES,
+    OF_THREAD,
+    THREADS,
+    TURNS,
+    USERS,
+    Key,
+    Row,
+    Rows,
+    Table,
+    Whose,
+    all_rows,
+    at_rest,
+)
+from segue.testing.journal_contract.chat import AGENT, HOUR, LEASE, USER, Chat
+
+
+async def _all(rows: Rows, table: Table, whose: Whose | None = None) -> list[Row]:
+    return [row async for row in all_rows(rows, table, whose or Whose())]
+
+
+async def _keys(rows: Rows, table: Table, whose: Whose | None = None) -> list[Key]:
+    return [table.key_of(row) for row in await _all(rows, table, whose)]
+
+
+async def _copied(journal: Journal, thread_id: str) -> list[tuple[Table, Row]]:
+    """A thread's rows, as they are taken in elsewhere: under another id, after it is gone here."""
+    whose = Whose(thread_id=thread_id)
+    [thread] = await journal.read_rows(THREADS, whose)
+    copied: list[tuple[Table, Row]] = [(THREADS, thread)]
+    for table in OF_THREAD:
+        copied += [
+            (table, {**_with_columns(table, at_rest(table, row)), "thread_id": thread_id})
+            for row in await _all(journal, table, whose)
+        ]
+    return copied
+
+
+def _with_columns(table: Table, row: Row) -> Row:
+    """What follows from a message's body is told with it by who restores it."""
+    if table is not MESSAGES:
+        return row
+    data = row["body"]["data"]
+    kwargs = data["additional_kwargs"]
+    return {
+        "message_id": data["id"],
+        "batch_type": kwargs.get("batch_type", "user_request"),
+        "parent_batch": None,
+        "role": row["body"]["type"],
+        "synthetic": kwargs.get("synthetic", False),
+        "trigger_type": kwargs.get("trigger_type"),
+        "visible": not kwargs.get("synthetic", False),
+        "tokens": 5,
+        "text": str(data["content"]),
+        **row,
+    }
+
+
+async def test_rows_come_in_order_whatever_the_page(journal: Journal, chat: Chat) -> None:
+    """Each once and none left out, by thread or by user, also in the middle of a batch."""
+    for number in range(4):
+        await chat.exchange(f"Question {number}?", f"Answer {number}.")
+    other = await chat.another("Chat", user_id="bo")
+    await other.exchange()
+    whose = Whose(thread_id=chat.thread_id)
+    every = await _all(journal, MESSAGES, whose)
+    assert [row["sequence_num"] for row in every] == [0, 1] * 4
+    paged: list[Row] = []
+    while page := await journal.read_rows(
+        MESSAGES, whose, after=MESSAGES.key_of(paged[-1]) if paged else None, limit=3
+    ):
+        paged += page
+    assert paged == every
+    assert [row["id"] for row in await _all(journal, THREADS)] == ["Chat", "chat"]
+    assert [row["id"] for row in await _all(journal, THREADS, Whose(user_id="bo"))] == ["Chat"]
+    assert len(await _all(journal, TURNS)) == 5
+
+
+async def test_a_snapshot_shows_nothing_newer(journal: Journal, chat: Chat) -> None:
+    """What is written while somebody reads is there for others and not for them."""
+    await chat.exchange()
+    async with journal.snapshot() as rows:
+        before = await _all(rows, MESSAGES)
+        await chat.exchange("And tomorrow?", "No.")
+        assert await _all(rows, MESSAGES) == before
+        assert len(await _all(journal, MESSAGES)) == len(before) + 2
+
+
+async def test_rows_are_restored_as_they_were(journal: Journal, chat: Chat, now: datetime) -> None:
+    """What was done is done, what waited waits, and what was in hand can be taken up."""
+    await chat.exchange("Is it open?", "Yes, until six.")
+    await chat.arm(HOUR)
+    turn = (await chat.say("And then?")).turn
+    await chat.arm(HOUR)
+    await chat.take_turn()
+    thread = await journal.get_thread(chat.thread_id)
+    page = await journal.history(chat.thread_id)
+    copied = await _copied(journal, chat.thread_id)
+    await journal.delete_thread(chat.thread_id)
+    restored = await journal.restore(lambda: copied, now=now)
+    assert restored.rows == {"threads": 1, "messages": 3, "turns": 2, "timers": 2}
+    assert await _copied(journal, chat.thread_id) == copied
+    assert await journal.get_thread(chat.thread_id) == thread
+    assert await journal.history(chat.thread_id) == page
+    assert (await journal.search(USER, "six"))[0].thread_id == chat.thread_id
+    assert (await journal.get_turn(turn.id)).state is TurnState.QUEUED
+    assert (await chat.take_turn()).turn.id == turn.id
+    assert await journal.next_due_at() == now + HOUR
+
+
+async def test_what_is_there_is_refused_or_left_alone(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A thread is restored whole or not touched at all."""
+    await chat.exchange()
+    copied = await _copied(journal, chat.thread_id)
+    await chat.say("Something newer.")
+    before = [await _all(journal, table) for table in (THREADS, *OF_THREAD)]
+    with pytest.raises(ConflictError, match=chat.thread_id):
+        await journal.restore(lambda: copied, now=now)
+    restored = await journal.restore(lambda: copied, now=now, skip_existing=True)
+    assert restored.skipped == (chat.thread_id,)
+    assert restored.rows == {}
+    assert [await _all(journal, table) for table in (THREADS, *OF_THREAD)] == before
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_rows_that_end_badly_leave_nothing(
+    journal: Journal, chat: Chat, now: datetime, dry_run: bool
+) -> None:
+    """All or nothing, also when it is the last row that cannot be had, or all is but a trial."""
+    await chat.exchange()
+    copied = await _copied(journal, chat.thread_id)
+    await journal.delete_thread(chat.thread_id)
+
+    def rows() -> Iterator[tuple[Table, Row]]:
+        yield from copied
+        if not dry_run:
+            raise NotFoundError("There is no more.")
+
+    if dry_run:
+        tried = await journal.restore(rows, now=now, dry_run=True)
+        assert tried.rows["messages"] == 2
+    else:
+        with pytest.raises(NotFoundError, match="no more"):
+            await journal.restore(rows, now=now)
+    for table in (THREADS, *OF_THREAD):
+        assert await _all(journal, table) == []
+
+
+async def test_of_a_deleted_user_nothing_is_left(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Threads, nested ones too, memories and wishes are gone; another user's are untouched."""
+    other = await chat.another("other", user_id="bo")
+    for talk, user in ((chat, USER), (other, "bo")):
+        await talk.exchange()
+        nested = await talk.another(f"{talk.thread_id}/cook", agent_id="cook", user_id=user)
+        await nested.say()
+        await journal.claim_turn("w", now=now, lease_for=LEASE)
+        await journal.update_user_settings(user, {"muted": True}, now=now)
+        fact = NewMemory(AGENT, user, "diet", "No meat.", {}, [1.0, 0.0], "m")
+        await journal.put_memory(fact, ids=chat.ids, now=now)
+        await journal.add_key(ApiKey(f"key {user}", f"{user}'s", user, True, b"1", now))
+    tables = (THREADS, USERS, MEMORIES)
+    kept = [await _keys(journal, table, Whose(user_id="bo")) for table in tables]
+    deleted = await journal.delete_user(USER)
+    counted = {name: count for name, count in deleted.rows.items() if count}
+    assert counted == {
+        "messages": 3,
+        "turns": 2,
+        "threads": 2,
+        "memories": 1,
+        "users": 1,
+        "api_keys": 1,
+    }
+    assert [await _keys(journal, table) for table in tables] == kept
+    assert len((await journal.history("other")).messages) == 2
+    # The key is still one, since a server without any would let everybody in; and opens nothing.
+    key = await journal.find_key(f"key {USER}")
+    assert key is not None
+    assert (key.user_id, key.is_operator, key.digest) == ("", False, b"")
+    assert USER not in key.name
+    assert sum((await journal.delete_user(USER)).rows.values()) == 0
+
+
+async def test_a_user_who_comes_back_is_a_new_one(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """What was remembered before is not found by what is remembered after."""
+    for words, vector in (("No meat.", [1.0, 0.0]), ("No fish.", [0.0, 1.0])):
+        fact = NewMemory(AGENT, USER, "diet", words, {}, vector, "m")
+        stored = await journal.put_memory(fact, ids=chat.ids, now=now)
+        sought = MemorySearch(AGENT, USER, "", vector, "m", threshold=0.5)
+        [found] = await journal.search_memories(sought)
+        assert found.memory == stored
+        assert found.vector_score == pytest.approx(1.0)
+        await journal.delete_user(USER)
+    assert await journal.search_memories(sought) == []

@@ -1,0 +1,120 @@
+"""Conversations out, in and away: `export`, `import` and `forget`."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from segue.cli.opening import open_journal
+from segue.settings import Settings
+from tests.cli.conftest import Segue
+from tests.transfer.tales import CANARY, EVERYTHING, Tale
+
+
+@pytest.fixture
+def told(database: str) -> str:
+    """A database in which much has happened, to Ada and to Bö."""
+
+    async def tell() -> None:
+        async with open_journal(Settings(database=database), make=True) as journal:
+            await (await Tale(journal).begin()).tell(EVERYTHING)
+
+    asyncio.run(tell())
+    return database
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def test_everything_goes_out_and_comes_in(segue: Segue, told: str, tmp_path: Path) -> None:
+    """Into a database that is made for it, with words about it on stderr or stdout."""
+    out = segue("export", "--full", "--out", "all.jsonl", "--database", told)
+    assert out.exit_code == 0, out.output
+    assert "Exported" in out.stderr
+    assert out.stdout == ""
+    tried = segue("import", "all.jsonl", "--dry-run", "--database", "new")
+    assert (tried.exit_code, "Would import 5 threads" in tried.stdout) == (0, True)
+    came = segue("import", "all.jsonl", "--database", "new")
+    assert (came.exit_code, "Imported 5 threads" in came.stdout) == (0, True)
+    segue("export", "--full", "--out", "again.jsonl", "--database", "new")
+    first, again = lines_of(tmp_path / "all.jsonl"), lines_of(tmp_path / "again.jsonl")
+    assert first[1:-1] == again[1:-1]
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl*")) == ["again.jsonl", "all.jsonl"]
+
+
+def test_an_export_can_be_piped(segue: Segue, told: str) -> None:
+    """Without a file the lines go to stdout, and nothing else does."""
+    out = segue("export", "--user", "ada", "--database", told)
+    lines = [json.loads(line) for line in out.stdout.split("\n") if line]
+    assert (lines[0]["kind"], lines[-1]["type"]) == ("user", "footer")
+    assert CANARY not in out.stdout
+    one = segue("export", "blue", "--database", told)
+    threads = [json.loads(line) for line in one.stdout.split("\n") if '"type":"thread"' in line]
+    assert [thread["id"] for thread in threads] == ["blue"]
+
+
+def test_for_scripts_both_say_what_they_did(segue: Segue, told: str) -> None:
+    """As JSON, with counts by kind."""
+    out = segue("export", "--full", "--out", "all.jsonl", "--json", "--database", told)
+    assert json.loads(out.stdout)["lines"]["thread"] == 5
+    came = segue("import", "all.jsonl", "--json", "--database", "new")
+    assert json.loads(came.stdout)["rows"]["threads"] == 5
+
+
+def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
+    """What is here is refused, left alone, or comes beside it under new ids."""
+    segue("export", "--full", "--out", "all.jsonl", "--database", told)
+    refused = segue("import", "all.jsonl", "--database", told)
+    assert (refused.exit_code, "here already" in refused.stderr) == (1, True)
+    left = segue("import", "all.jsonl", "--skip-existing", "--database", told)
+    assert "Thread blue is here already and was left alone." in left.stdout
+    copied = segue("import", "all.jsonl", "--remap", "--skip-existing", "--database", told)
+    assert copied.exit_code == 0, copied.output
+    name = next(
+        line.split()[-1].rstrip(".")
+        for line in copied.stdout.splitlines()
+        if line.startswith("Thread blue is now")
+    )
+    shown = [segue("history", thread, "--json", "--database", told) for thread in ("blue", name)]
+    first, copy = [[m["text"] for m in json.loads(each.stdout)] for each in shown]
+    assert first == copy != []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["export"], "Whose?"),
+        (["export", "nowhere", "--full"], "no thread 'nowhere'"),
+        (["export", "nowhere"], "no thread 'nowhere'"),
+        (["export", "--full", "--json"], "--out"),
+        (["export", "--full", "--out", "no/such/folder/x"], "cannot be written"),
+        (["import", "missing.jsonl"], "cannot be read"),
+        (["import", "segue.toml"], "Line 1"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(
+    segue: Segue, told: str, tmp_path: Path, args: list[str], words: str
+) -> None:
+    """With the exit code of wrong use, and no file that looks like an export."""
+    (tmp_path / "segue.toml").write_text("\n", encoding="utf-8")
+    done = segue(*args, "--database", told)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: ")
+    assert words in done.stderr
+    assert not list(tmp_path.glob("*.jsonl*"))
+
+
+def test_a_user_is_forgotten_only_if_that_is_meant(segue: Segue, told: str) -> None:
+    """It asks first, says what it deleted, and leaves others alone."""
+    asked = segue("forget", "ada", "--database", told)
+    assert asked.exit_code == 1
+    assert "does not come back" in asked.stderr
+    gone = segue("forget", "ada", "--yes", "--json", "--database", told)
+    counted = json.loads(gone.stdout)
+    assert counted["threads"] > 0 < counted["memories"]
+    assert '"ada"' not in segue("export", "--full", "--database", told).stdout
+    again = segue("forget", "ada", "--yes", "--database", told)
+    assert again.stdout == "Nothing was stored of ada.\n"
+    assert '"Bö"' in segue("export", "--full", "--database", told).stdout

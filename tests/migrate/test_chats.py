@@ -1,0 +1,184 @@
+"""Chats in a file of JSON lines, as OpenAI's API has them."""
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.batch import group_batches
+from segue.core.context import build_context
+from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.snowflake import time_of
+from segue.testing.providers import request_problems
+from tests.migrate.conftest import (
+    LATER,
+    Journals,
+    Killed,
+    Mortal,
+    everything,
+    messages_of,
+    migrate,
+    opened,
+)
+
+pytestmark = pytest.mark.anyio
+
+FIND = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"n": 1}'}}
+BROKEN = {"id": "c2", "type": "function", "function": {"name": "find", "arguments": "{n: "}}
+CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Find it."},
+    {"role": "assistant", "content": None, "tool_calls": [FIND]},
+    {"role": "tool", "tool_call_id": "c1", "content": "found"},
+    {"role": "assistant", "content": "Here."},
+    {"role": "user", "content": "[AUTONOMOUS_FOLLOWUP: check_in]"},
+    {"role": "assistant", "content": "Still there?"},
+]
+
+
+def write(path: Path, *chats: Any) -> str:
+    lines = [chat if isinstance(chat, str) else json.dumps(chat) for chat in chats]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def digest(place: str) -> str:
+    return hashlib.sha256(Path(place).read_bytes()).hexdigest()
+
+
+async def test_chats_become_threads(tmp_path: Path, database: str) -> None:
+    """With their ids, users and times; history has no marker, and the context is valid."""
+    chat = {"id": "a1", "user": "ann", "created_at": "2024-05-01T09:00:00Z", "messages": CHAT}
+    place = write(tmp_path / "chats.jsonl", chat, {"user": "bob", "messages": CHAT})
+    before = digest(place)
+    async with opened(database) as journal:
+        report = await migrate(place, journal)
+        assert (report.migrated, report.markers, report.skipped) == (2, 2, [])
+        shown = await journal.history("a1")
+        assert [m.text for m in shown.messages] == ["Find it.", "Here.", "Still there?"]
+        stored = await messages_of(journal, "a1")
+        assert [batch.is_complete for batch in group_batches(stored)] == [True, True]
+        assert request_problems(build_context(stored).messages) == []
+        began = datetime(2024, 5, 1, 9, tzinfo=UTC)
+        assert (await journal.get_thread("a1")).created_at == began
+        assert time_of(MessageMetadata.of(stored[-1]).position or 0) == began
+        [named] = await journal.list_threads("bob")
+        assert named.id == "chats-2"
+        assert named.created_at == LATER
+        all_there = await everything(journal)
+        assert (await migrate(place, journal)).unchanged == 2
+        assert await everything(journal) == all_there
+    assert digest(place) == before
+
+
+async def test_a_chat_that_grew_goes_on(tmp_path: Path, sqlite_journals: Journals) -> None:
+    """The new lines of the same chat are added, also if it ended with a question before."""
+    path = tmp_path / "chats.jsonl"
+    more = [*CHAT, {"role": "user", "content": "Yes."}, {"role": "assistant", "content": "Good."}]
+    async with sqlite_journals() as journal:
+        await migrate(write(path, {"id": "a1", "user": "ann", "messages": more[:8]}), journal)
+        report = await migrate(write(path, {"id": "a1", "user": "ann", "messages": more}), journal)
+        assert (report.continued, report.messages) == (1, 1)
+        shown = await journal.history("a1")
+        assert [m.text for m in shown.messages][-2:] == ["Yes.", "Good."]
+        assert all(b.is_complete for b in group_batches(await messages_of(journal, "a1")))
+
+
+async def test_messages_may_have_times_of_their_own(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """In seconds or as text; one without has the time of the one before."""
+    chat = [
+        {"role": "user", "content": "Hello!", "created_at": 1_714_554_000},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "Bye!", "timestamp": "2024-05-01T10:00:00+00:00"},
+        {"role": "assistant", "content": "Bye."},
+    ]
+    place = write(tmp_path / "chats.jsonl", {"id": "a1", "user": "ann", "messages": chat})
+    async with sqlite_journals() as journal:
+        await migrate(place, journal)
+        positions = [MessageMetadata.of(m).position for m in await messages_of(journal, "a1")]
+        assert [time_of(p or 0).hour for p in positions] == [9, 9, 10, 10]
+
+
+async def test_a_file_cannot_forge_metadata(tmp_path: Path, sqlite_journals: Journals) -> None:
+    """Only what was said counts: a message that calls itself synthetic is a user's."""
+    forged = {"role": "user", "content": "Hello!", "synthetic": True, "batch": 7}
+    place = write(tmp_path / "c.jsonl", {"id": "a1", "user": "ann", "messages": [forged]})
+    async with sqlite_journals() as journal:
+        await migrate(place, journal)
+        [hello, closing] = await messages_of(journal, "a1")
+        assert not is_synthetic(hello)
+        assert is_synthetic(closing)
+
+
+async def test_calls_that_are_no_json_are_kept_as_such(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """The chat comes in, and its context is valid."""
+    chat = [
+        {"role": "user", "content": "Find it."},
+        {"role": "assistant", "content": "", "tool_calls": [FIND, BROKEN]},
+        {"role": "tool", "tool_call_id": "c1", "content": "found"},
+        {"role": "tool", "tool_call_id": "c2", "content": "error"},
+        {"role": "assistant", "content": "Here."},
+    ]
+    place = write(tmp_path / "c.jsonl", {"id": "a1", "user": "ann", "messages": chat})
+    async with sqlite_journals() as journal:
+        assert (await migrate(place, journal)).repairs == 0
+        stored = await messages_of(journal, "a1")
+        assert isinstance(stored[1], AIMessage)
+        assert [call["id"] for call in stored[1].invalid_tool_calls] == ["c2"]
+        assert request_problems(build_context(stored).messages) == []
+
+
+async def test_lines_that_cannot_be_read_are_skipped(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """No JSON, no messages, an unknown role, a second chat of the same id: each says why."""
+    hello = [{"role": "user", "content": "Hello!"}]
+    place = write(
+        tmp_path / "chats.jsonl",
+        {"id": "a1", "user": "ann", "messages": hello},
+        "{oops",
+        "",
+        {"id": "a2", "user": "ann"},
+        {"id": "a3", "user": "ann", "messages": [{"role": "ghost", "content": "Boo!"}]},
+        {"id": "a4", "user": "ann", "messages": [*hello, "Hi."]},
+        {"id": "a1", "user": "bob", "messages": hello},
+        {"id": "a5", "user": "ann", "messages": []},
+        {"id": "a6", "messages": hello},
+    )
+    async with sqlite_journals() as journal:
+        report = await migrate(place, journal)
+        why = {skipped.thread: skipped.why for skipped in report.skipped}
+        assert (report.threads, report.migrated) == (8, 1)
+        assert "no JSON" in why["chats-2"]
+        assert "no list of 'messages'" in why["a2"]
+        assert "message 1" in why["a3"]
+        assert "message 2" in why["a4"]
+        assert "same id" in why["a1, again in line 7"]
+        assert "no messages" in why["a5"]
+        assert "--user" in why["a6"]
+
+
+async def test_a_killed_run_over_chats_without_times_is_repeated(
+    tmp_path: Path, sqlite_journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the time of the first run, whenever the next one comes."""
+    monkeypatch.setattr("segue.migrate.ledger._PORTION", 1)
+    place = write(tmp_path / "chats.jsonl", {"id": "a1", "user": "ann", "messages": CHAT})
+    async with sqlite_journals() as journal:
+        await migrate(place, journal)
+        unbroken = await everything(journal)
+    for lives in range(2, 5):  # from the second write on, the thread is there with its time
+        async with sqlite_journals() as journal:
+            mortal: Any = Mortal(journal, lives, is_after=False)
+            with pytest.raises(Killed):
+                await migrate(place, mortal)
+            await migrate(place, journal, now=LATER + timedelta(days=1))
+            assert await everything(journal) == unbroken

@@ -1,0 +1,256 @@
+"""The compressor at a journal of its own: any history, one at a time, and what is in its way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue import (
+    build_context,
+    group_batches,
+    is_synthetic,
+    settle,
+    stamp,
+    synthetic_message,
+)
+from segue.agent.config import AgentConfig
+from segue.core.compress import Strategy
+from segue.core.errors import ConflictError, UsageError
+from segue.core.messages import continuation_message, visible_messages
+from segue.journal.ports import Journal
+from segue.journal.records import NewTimer, Summary, Thread, TurnKind
+from segue.journal.sqlite import SqliteJournal
+from segue.runtime.compressor import Compressor, Measures
+from segue.testing.clock import VirtualClock
+from segue.testing.providers import request_problems
+from segue.testing.world import START, plain_agent
+from tests.histories import broken_threads, calling, exchange, threads, ticking_generator
+from tests.runtime.scenes import Held
+
+pytestmark = pytest.mark.anyio
+
+
+class Faithful:
+    """Sums up by repeating everything."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
+        del max_tokens
+        self.calls += 1
+        return f"{earlier} {retold}".strip()
+
+
+def agent_of(window: int, **compression: Any) -> AgentConfig:
+    return plain_agent(context_tokens=window, compression=compression)
+
+
+def stored_once(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """As a journal takes them: each message once, whatever was repeated on the way."""
+    return [*{message.id: message for message in messages}.values()]
+
+
+@asynccontextmanager
+async def conversation(messages: Sequence[BaseMessage]) -> AsyncIterator[tuple[Journal, Thread]]:
+    """A thread with this history, in a database of its own."""
+    with TemporaryDirectory() as folder:
+        journal = SqliteJournal(Path(folder) / "journal.db")
+        await journal.open()
+        try:
+            thread = await journal.create_thread("t", agent_id="guide", user_id="ann", now=START)
+            await journal.import_messages("t", messages)
+            yield journal, thread
+        finally:
+            await journal.close()
+
+
+def compressor_of(journal: Journal, agent: AgentConfig, summariser: Any) -> Compressor:
+    clock = VirtualClock(START)
+    ids = ticking_generator(node=2)
+    return Compressor(journal, ids, clock, lambda _: agent, lambda _: summariser)
+
+
+async def chain(journal: Journal) -> list[Summary]:
+    """All summaries of the thread, newest first, undone one by one."""
+    found: list[Summary] = []
+    while newest := await journal.find_summary("t"):
+        found.append(newest)
+        await journal.undo_summary(newest)
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    st.one_of(threads(max_batches=6), broken_threads()),
+    st.sampled_from(Strategy),
+    st.integers(20, 400),
+    st.integers(1, 3),
+)
+def test_any_history_is_compressed_without_a_loss(
+    messages: list[BaseMessage], strategy: Strategy, window: int, keep: int
+) -> None:
+    """History stays, requests stay valid, nobody's batch is split, and all of it can be undone."""
+
+    async def check() -> None:
+        agent = agent_of(window, strategy=strategy, keep=keep)
+        async with conversation(stored_once(messages)) as (journal, thread):
+            seen = (await journal.history("t", limit=1_000)).messages
+            before = await journal.tail("t", max_tokens=100_000)
+            await compressor_of(journal, agent, Faithful()).shrink(thread, at_once=True)
+            after = await journal.window("t", max_tokens=100_000)
+            assert (await journal.history("t", limit=1_000)).messages == seen
+            assert all(batch in before for batch in after.batches)
+            assert _users_words(seen) == _users_words(stored_once(messages))
+            gone = [b for b in before if b not in after.batches]
+            complete = [b.id for b in before if b.is_complete]
+            assert {b.id for b in gone} <= {*complete[keep:]}
+            text = after.summary.text if after.summary else None
+            context = build_context(after.batches, None, window * 10, summary=text)
+            assert request_problems(context.messages) == []
+            undone = [batch for summary in await chain(journal) for batch in summary.batches]
+            assert sorted(undone) == sorted(b.id for b in gone)
+            assert await journal.tail("t", max_tokens=100_000) == before
+
+    asyncio.run(check())
+
+
+def _users_words(messages: Sequence[BaseMessage]) -> list[str]:
+    own = (m for m in visible_messages(messages) if isinstance(m, HumanMessage))
+    return sorted(str(m.content) for m in own if not is_synthetic(m))
+
+
+def talked(count: int) -> list[BaseMessage]:
+    generator = ticking_generator()
+    return [
+        message
+        for number in range(count)
+        for message in stamp(exchange(f"Question {number}? " + "So. " * 200), generator)
+    ]
+
+
+async def test_two_at_once_on_one_thread_ask_once() -> None:
+    """The second waits for the first, and then has nothing left to do."""
+    held = Held("They talked.")
+
+    class Slow(Faithful):
+        async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
+            await super().summarise(earlier, retold, max_tokens)
+            return await held([])
+
+    summariser = Slow()
+    async with conversation(talked(14)) as (journal, thread):
+        compressor = compressor_of(journal, agent_of(4_000, keep=1), summariser)
+        first, second = (asyncio.create_task(compressor.shrink(thread)) for _ in range(2))
+        await held.asked.wait()
+        held.go.set()
+        stored = [*await first, *await second]
+        assert (len(stored), summariser.calls) == (1, 1)
+
+
+async def test_a_window_below_its_trigger_is_compressed_only_on_demand() -> None:
+    """A wish that comes late, when somebody else has made room, does nothing."""
+    async with conversation(talked(8)) as (journal, thread):
+        compressor = compressor_of(journal, agent_of(4_000, keep=1, strategy="truncate"), None)
+        assert await compressor.shrink(thread) == []
+        assert await compressor.shrink(thread, at_once=True) != []
+
+
+async def test_a_summary_that_is_undone_meanwhile_is_not_repeated() -> None:
+    """Its batches are in the window again: words made from it would tell them twice."""
+    held = Held("First and second.")
+
+    class Slow(Faithful):
+        async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
+            del retold, max_tokens
+            return await held([]) if earlier else "First."
+
+    async with conversation(talked(14)) as (journal, thread):
+        everything = await journal.list_live_batches("t")
+        first = await journal.save_summary(
+            "t", "First.", everything[:1], ids=ticking_generator(node=3), now=START
+        )
+        compressor = compressor_of(journal, agent_of(4_000, keep=1), Slow())
+        second = asyncio.create_task(compressor.shrink(thread, at_once=True))
+        await held.asked.wait()
+        await journal.undo_summary(first)
+        held.go.set()
+        with pytest.raises(ConflictError):
+            await second
+        assert await journal.find_summary("t") is None
+        assert await journal.list_live_batches("t") == everything
+
+
+async def test_unfinished_batches_hold_up_nobody() -> None:
+    """More of them than are looked at together, in front of all others."""
+    generator = ticking_generator()
+    orphans = [
+        message
+        for _ in range(70)
+        for message in stamp([HumanMessage("Look."), calling("c1")], generator)
+    ]
+    sound = [m for n in range(60) for m in stamp(exchange(f"Question {n}? " * 9), generator)]
+    async with conversation([*orphans, *sound]) as (journal, thread):
+        agent = agent_of(700, keep=1, strategy="truncate")
+        stored = await compressor_of(journal, agent, None).shrink(thread, at_once=True)
+        gone = [batch for summary in stored for batch in summary.batches]
+        assert gone == [batch.id for batch in group_batches(sound)][: len(gone)]
+        live = {*await journal.list_live_batches("t", limit=1_000)}
+        assert {batch.id for batch in group_batches(orphans)} <= live
+        assert len(live) < 70 + 8
+
+
+async def test_a_batch_that_is_being_processed_stays_with_all_after_it() -> None:
+    """An old batch goes on: what came after it is not taken away meanwhile."""
+    ids, minute = ticking_generator(), timedelta(minutes=1)
+    async with conversation(talked(8)) as (journal, thread):
+        [first, *_] = before = await journal.list_live_batches("t")
+        timer = NewTimer("t", START, kind=TurnKind.CONTINUATION, batch=first)
+        await journal.arm_timer(timer, ids=ids, now=START)
+        [lease] = await journal.claim_due_timers("me", now=START, lease_for=minute)
+        await journal.fire_timer(lease, continuation_message(), ids=ids, now=START)
+        compressor = compressor_of(journal, agent_of(700, keep=1, strategy="truncate"), None)
+        assert await compressor.shrink(thread, at_once=True) == []
+        assert await journal.list_live_batches("t") == before
+
+
+async def test_without_anybody_to_ask_nothing_is_summed_up() -> None:
+    """Rather an error than a conversation that is forgotten."""
+    async with conversation(talked(12)) as (journal, thread):
+        compressor = compressor_of(journal, agent_of(700, keep=1), None)
+        with pytest.raises(UsageError):
+            await compressor.shrink(thread, at_once=True)
+        assert await journal.find_summary("t") is None
+
+
+async def test_batches_in_which_nobody_spoke_leave_the_summary_as_it_is() -> None:
+    """There is nothing to ask a model about."""
+    generator = ticking_generator()
+    messages: list[BaseMessage] = []
+    for _ in range(4):
+        [cut_off] = group_batches(
+            stamp([synthetic_message("check_in", None, "Hm? " * 400)], generator)
+        )
+        messages += settle(cut_off, generator).messages
+    summariser = Faithful()
+    async with conversation(messages) as (journal, thread):
+        compressor = compressor_of(journal, agent_of(700, keep=1), summariser)
+        stored = await compressor.shrink(thread, at_once=True)
+        assert ({summary.text for summary in stored}, summariser.calls) == ({""}, 0)
+
+
+@pytest.mark.parametrize("window", [1, 50, 1_000, 8_000, 200_000])
+def test_measures_fit_into_any_window(window: int) -> None:
+    """The summary is at most half of what stays, and what stays less than what is too much."""
+    measures = Measures.of(agent_of(window))
+    assert measures.target <= measures.trigger <= window
+    assert measures.summary <= max(measures.target // 2, 16)
+    assert measures.reading > 0

@@ -1,0 +1,109 @@
+"""What is wrong with a request is told in words that whoever sent it can act on."""
+
+import jwt
+import pytest
+from pydantic import SecretStr
+
+from segue.core.errors import UsageError
+from segue.server.frames import read_frame
+from segue.server.mistakes import token_words
+from segue.server.settings import JwtSettings, ServerSettings
+from segue.testing.world import Stage
+from tests.server.clients import site_of
+
+pytestmark = pytest.mark.anyio
+
+HOURS = "quiet_hours: expected a table with start and end such as 22:00, or false"
+ZONE = "has no time zone; write 2026-11-17T08:00:00Z"
+WRONG = [
+    ("PATCH", "/api/me", '{"quiet_hours": true}', HOURS),
+    ("PATCH", "/api/me", '{"quiet_hours": {"start": "25:00", "end": "08:00"}}', HOURS),
+    ("PATCH", "/api/me", '{"quiet_hours": {"start": "22:00"}}', HOURS),
+    ("PATCH", "/api/me", '{"snoozed_until": "2026-11-17T08:00:00"}', f"snoozed_until {ZONE}"),
+    (
+        "PATCH",
+        "/api/me",
+        '{"snoozed_until": "tomorrow"}',
+        "snoozed_until: expected a time such as 2027-01-15T08:00:00Z",
+    ),
+    ("PATCH", "/api/me", '{"muted": "a bit"}', "muted: expected true or false"),
+    ("PATCH", "/api/me", '{"mute": true}', "mute: unknown"),
+    (
+        "PATCH",
+        "/api/me",
+        '{\n  "muted": tru\n}',
+        "The body is no JSON: Expecting value at line 2, column 12",
+    ),
+    ("PATCH", "/api/me", "[]", "The body: expected a JSON object"),
+    ("POST", "/follow-ups/snooze", '{"until": "2026-11-17T08:00:00"}', f"until {ZONE}"),
+    ("POST", "/messages", '{"content": {}}', "content: expected a text or a list of blocks"),
+    ("POST", "/messages", "{}", "content: missing"),
+    ("GET", "/history?limit=many", "", "limit: expected a whole number"),
+    ("GET", "/history?limit=0", "", "limit: expected at least 1"),
+]
+
+
+async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: Stage) -> None:
+    """By the name of the field and what it takes; no name of a type, no regular expression."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        for method, place, body, words in WRONG:
+            url = place if place.startswith("/api") else f"/api/threads/{thread}{place}"
+            answer = await site.http.request(
+                method, url, content=body, headers={"Content-Type": "application/json"}
+            )
+            told = answer.json()
+            assert answer.status_code == 422, (place, body)
+            assert told["detail"].startswith(words), (place, body)
+            assert ";" not in told["detail"].removeprefix(words), told["detail"]
+            assert len(told["errors"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        ('{"type": "message", "content": 5}', "content: expected a text or a list of blocks."),
+        ('{"type": "message"}', "content: missing."),
+        (
+            '{"type": "answer", "turn_id": "1", "answer": null}',
+            "answer: null answers nothing.",
+        ),
+        ('{"type": "cancel", "now": 1}', "now: unknown."),
+        ("[]", "This frame: expected a JSON object."),
+        ("{}", "This frame: expected a JSON object with a type."),
+        ("{", "This frame is no JSON: EOF while parsing an object at line 1 column 1."),
+    ],
+)
+def test_a_frame_that_is_wrong_is_told_so_in_plain_words(frame: str, words: str) -> None:
+    """As a request is, without the names of types."""
+    with pytest.raises(UsageError) as caught:
+        read_frame(frame)
+    assert str(caught.value) == words
+
+
+async def test_a_caller_learns_which_claim_is_missing(sqlite_stage: Stage) -> None:
+    """Not the name of an error of another library."""
+    secret = "as many characters as it takes; ".upper() * 2
+    settings = ServerSettings(jwt=JwtSettings(secret=SecretStr(secret)))
+    words = jwt.encode({"sub": "ann"}, secret, "HS256")
+    async with sqlite_stage.world() as world, site_of(world.segue, settings) as site:
+        answer = await site.http.get("/api/me", headers={"Authorization": f"Bearer {words}"})
+    assert answer.status_code == 401
+    assert answer.json()["detail"] == "This token does not hold: its claim exp is missing."
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (jwt.MissingRequiredClaimError("exp"), "its claim exp is missing"),
+        (jwt.ExpiredSignatureError(), "it has expired"),
+        (jwt.InvalidAudienceError(), "it is made for another audience (aud)"),
+        (jwt.InvalidIssuerError(), "it is made by another issuer (iss)"),
+        (jwt.InvalidSignatureError(), "its signature does not fit"),
+        (jwt.DecodeError(), "it cannot be read as a JWT"),
+        (ValueError("secret"), "it is not valid"),
+    ],
+)
+def test_a_token_that_does_not_hold_says_why(error: Exception, words: str) -> None:
+    """Whoever made it learns which claim to mend."""
+    assert token_words(error) == words
