@@ -83,7 +83,7 @@ def test_a_frame_that_is_wrong_is_told_so_in_plain_words(frame: str, words: str)
 
 async def test_a_caller_learns_which_claim_is_missing(sqlite_stage: Stage) -> None:
     """Not the name of an error of another library."""
-    secret = "as many characters as it takes; ".upper() * 2
+    secret = "x" * 40
     settings = ServerSettings(jwt=JwtSettings(secret=SecretStr(secret)))
     words = jwt.encode({"sub": "ann"}, secret, "HS256")
     async with sqlite_stage.world() as world, site_of(world.segue, settings) as site:

@@ -7,7 +7,7 @@ convert fails the call, and with it each later call that has the block in its hi
 from typing import Any, Final
 
 from langchain_core.messages import (
-    HumanMessage,
+    BaseMessage,
     convert_to_openai_image_block,
     is_data_content_block,
 )
@@ -36,7 +36,7 @@ def is_convertible(block: dict[str, Any]) -> bool:
         is_kept = "file_id" in block or source == "id"
         if kind == "image" and is_data_content_block(block) and not is_kept:
             convert_to_openai_image_block(block)
-        return bool(HumanMessage([block]).content_blocks)
+        return bool(BaseMessage([block], type="any").content_blocks)
     except (AttributeError, LookupError, TypeError, ValueError):
         return False
 
