@@ -144,7 +144,7 @@ def _put_together(kit: _Kit) -> Composed:
         ids=kit.ids,
         clock=kit.given.clock,
         bus=Bus(journal),
-        agent_of=lambda agent_id: _find(agents, agent_id),
+        agent_of=lambda agent_id: find_agent(agents, agent_id),
         owner=kit.owner,
         lease_for=settings.lease_for,
     )
@@ -164,7 +164,7 @@ def _put_together(kit: _Kit) -> Composed:
         journal,
         kit.ids,
         kit.given.clock,
-        lambda agent_id: _find(agents, agent_id).config,
+        lambda agent_id: find_agent(agents, agent_id).config,
         _summarisers(settings, kit.given).get,
     )
     runtime = Runtime(
@@ -202,7 +202,8 @@ def _check_models(settings: Settings, given: Replacements) -> None:
         )
 
 
-def _find(agents: Mapping[str, Agent], agent_id: str) -> Agent:
+def find_agent(agents: Mapping[str, Agent], agent_id: str) -> Agent:
+    """The agent of that name; `NotFoundError` if the settings have none."""
     if agent_id not in agents:
         raise NotFoundError(
             f"There is no agent {agent_id!r}; there are: {', '.join(sorted(agents))}."

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -21,7 +22,8 @@ from segue.agent.checkpoints import Checkpoints, MemoryCheckpoints
 from segue.agent.config import Limits
 from segue.agent.run import NewMessage, Progress, Question, Run, Token, current_run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import ConflictError, NotFoundError
+from segue.compose import find_agent
+from segue.core.errors import ConflictError
 from segue.core.metadata import KEYS
 from segue.journal.ports import Journal
 from segue.journal.records import TurnState
@@ -552,10 +554,7 @@ async def test_arguments_of_the_wrong_shape_are_answered(begin: Begin) -> None:
 async def test_an_agent_that_is_not_there_is_an_error_the_user_is_told(begin: Begin) -> None:
     """A thread whose agent was taken from the config gets an answer, too."""
     session = await begin(ScriptedChatModel(script=[]))
-
-    def nobody(agent_id: str) -> Any:
-        raise NotFoundError(f"There is no agent {agent_id!r}.")
-
+    nobody: Callable[[str], Any] = partial(find_agent, {})
     await session.journal.accept_message(
         "chat", HumanMessage("Hello?"), ids=session.ids, now=session.now
     )
@@ -697,7 +696,8 @@ async def test_a_conflict_in_a_graph_is_an_error_of_the_turn(begin: Begin) -> No
     builder.add_node("full", full)
     builder.add_edge(START, "full")
     session = await begin(graph=builder)
-    assert failure(await session.say("Remember!")).reason == "There is no room."
+    told = failure(await session.say("Remember!"))
+    assert told.reason == "The agent's own code failed (BackendError)."
     assert (await session.last_batch()).is_complete
 
 
