@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue import Batch, build_context, group_batches, is_synthetic, stamp, synthetic_message
-from segue.core.compress import Aim, Strategy, choose_batches, cost_of
+from segue.core.compress import Aim, Strategy, choose_batches
 from segue.core.query import text_of
 from segue.core.snowflake import time_of
 from segue.core.transcript import retell
@@ -114,10 +114,10 @@ def test_batches_leave_until_the_aim_is_reached_and_no_longer(
     """Or until nothing more may leave; unfinished batches stand in nobody's way."""
     complete = [b for b in group_batches(messages) if b.is_complete]
     choice = choose_batches(group_batches(messages), aim, now=later(messages))
-    assert choice.tokens == sum(map(cost_of, choice.staying))
+    assert choice.tokens == sum(b.tokens for b in choice.staying)
     assert choice.tokens <= aim.max_tokens or len(choice.staying) == min(len(complete), aim.keep)
     if choice.leaving:
-        assert choice.tokens + max(map(cost_of, choice.leaving)) > aim.max_tokens
+        assert choice.tokens + max(b.tokens for b in choice.leaving) > aim.max_tokens
 
 
 @given(histories, aims, st.randoms())
@@ -158,7 +158,7 @@ def test_no_word_of_the_user_is_lost_and_none_is_put_into_their_mouth(
 def test_the_oldest_leave_first(strategy: Strategy) -> None:
     """As many as it takes."""
     batches = batches_of(*(exchange() for _ in range(5)))
-    cost = cost_of(batches[0])
+    cost = batches[0].tokens
     assert left(batches, Aim(strategy, 3 * cost, keep=1)) == [0, 1]
     assert left(batches, Aim(strategy, 5 * cost, keep=1)) == []
     assert left(batches, Aim(strategy, 0, keep=2)) == [0, 1, 2]
@@ -200,7 +200,7 @@ def test_what_matters_least_leaves_first() -> None:
     greeting = [synthetic_message("check_in"), AIMessage("Hi there.")]
     batches = batches_of(order, greeting, exchange(), exchange())
     for strategy in (Strategy.IMPORTANCE, Strategy.TIME_DECAY):
-        aim = Aim(strategy, sum(map(cost_of, batches)) - 1, keep=1)
+        aim = Aim(strategy, sum(b.tokens for b in batches) - 1, keep=1)
         assert left(batches, aim) == [1]
 
 
@@ -211,7 +211,7 @@ def test_importance_fades_with_age() -> None:
     cycles = [tool_exchange("call_1"), [synthetic_message("check_in"), AIMessage("Hi there.")]]
     cycles.append(exchange())
     batches = [Batch(positions(c)[0], c) for c in (stamp(cycle, generator) for cycle in cycles)]
-    tokens = sum(map(cost_of, batches)) - 1
+    tokens = sum(b.tokens for b in batches) - 1
     slow = Aim(Strategy.TIME_DECAY, tokens, keep=1, half_life=timedelta(days=1_000))
     quick = Aim(Strategy.TIME_DECAY, tokens, keep=1, half_life=timedelta(hours=1))
     assert left(batches, slow) == [1]
@@ -221,5 +221,5 @@ def test_importance_fades_with_age() -> None:
 def test_of_equals_the_oldest_leaves() -> None:
     """So that the same window gives the same choice."""
     batches = batches_of(*([HumanMessage("Ah."), result("x"), AIMessage("Oh.")] for _ in range(4)))
-    aim = Aim(Strategy.IMPORTANCE, sum(map(cost_of, batches)) - 1, keep=1)
+    aim = Aim(Strategy.IMPORTANCE, sum(b.tokens for b in batches) - 1, keep=1)
     assert left(batches, aim) == [0]

@@ -24,6 +24,7 @@ from segue.core.calls import Pairing, has_content, pair
 from segue.core.errors import MetadataError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import check_snowflake, millis_of, time_of
+from segue.core.tokens import estimate_tokens
 
 BATCH_TIMEOUT: Final = timedelta(minutes=10)
 
@@ -90,6 +91,11 @@ class Batch:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
         millis_of(now)  # refuses a moment without a time zone
         return not self.is_complete and now - self.last_activity_at > timeout
+
+    @cached_property
+    def tokens(self) -> int:
+        """What its messages cost a model, estimated."""
+        return sum(map(estimate_tokens, self.messages))
 
     @cached_property
     def pairing(self) -> Pairing:

@@ -11,9 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from segue.core.batch import Batch
-from segue.core.context import TokenCounter
 from segue.core.importance import importances
-from segue.core.tokens import estimate_tokens
 
 
 class Strategy(StrEnum):
@@ -53,7 +51,6 @@ def choose_batches(
     *,
     now: datetime,
     current: int | None = None,
-    count_tokens: TokenCounter = estimate_tokens,
 ) -> Choice:
     """Say which batches of a window leave, until the rest is within the aim or nothing may leave.
 
@@ -64,24 +61,18 @@ def choose_batches(
     complete = sorted((b for b in batches if b.is_complete), key=lambda batch: batch.id)
     earlier = [b for b in complete if current is None or b.id < current]
     free = earlier[: max(len(earlier) - aim.keep, 0)]
-    costs = {batch.id: cost_of(batch, count_tokens) for batch in complete}
-    tokens = sum(costs.values())
+    tokens = sum(batch.tokens for batch in complete)
     leaving: set[int] = set()
     for batch in _in_order_of_leaving(free, complete, aim, now):
         if tokens <= aim.max_tokens:
             break
         leaving.add(batch.id)
-        tokens -= costs[batch.id]
+        tokens -= batch.tokens
     return Choice(
         leaving=[b for b in complete if b.id in leaving],
         staying=[b for b in complete if b.id not in leaving],
         tokens=tokens,
     )
-
-
-def cost_of(batch: Batch, count_tokens: TokenCounter = estimate_tokens) -> int:
-    """What a batch costs in a context."""
-    return sum(map(count_tokens, batch.messages))
 
 
 def _in_order_of_leaving(

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from segue.agent.config import AgentConfig
 from segue.agent.model_errors import ModelFailure
 from segue.core.batch import Batch
-from segue.core.compress import Aim, Strategy, choose_batches, cost_of
+from segue.core.compress import Aim, Strategy, choose_batches
 from segue.core.context import build_context
 from segue.core.errors import UsageError
 from segue.core.snowflake import SnowflakeSource, to_text
@@ -298,4 +298,4 @@ def _words_of(summary: Summary | None) -> str:
 
 def _used(batches: list[Batch], summary: str) -> int:
     """What a window costs: its complete batches and the summary."""
-    return estimate_text(summary) + sum(cost_of(b) for b in batches if b.is_complete)
+    return estimate_text(summary) + sum(b.tokens for b in batches if b.is_complete)

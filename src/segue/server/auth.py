@@ -45,6 +45,8 @@ class Doorkeeper:
         self._tokens = _Tokens(tokens) if tokens else None
         self._believed: dict[str, tuple[ApiKey | None, float]] = {}
         self._is_open: tuple[bool, float] | None = None
+        # A thousand open sockets ask at once; one of them looks.
+        self._looking = asyncio.Lock()
 
     async def is_open(self) -> bool:
         """Whether nobody has to say who they are: there never was a key, and no token is known.
@@ -53,9 +55,10 @@ class Doorkeeper:
         """
         if self._tokens is not None:
             return False
-        if self._is_open is None or _is_old(self._is_open[1]):
-            self._is_open = not await self._keys.list_keys(), time.monotonic()
-        return self._is_open[0]
+        async with self._looking:
+            if self._is_open is None or _is_old(self._is_open[1]):
+                self._is_open = not await self._keys.list_keys(), time.monotonic()
+            return self._is_open[0]
 
     async def let_in(self, words: str | None, as_user: str | None) -> Caller:
         """Who the bearer of some words is; `Refusal` with 401 if that cannot be known."""
