@@ -17,7 +17,7 @@ from pathlib import Path
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from bench.stores import Writer, now
+from bench.stores import AGENT, Writer, now
 from bench.table import print_columns, progress, scaled
 from segue import stamp, user_message
 from segue.journal.ports import Journal
@@ -33,6 +33,7 @@ from segue.transfer.writing import Scope, export_all
 
 SIZES = (scaled(10_000, least=400), scaled(100_000, least=4_000))
 BATCH = 4
+THREAD = "long"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ async def _measured(address: str, messages: int) -> Cost:
         )
         await journal.open()
         path = Path(folder) / "export.jsonl"
-        _write(path, messages)
-        idle = _peak()
+        write_export(path, messages)
+        idle = peak()
         began = time.perf_counter()
         with path.open("rb") as file:
             await import_file(journal, file, Manner(), now=now())
@@ -69,7 +70,7 @@ async def _measured(address: str, messages: int) -> Cost:
             async for line in _exported(journal):
                 out.write(line)
         taken_out = time.perf_counter() - began
-        cost = Cost(taken_in, taken_out, path.stat().st_size, idle, _peak())
+        cost = Cost(taken_in, taken_out, path.stat().st_size, idle, peak())
         await journal.close()
     return cost
 
@@ -78,7 +79,7 @@ def _exported(journal: Journal) -> AsyncIterator[bytes]:
     return export_all(journal, Scope(), Writing(), created_at=now())
 
 
-def _write(path: Path, messages: int) -> None:
+def write_export(path: Path, messages: int) -> None:
     """A file as an export writes it, without a database to export it from."""
     began = now() - timedelta(days=360)
     ticks = iter(range(int(began.timestamp() * 1000), 1 << 62, 1_000))
@@ -86,8 +87,8 @@ def _write(path: Path, messages: int) -> None:
     writer, writing = Writer(), Writing()
     thread: Row = {
         **{column.name: None for column in THREADS.read},
-        "id": "long",
-        "agent_id": "assistant",
+        "id": THREAD,
+        "agent_id": AGENT,
         "user_id": "ann",
         "title_is_set": False,
         "preview_position": 0,
@@ -102,7 +103,7 @@ def _write(path: Path, messages: int) -> None:
         file.write(writing.header("full", began))
         file.write(writing.row(THREADS, thread))
         for number in range(messages // BATCH):
-            file.write(writing.batch("long", _batch(writer, ids, number)))
+            file.write(writing.batch(THREAD, _batch(writer, ids, number)))
         file.write(writing.footer())
 
 
@@ -124,7 +125,7 @@ def _batch(writer: Writer, ids: SnowflakeGenerator, number: int) -> list[Row]:
     return rows
 
 
-def _peak() -> int:
+def peak() -> int:
     """Bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

@@ -363,6 +363,23 @@ async def test_memories_work_without_the_local_embedder(
     assert "pip install 'segue[local]'" in warning
 
 
+async def test_the_local_embedder_is_loaded_before_anybody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start has it embed something, off everybody's path, so that no first search is too late."""
+    embedded = asyncio.Event()
+
+    def embed(self: minilm.MiniLM, text: str) -> list[float]:
+        loop.call_soon_threadsafe(embedded.set)
+        return [float(bool(text))] * self.dimension
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(minilm.MiniLM, "_embed", embed)
+    async with Stage(str(tmp_path)).world(AgentConfig(id="guide", model="scripted")):
+        await asyncio.wait_for(embedded.wait(), 30)
+    assert embedded.is_set()
+
+
 async def test_a_local_model_that_is_not_installed_is_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

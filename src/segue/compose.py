@@ -95,7 +95,7 @@ async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Comp
             http = await stack.enter_async_context(httpx.AsyncClient())
         composed = _put_together(_Kit(settings, given, stores, ids, owner, http))
         async with composed.runtime.running():
-            embedding = asyncio.create_task(_reembed(composed.books))
+            embedding = asyncio.create_task(_prepare(composed.books))
             try:
                 yield composed
             finally:
@@ -181,7 +181,7 @@ def _put_together(kit: _Kit) -> Composed:
             },
         ),
         sweeper=Sweeper(journal, kit.stores.checkpoints, parts.clock),
-        retainer=Retainer(journal, settings.retention.rule, parts.clock),
+        retainer=Retainer(journal, settings.retention.policy, parts.clock),
         poll=settings.poll,
         patience=settings.patience,
     )
@@ -271,14 +271,15 @@ def _books(settings: Settings, parts: Parts) -> dict[str, MemoryBook]:
     }
 
 
-async def _reembed(books: Mapping[str, MemoryBook]) -> None:
-    """Give memories that have no vector of their agent's embedder one, off everybody's path."""
+async def _prepare(books: Mapping[str, MemoryBook]) -> None:
+    """Off everybody's path: load embedders, and give memories without a vector of them one."""
     for agent_id, book in books.items():
 
         def tell(done: int, total: int, agent_id: str = agent_id) -> None:
             logger.info("Embedded %d of %d memories of agent %s", done, total, agent_id)
 
         try:
+            await book.load()
             await book.reembed(tell, agent_id)
         except SegueError as error:
             # They are found by their words meanwhile; the next start tries again.

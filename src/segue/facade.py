@@ -22,6 +22,7 @@ from segue.core.preferences import check_preferences, check_wishes
 from segue.core.snowflake import to_text
 from segue.journal.outcomes import WINDOW
 from segue.journal.records import (
+    DROPPED,
     NESTING,
     Accepted,
     Deleted,
@@ -283,9 +284,7 @@ class Segue:
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Drop what is planned, and what is being written and not seen yet."""
         now = self._parts.clock.now()
-        dropped = await self._journal.cancel_timers(
-            _id(thread), "The user did not want it.", now=now
-        )
+        dropped = await self._journal.cancel_timers(_id(thread), DROPPED, now=now)
         await self._composed.runtime.turns.look_after(_id(thread))
         self._parts.agendas.turns.at_once()
         for timer in dropped:

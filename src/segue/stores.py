@@ -53,6 +53,16 @@ def is_there(settings: Settings) -> bool:
     return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
 
 
+async def is_begun(settings: Settings) -> bool:
+    """Whether a journal was ever opened there; looks without beginning one."""
+    if not settings.is_postgres:
+        return is_there(settings)
+    require_postgres()
+    from segue.journal.postgres.database import Database  # noqa: PLC0415 - an extra
+
+    return await Database(settings.database, pool_size=1).has_tables()
+
+
 def place_of(settings: Settings) -> str:
     """Where data is kept, for people: of an address only what is no secret."""
     if not settings.is_postgres:

@@ -107,7 +107,7 @@ async def test_tools_are_taken_and_not_called(caplog: pytest.LogCaptureFixture) 
     """Agents bind tools at every call; that they are ignored is said once."""
     local_model._say_that_tools_are_ignored.cache_clear()
     model = LocalChatModel()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         assert model.bind_tools([remember]) is model
         assert model.bind_tools([remember], tool_choice="auto") is model
     assert [record.getMessage() for record in caplog.records] == [

@@ -72,6 +72,19 @@ def test_the_rule_of_the_settings_is_taken_if_none_is_given(
     assert heard(segue, thread, database) == ["Three."]
 
 
+def test_the_policy_of_the_settings_is_shown_by_a_dry_run(
+    segue: Segue, thread: str, database: str, tmp_path: Path
+) -> None:
+    """Each type by its own rule: here the user's last two stay, though one would for the others."""
+    policy = "[retention]\nkeep_last = 1\n[retention.by_type.user_request]\nkeep_last = 2\n"
+    (tmp_path / "segue.toml").write_text(policy + CONFIG, encoding="utf-8")
+    result = segue("retain", "--dry-run", "--database", database)
+    [row] = [line for line in result.stdout.splitlines() if thread in line]
+    assert (row.split()[2], row.split()[-2:]) == ("1", ["1", "user_request"])
+    assert "1 batches with 2 messages would go." in result.stdout
+    assert heard(segue, thread, database) == ["One.", "Two.", "Three."]
+
+
 def test_a_wrong_call_removes_nothing(segue: Segue, thread: str, database: str) -> None:
     """An age that is none, a type alone: one line, and the code for a wrong call."""
     for wrong in (("--older-than", "soon"), ("--older-than", "0d"), ("--type", "system_trigger")):

@@ -211,3 +211,107 @@ def test_the_page_shows_what_is_printed(segue: Segue, tmp_path: Path) -> None:
     path.write_text(scenario, encoding="utf-8")
     printed = segue("simulate", path).stdout.splitlines()
     assert [line.rstrip() for line in printed] == shown.splitlines()
+
+
+@pytest.fixture
+def past(segue: Segue, story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose settings lead to the database of the story."""
+    monkeypatch.chdir(tmp_path)
+    assert segue("simulate", story, "--database", "data").exit_code == 0
+    settings = 'database = "data"\n[agents.coach.autonomy.policy]\nmax_consecutive = 1\n'
+    (tmp_path / "segue.toml").write_text(settings, encoding="utf-8")
+    return tmp_path
+
+
+def told_of_past(segue: Segue, *options: str) -> dict[str, object]:
+    result = segue("simulate", *options, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report: dict[str, object] = json.loads(result.stdout)
+    return report
+
+
+@pytest.mark.parametrize("which", [["--all"], ["--from", "coach"]], ids=str)
+def test_a_past_under_its_own_settings_is_what_it_was(
+    segue: Segue, past: Path, which: list[str]
+) -> None:
+    """Without a policy, the present settings are replayed."""
+    del past
+    report = told_of_past(segue, *which)
+    assert report["sent_then"] == report["sent"] == {"question_unanswered": 1}
+    assert report["replies_then"] == {"question_unanswered": 1}
+    assert report["sentence"] == "As many sent as then: 1. None of 1 replies lost."
+
+
+@pytest.mark.parametrize("heading", ["policy", "autonomy.policy"])
+def test_a_policy_is_laid_over_the_settings(segue: Segue, past: Path, heading: str) -> None:
+    """What it does not name stays; the report says how many fewer, and what that costs."""
+    (past / "new.toml").write_text(f"[{heading}]\nmax_per_day = 0\n", encoding="utf-8")
+    report = told_of_past(segue, "--all", "--policy", "new.toml")
+    assert (report["sent"], report["held_back"]) == ({}, {"daily_cap": 1})
+    assert report["sentence"] == "1 fewer sent: 0 instead of 1. 1 of 1 replies lost."
+    delays = "question_unanswered = '20m'\nwaiting_for_decision = '20m'\ncheck_in = '20m'"
+    more = f"[delays]\n{delays}\n[policy]\nmax_consecutive = 3\n"
+    (past / "more.toml").write_text(more, encoding="utf-8")
+    eager = told_of_past(segue, "--all", "--policy", "more.toml")
+    assert eager["difference"] == 2
+    # The policy is meant for somebody else.
+    other = segue("simulate", "--all", "--policy", "more.toml", "--agent", "bob")
+    assert other.exit_code == 2
+    assert "There is no conversation with agent 'bob'; there are some with: coach." in other.stderr
+
+
+def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
+    """A table, the sentence, what it cannot know, and with -v all moments; nobody's words."""
+    (past / "new.toml").write_text("[policy]\nmax_per_day = 0\n", encoding="utf-8")
+    result = segue("simulate", "--from", "coach", "--policy", "new.toml", "-v")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "trigger sent then answered sent now replies lost" in lines
+    assert "question_unanswered 1 1 0 1" in lines
+    assert any(line.startswith("1 fewer sent: 0 instead of 1.") for line in lines)
+    assert "Held back: daily_cap 1." in lines
+    assert any(line.startswith("Users wrote as they wrote then") for line in lines)
+    assert any(
+        re.fullmatch(r"\S+ \S+ coach held back question_unanswered daily_cap", x) for x in lines
+    )
+    assert "goal" not in result.stdout
+    assert "zebra" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "Name a scenario, or --from THREAD, or --all: one of the three."),
+        (["--all", "--from", "coach"], "one of the three"),
+        (["--from", "nobody"], "There is no thread 'nobody'"),
+        (["--all", "--seed", "3"], "--seed needs a scenario."),
+        (["story.toml", "--policy", "new.toml"], "--policy needs a past: --from THREAD or --all."),
+        (["--all", "--policy", "missing.toml"], "cannot be read: No such file"),
+        (["--all", "--policy", "broken.toml"], "is no TOML"),
+        (
+            ["--all", "--policy", "slip.toml"],
+            "policy.max_perday: unknown; did you mean max_per_day?",
+        ),
+        (["--all", "--policy", "wrong.toml"], "max_consecutive is negative"),
+        (["--all", "--since", "yesteryear"], "is no time and no length of time"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_meant_of_a_past_is_told_in_a_line(
+    segue: Segue, past: Path, options: list[str], words: str
+) -> None:
+    """Before anything is replayed, and with exit code 2."""
+    (past / "broken.toml").write_text("policy = [", encoding="utf-8")
+    (past / "slip.toml").write_text("[policy]\nmax_perday = 1\n", encoding="utf-8")
+    (past / "wrong.toml").write_text("[policy]\nmax_consecutive = -1\n", encoding="utf-8")
+    result = segue("simulate", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_empty_database_has_no_past(segue: Segue, tmp_path: Path) -> None:
+    """Nor is one made where there is none."""
+    missing = segue("simulate", "--all", "--database", tmp_path / "none")
+    assert missing.exit_code == 2
+    assert "There is no database" in missing.stderr
+    assert not (tmp_path / "none").exists()

@@ -2,25 +2,31 @@
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from segue.cli.opening import open_journal
 from segue.settings import Settings
+from segue.testing.postgres import PostgresServer
 from tests.cli.conftest import Segue
+from tests.journal.stores import ask
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
+
+
+def tell(database: str) -> None:
+    async def happen() -> None:
+        async with open_journal(Settings(database=database), make=True) as journal:
+            await (await Tale(journal).begin()).tell(EVERYTHING)
+
+    asyncio.run(happen())
 
 
 @pytest.fixture
 def told(database: str) -> str:
     """A database in which much has happened, to Ada and to Bö."""
-
-    async def tell() -> None:
-        async with open_journal(Settings(database=database), make=True) as journal:
-            await (await Tale(journal).begin()).tell(EVERYTHING)
-
-    asyncio.run(tell())
+    tell(database)
     return database
 
 
@@ -42,6 +48,31 @@ def test_everything_goes_out_and_comes_in(segue: Segue, told: str, tmp_path: Pat
     first, again = lines_of(tmp_path / "all.jsonl"), lines_of(tmp_path / "again.jsonl")
     assert first[1:-1] == again[1:-1]
     assert sorted(path.name for path in tmp_path.glob("*.jsonl*")) == ["again.jsonl", "all.jsonl"]
+
+
+@pytest.mark.parametrize("remap", [[], ["--remap"]])
+def test_a_trial_leaves_nothing_behind(
+    segue: Segue, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remap: list[str]
+) -> None:
+    """Where there is no database yet it says the same, and there is none afterwards."""
+    segue("export", "--full", "--out", "all.jsonl", "--database", told)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    before = sorted(tmp_path.rglob("*"))
+    tried = segue("import", "all.jsonl", "--dry-run", *remap, "--database", tmp_path / "new")
+    assert (tried.exit_code, "Would import 5 threads" in tried.stdout) == (0, True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_trial_makes_no_tables(segue: Segue, tmp_path: Path, server: PostgresServer) -> None:
+    """An empty database of PostgreSQL stays empty."""
+    tell(str(tmp_path / "old"))
+    segue("export", "--full", "--out", "all.jsonl", "--database", "old")
+    empty = server.create_database()
+    tried = segue("import", "all.jsonl", "--dry-run", "--database", empty)
+    assert (tried.exit_code, "Would import 5 threads" in tried.stdout) == (0, True)
+    assert ask(empty, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
 
 
 def test_an_export_can_be_piped(segue: Segue, told: str) -> None:

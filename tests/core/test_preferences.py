@@ -18,6 +18,10 @@ MOMENT = datetime(2027, 1, 15, 8, tzinfo=UTC)
 BAD = [
     ("time_zone", "Mars/Base"),
     ("time_zone", "America"),
+    ("time_zone", "localtime"),
+    ("time_zone", "posixrules"),
+    ("time_zone", "Factory"),
+    ("time_zone", "right/Europe/Berlin"),
     ("time_zone", ""),
     ("time_zone", 5),
     ("time_zone", ["Europe/Berlin"]),

@@ -339,6 +339,24 @@ def test_a_zone_that_is_none_is_not_found(name: str | None) -> None:
     assert find_zone(name) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localtime",
+        "posixrules",
+        "Factory",
+        "posix/Europe/Berlin",
+        "right/Europe/Berlin",
+        "LocalTime",
+        "FACTORY",
+    ],
+)
+def test_a_zone_that_is_nobodys_is_not_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the machine that Segue runs on is not the user's, even where it has a name."""
+    monkeypatch.setattr("segue.core.quiet.ZoneInfo", lambda _: BERLIN)  # as if each were a file
+    assert find_zone(name) is None
+
+
 def test_a_zone_that_is_no_text_is_not_found() -> None:
     """A setting of the wrong kind is an unknown zone like any other."""
     assert find_zone(5) is None  # type: ignore[arg-type]  # what a stored setting may hold
@@ -347,6 +365,8 @@ def test_a_zone_that_is_no_text_is_not_found() -> None:
 def test_a_zone_is_found_by_its_name() -> None:
     """The names are those of the IANA database."""
     assert find_zone("Europe/Berlin") == BERLIN
+    for name in available_timezones() - {"localtime", "Factory"}:
+        assert find_zone(name) == ZoneInfo(name)
 
 
 @pytest.mark.parametrize("hours", [-14, 0, 14])

@@ -8,10 +8,12 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.journal.outcomes import OutcomeQuery
+from segue.journal.ports import Journal
 from segue.journal.postgres import outcomes as on_postgres
 from segue.journal.sqlite import outcomes as on_sqlite
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, ticking_ids
+from segue.testing.journal_contract.outcomes import hold_out, speak
 from tests.journal.stores import change, is_file, journal_at, raw
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +32,21 @@ COUNTS = {
     "_SEARCHES": FIRED,
     "_UNMARKED": {"turns_follow_ups"},
 }
+# Back to the schema before the facts had columns.
+BEFORE_COLUMNS = """
+DROP INDEX decisions_of_turns;
+DROP INDEX decisions_of_timers;
+ALTER TABLE decisions DROP COLUMN trigger_type;
+ALTER TABLE decisions DROP COLUMN variant;
+ALTER TABLE decisions DROP COLUMN consecutive;
+ALTER TABLE decisions DROP COLUMN held_out;
+ALTER TABLE decisions DROP COLUMN gate;
+ALTER TABLE decisions DROP COLUMN failed;
+CREATE INDEX decisions_of_timers ON decisions (timer_id) WHERE kind = 'gates';
+CREATE INDEX decisions_of_turns ON decisions (turn_id, kind) WHERE kind <> 'plan';
+"""
+OLD_FILE = "PRAGMA user_version = 3;"
+OLD_SERVER = "DROP FUNCTION segue_fact; DELETE FROM segue_schema WHERE version > 3;"
 
 
 @pytest.mark.parametrize(
@@ -72,3 +89,60 @@ def explained(address: str, name: str) -> list[Any]:
         connection.execute("SET enable_seqscan = off")
         sql = f"EXPLAIN {getattr(on_postgres, name)}"
         return [row[0] for row in connection.execute(sql, on_postgres._values(ALL))]
+
+
+@pytest.mark.parametrize("name", ["_OUTCOMES", "_ARMS"])
+async def test_what_came_after_a_follow_up_is_found_in_an_index_alone(
+    address: str, name: str
+) -> None:
+    """It is looked for once for each follow-up, so that a look into the table as well tells."""
+    journal = journal_at(address)
+    await journal.open()
+    await journal.close()
+    plan = "\n".join(str(line) for line in explained(address, name))
+    assert re.search(r"later\S* USING COVERING INDEX turns_by_thread|Index Only Scan.* later", plan)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_no_count_reads_the_facts_as_json(name: str) -> None:
+    """What is counted by has columns of its own: reading JSON took most of the time."""
+    assert "facts" not in getattr(on_sqlite, name)
+    assert "facts" not in getattr(on_postgres, name)
+
+
+async def test_what_was_decided_by_an_older_version_is_counted_alike(address: str) -> None:
+    """A database without the columns has the same numbers once it is brought up to date."""
+    journal = journal_at(address)
+    await journal.open()
+    chat = await Chat(journal, ticking_ids(), START).begin()
+    await speak(chat)
+    await hold_out(await chat.another("silent"))
+    before = await counted(journal)
+    await journal.close()
+    change(address, BEFORE_COLUMNS + (OLD_FILE if is_file(address) else OLD_SERVER))
+    journal = journal_at(address)
+    await journal.open()
+    assert await counted(journal) == before
+    await journal.close()
+
+
+@pytest.mark.parametrize("facts", ["{", "[1]", '{"variant": "a\\u0000b"}', '{"consecutive": {}}'])
+async def test_facts_that_cannot_be_read_are_stored_all_the_same(address: str, facts: str) -> None:
+    """They count as not known, and nobody's follow-up fails for them."""
+    journal = journal_at(address)
+    await journal.open()
+    chat = await Chat(journal, ticking_ids(), START).begin()
+    await speak(chat)
+    change(address, f"UPDATE decisions SET facts = '{facts}'")  # noqa: S608 - ours
+    [found] = await journal.count_outcomes(ALL)
+    assert (found.trigger_type, found.count) == ("check_in", 1)
+    assert await journal.tally_arms(ALL) == []
+    await journal.close()
+
+
+async def counted(journal: Journal) -> tuple[Any, ...]:
+    return (
+        await journal.count_outcomes(ALL),
+        await journal.tally_arms(ALL),
+        await journal.count_searches(ALL),
+    )

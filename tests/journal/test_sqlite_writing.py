@@ -2,14 +2,14 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 
-from segue.core.errors import BackendError, ConflictError
+from segue.core.errors import BackendError, ConflictError, UsageError
 from segue.journal.sqlite.database import Database, Step
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +134,33 @@ async def test_closing_lets_what_waits_be_written(database: Database) -> None:
     await database.close()
     assert await writing == "last"
     assert words(database) == ["last"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda database: database.write(adding("elsewhere")),
+        lambda database: database.read(lambda _: None),
+        Database.changes_by_others,
+        Database.open,
+        Database.close,
+    ],
+)
+async def test_a_second_event_loop_is_refused(
+    database: Database, use: Callable[[Database], Coroutine[None, None, object]]
+) -> None:
+    """It is told to open a journal of its own; the first one goes on as if nothing had been."""
+    with pytest.raises(UsageError, match="belongs to another event loop; open one for each"):
+        await asyncio.to_thread(lambda: asyncio.run(use(database)))
+    assert await database.write(adding("here")) == "here"
+    assert words(database) == ["here"]
+
+
+def test_event_loops_one_after_the_other_may_share_a_file(tmp_path: Path) -> None:
+    """A script that calls `asyncio.run` for each of its steps is not refused."""
+    database = Database(tmp_path / "segue.db")
+    asyncio.run(database.open())
+    asyncio.run(database.write(lambda db: db.execute("CREATE TABLE notes (word TEXT UNIQUE)")))
+    assert asyncio.run(database.write(adding("later"))) == "later"
+    asyncio.run(database.close())
+    assert words(database) == ["later"]

@@ -22,6 +22,9 @@ from segue import (
     synthetic_message,
 )
 from segue.agent.config import AgentConfig
+from segue.cli.compressing import compress_thread
+from segue.cli.opening import open_journal
+from segue.core.batch import Batch
 from segue.core.compress import Strategy
 from segue.core.errors import ConflictError, UsageError
 from segue.core.messages import continuation_message, visible_messages
@@ -29,6 +32,7 @@ from segue.journal.ports import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TurnKind
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.compressor import Compressor, Measures
+from segue.settings import Settings as SegueSettings
 from segue.testing.clock import VirtualClock
 from segue.testing.providers import request_problems
 from segue.testing.world import START, plain_agent
@@ -254,3 +258,75 @@ def test_measures_fit_into_any_window(window: int) -> None:
     assert measures.target <= measures.trigger <= window
     assert measures.summary <= max(measures.target // 2, 16)
     assert measures.reading > 0
+
+
+def counted(journal: Journal) -> list[int]:
+    """The batches that are read of a journal one by one, from now on."""
+    read: list[int] = []
+    load = journal.load_batch
+
+    async def load_batch(thread_id: str, batch: int) -> Batch:
+        read.append(batch)
+        return await load(thread_id, batch)
+
+    vars(journal)["load_batch"] = load_batch
+    return read
+
+
+def backlog(orphans: int, sound: int) -> list[BaseMessage]:
+    """Batches that never end, before many that no window reaches."""
+    ids = ticking_generator()
+    left_open = [stamp([HumanMessage("Look."), calling("c1")], ids) for _ in range(orphans)]
+    exchanges = [stamp(exchange(f"Question {n}? " * 9), ids) for n in range(sound)]
+    return [message for batch in (*left_open, *exchanges) for message in batch]
+
+
+@pytest.mark.parametrize("strategy", ["truncate", "importance", "time_decay"])
+async def test_each_batch_is_read_once_on_its_way_out(strategy: str) -> None:
+    """Neither what has left nor what may not leave is looked at again for what comes after it."""
+    async with conversation(backlog(orphans=70, sound=300)) as (journal, thread):
+        read = counted(journal)
+        agent = agent_of(700, keep=1, strategy=strategy)
+        stored = await compressor_of(journal, agent, None).shrink(thread, at_once=True)
+        assert sum(len(summary.batches) for summary in stored) > 280
+        assert len(read) == len({*read})
+
+
+async def test_who_asks_is_told_of_each_batch_that_left() -> None:
+    """Once, with its messages; a summary has no more than their ids."""
+    async with conversation(talked(40)) as (journal, thread):
+        told: list[Batch] = []
+        compressor = compressor_of(journal, agent_of(700, keep=1, strategy="truncate"), None)
+        stored = await compressor.shrink(thread, at_once=True, tell=told.append)
+        assert [b.id for b in told] == [batch for each in stored for batch in each.batches]
+        first = await journal.load_batch("t", told[0].id)
+        assert told[0].messages == first.messages
+
+
+async def test_what_left_is_shown_without_being_read_again() -> None:
+    """Thousands of batches may leave: of each, the command keeps a line, and lets it go."""
+    async with conversation(backlog(orphans=0, sound=200)) as (journal, thread):
+        read = counted(journal)
+        agent = agent_of(700, keep=1, strategy="truncate")
+        chosen = SegueSettings(agents=(agent,))
+        outcome = await compress_thread(journal, thread, chosen, dry_run=False)
+        gone = [batch for summary in outcome.stored for batch in summary.batches]
+        assert [left.id for left in outcome.leaving] == gone
+        assert outcome.leaving[0].words.startswith("Question 0?")
+        assert max(len(left.words) for left in outcome.leaving) <= 80
+        assert len(read) == len({*read})
+
+
+async def test_what_leaves_does_not_stay_in_memory(database: str) -> None:
+    """Batches of the window are kept for the next turn; one that is read by itself is not."""
+    async with open_journal(SegueSettings(database=database)) as journal:
+        await journal.create_thread("t", agent_id="guide", user_id="ann", now=START)
+        ids = ticking_generator()
+        # Words that no other test has, since what is kept is kept for the whole process.
+        said = [stamp(exchange(f"{n} in {database}?"), ids) for n in range(9)]
+        await journal.import_messages("t", [message for batch in said for message in batch])
+        [old, *_] = await journal.list_live_batches("t")
+        once, twice = [await journal.load_batch("t", old) for _ in range(2)]
+        assert (once.messages, once is twice) == (twice.messages, False)
+        first, again = [await journal.window("t", max_tokens=100) for _ in range(2)]
+        assert [*map(id, first.batches)] == [*map(id, again.batches)] != []

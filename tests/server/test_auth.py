@@ -1,5 +1,6 @@
 """Who may come in: keys, tokens, and nobody else."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -14,7 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from segue.core.errors import DeniedError, UsageError
+from segue.core.errors import BackendError, DeniedError, UsageError
+from segue.journal.records import ApiKey
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.clock import SystemClock
 from segue.server import auth
@@ -105,6 +107,73 @@ async def test_wrong_and_revoked_keys_open_nothing(journal: SqliteJournal) -> No
     await doorkeeper.let_in(words, None)
     await journal.revoke_key(key.id, now=NOW)
     assert await refused(doorkeeper, words) == 401
+
+
+class SlowKeys:
+    """A journal's keys, looked up only when the test says so."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._journal = journal
+        self.looks = 0
+        self.may_look = asyncio.Event()
+        self.failure: Exception | None = None
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        await self._look()
+        return await self._journal.find_key(key_id)
+
+    async def list_keys(self) -> list[ApiKey]:
+        await self._look()
+        return await self._journal.list_keys()
+
+    async def add_key(self, key: ApiKey) -> None:
+        await self._journal.add_key(key)
+
+    async def revoke_key(self, key_id: str, *, now: datetime) -> ApiKey:
+        return await self._journal.revoke_key(key_id, now=now)
+
+    async def _look(self) -> None:
+        self.looks += 1
+        await self.may_look.wait()
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+async def test_callers_who_come_at_once_wait_for_one_look(
+    journal: SqliteJournal, has_key: bool
+) -> None:
+    """Also if the first of them goes away before it is known who they are."""
+    key, words = new_key("laptop", "ann", NOW)
+    if has_key:
+        await journal.add_key(key)
+    keys = SlowKeys(journal)
+    doorkeeper = Doorkeeper(keys)
+    shown = words if has_key else None
+    callers = [asyncio.create_task(doorkeeper.let_in(shown, "ann")) for _ in range(50)]
+    await asyncio.sleep(0)
+    callers[0].cancel()
+    await asyncio.wait(callers[:1])
+    keys.may_look.set()
+    assert {caller.user_id for caller in await asyncio.gather(*callers[1:])} == {"ann"}
+    assert keys.looks == 1
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+async def test_a_look_that_failed_is_not_believed(journal: SqliteJournal, has_key: bool) -> None:
+    """The next caller is let in as soon as the database answers again."""
+    key, words = new_key("laptop", "ann", NOW)
+    if has_key:
+        await journal.add_key(key)
+    keys = SlowKeys(journal)
+    keys.may_look.set()
+    keys.failure = BackendError("Away.")
+    doorkeeper = Doorkeeper(keys)
+    shown = words if has_key else None
+    with pytest.raises(BackendError):
+        await doorkeeper.let_in(shown, "ann")
+    keys.failure = None
+    assert (await doorkeeper.let_in(shown, "ann")).user_id == "ann"
 
 
 async def test_a_secret_is_not_stored_and_not_shown(journal: SqliteJournal, tmp_path: Path) -> None:

@@ -2,21 +2,29 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import jwt
 import pytest
+from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed
 
 from segue.journal.records import ApiKey
 from segue.runtime.clock import SystemClock
 from segue.server import auth, visits
+from segue.server.access import recognise
+from segue.server.app import create_app
+from segue.server.auth import bearer
 from segue.server.keys import new_key
+from segue.server.problems import Refusal
 from segue.server.settings import JwtSettings, ServerSettings
 from segue.testing.world import Stage, World
-from tests.server.clients import PATIENCE, Site, frames_until, site_of
+from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +53,12 @@ async def revoke(world: World, key: ApiKey) -> None:
     await world.segue.composed.parts.journal.revoke_key(key.id, now=world.clock.now())
 
 
+async def visit_of(app: FastAPI, header: dict[str, str]) -> visits.Visit:
+    connection = HTTPConnection({"type": "http", "app": app, "headers": []})
+    words = bearer(header["Authorization"])
+    return visits.Visit(connection, await recognise(connection, words), words)
+
+
 async def last_event(lines: AsyncIterator[str]) -> dict[str, str]:
     """What a stream ends with."""
     async with asyncio.timeout(PATIENCE):
@@ -71,6 +85,89 @@ async def test_a_revoked_key_ends_what_it_holds_open(stage: Stage) -> None:
                 assert socket.close_code == 4401
                 ended = await last_event(stream.aiter_lines())
                 assert (ended["type"], ended["code"]) == ("error", "unauthorized")
+
+
+@pytest.mark.usefixtures("looks_often")
+async def test_the_first_key_ends_the_visits_of_an_open_server(stage: Stage) -> None:
+    """Whoever came in without a key, as whatever user, would not be let in any more."""
+    async with stage.world() as world, site_of(world.segue) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        bobs = f"/api/threads/{(await world.segue.create_thread('bob')).id}"
+        async with (
+            site.socket(f"{path}/ws") as socket,
+            site.socket(f"{bobs}/ws", additional_headers=as_user("bob")) as other,
+            site.http.stream("GET", f"{path}/events") as stream,
+        ):
+            for each in (socket, other):
+                await each.send(PING)
+                await frames_until(each, "pong")
+            await key_of(world)
+            for each in (socket, other):
+                await asyncio.wait_for(each.wait_closed(), PATIENCE)
+                assert each.close_code == 4401
+            assert (await last_event(stream.aiter_lines()))["code"] == "unauthorized"
+
+
+@pytest.mark.usefixtures("looks_often")
+async def test_one_looks_for_all_who_came_with_the_same_key(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many sockets of one key are looked after at the price of the single one of another."""
+    many = 20
+    async with sqlite_stage.world() as world, AsyncExitStack() as stack:
+        journal = world.segue.composed.parts.journal
+        (one, ones), (other, others) = await key_of(world), await key_of(world)
+        site = await stack.enter_async_context(site_of(world.segue, None, **ones))
+        path = f"/api/threads/{await site.new_thread()}/ws"
+        for header in [others, *many * [ones]]:
+            socket = await stack.enter_async_context(site.socket(path, additional_headers=header))
+            await socket.send(PING)
+            await frames_until(socket, "pong")
+        looks: Counter[str] = Counter()
+        enough = asyncio.Event()
+        find_key = journal.find_key
+
+        async def counted(key_id: str) -> ApiKey | None:
+            looks[key_id] += 1
+            if looks[other.id] >= many:
+                enough.set()
+            return await find_key(key_id)
+
+        monkeypatch.setattr(journal, "find_key", counted)
+        await asyncio.wait_for(enough.wait(), PATIENCE)
+        assert 0 < looks[one.id] < many * many / 4
+
+
+@pytest.mark.usefixtures("looks_often")
+async def test_a_visitor_who_goes_leaves_the_others_watched(sqlite_stage: Stage) -> None:
+    """Also the one who came first, whose looks serve them all."""
+    async with sqlite_stage.world() as world:
+        key, header = await key_of(world)
+        visit = await visit_of(create_app(world.segue), header)
+        first, *others = (asyncio.create_task(visit.over()) for _ in range(3))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        await revoke(world, key)
+        for task in others:
+            with pytest.raises(Refusal, match="revoked"):
+                await asyncio.wait_for(task, PATIENCE)
+
+
+async def test_nobody_looks_for_visitors_who_have_gone(sqlite_stage: Stage) -> None:
+    """With the last of them the looking ends, and nothing is left of it."""
+    async with sqlite_stage.world() as world:
+        _, header = await key_of(world)
+        app = create_app(world.segue)
+        visit = await visit_of(app, header)
+        visitors = [asyncio.create_task(visit.over()) for _ in range(2)]
+        await asyncio.sleep(0)
+        (watch,) = app.state.watches.values()
+        for visitor in visitors:
+            visitor.cancel()
+        await asyncio.wait([*visitors, watch.looking], timeout=PATIENCE)
+        assert watch.looking.cancelled()
+        assert app.state.watches == {}
 
 
 async def test_no_frame_is_obeyed_after_the_key_was_revoked(stage: Stage) -> None:

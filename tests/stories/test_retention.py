@@ -9,6 +9,7 @@ from segue.journal.records import NewMemory
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, World
 from tests.stories.scenes import eager_agent, model_of
+from tests.stories.test_asking_agents import agents, asking, told_back
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +75,53 @@ async def test_old_triggers_can_go_alone(stage: Stage) -> None:
         heard = await world.heard(thread)
         assert [heard[0], heard[1]] == ["Hello!", "Hi!"]
         assert "Still there?" not in heard
+
+
+async def test_a_type_may_be_kept_for_its_own_time(stage: Stage) -> None:
+    """Follow-ups for a day, all else for a month: each goes at its own age, and not before."""
+    policy = {"older_than": "30d", "by_type": {"system_trigger": {"older_than": "1d"}}}
+    agent = eager_agent(policy={"max_consecutive": 1})
+    models = {"guide": model_of("Hi!", "Still there?", "Good.", "Yes?")}
+    async with stage.world(agent, models=models, retention=policy) as world:
+        thread = (await world.segue.create_thread("ann")).id
+        await world.say(thread, "Hello!")
+        await world.pass_time(timedelta(hours=3))
+        await world.segue.set_thread(thread, opted_out=True)
+        await world.say(thread, "I am.")
+        assert "Still there?" in await world.heard(thread)
+        await world.pass_time(timedelta(days=3))
+        assert await world.heard(thread) == ["Hello!", "Hi!", "I am.", "Good."]
+        await world.pass_time(timedelta(days=30))
+        assert await world.heard(thread) == ["I am.", "Good."]
+
+
+async def test_the_last_batches_of_a_type_can_be_kept(stage: Stage) -> None:
+    """At any age, while what is set for the others says nothing about them."""
+    policy = {"older_than": "1d", "by_type": {"user_request": {"keep_last": 2}}}
+    async with stage.world(retention=policy) as world:
+        thread = (await world.segue.create_thread("ann", settings={"opted_out": True})).id
+        for words in ("One.", "Two.", "Three."):
+            await world.say(thread, words)
+        await world.pass_time(timedelta(days=30))
+        assert (await world.heard(thread))[0] == "Two."
+
+
+@pytest.mark.parametrize("days", [7, None], ids=["own", "with the batch that asked"])
+async def test_what_agents_asked_each_other_may_go_before_the_rest(
+    stage: Stage, days: int | None
+) -> None:
+    """At its own age, but for the newest; without one, it stays as long as the batch that asked."""
+    by_type = {"agent_to_agent": {"older_than": f"{days}d"}} if days else {}
+    policy = {"older_than": "30d", "by_type": by_type}
+    models = {
+        "guide": model_of(asking("atlas"), told_back, asking("atlas"), told_back),
+        "atlas": model_of("Five kilometres.", "Ten."),
+    }
+    async with stage.world(*agents(("guide", "atlas")), models=models, retention=policy) as world:
+        thread = (await world.segue.create_thread("ann", agent_id="guide")).id
+        await world.say(thread, "How far is the fjord?")
+        await world.say(thread, "And the mill?")
+        heard = await world.heard(thread)
+        await world.pass_time(timedelta(days=9))
+        assert await world.heard(thread) == heard
+        assert await batch_count(world, f"{thread}/atlas") == (1 if days else 2)

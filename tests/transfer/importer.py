@@ -4,12 +4,11 @@ import asyncio
 import io
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from typing import Any
 
 from segue.journal.tables import Row, Table
 from segue.transfer import importing
+from segue.transfer.draft import Draft
 from segue.transfer.importing import Manner, import_file
-from segue.transfer.reading import Reading
 from tests.journal.stores import journal_at
 from tests.processes import PROCESSES
 from tests.transfer.files import MADE_AT
@@ -18,7 +17,7 @@ WRITING = "writing"
 
 
 class Importer:
-    """Imports until a line of its second pass, the one that writes, and waits there for its end."""
+    """Imports until it writes the rows of a line, and waits there for its end."""
 
     def __init__(self, address: str, data: bytes, stop_at: int) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
@@ -38,7 +37,7 @@ def _run(pipe: Connection, address: str, data: bytes, stop_at: int) -> None:
 
 
 async def _import(pipe: Connection, address: str, data: bytes, stop_at: int) -> None:
-    class Stopping(Reading):
+    class Stopping(Draft):
         def rows(self) -> Iterator[tuple[Table, Row]]:
             for row in super().rows():
                 yield row
@@ -48,10 +47,5 @@ async def _import(pipe: Connection, address: str, data: bytes, stop_at: int) -> 
 
     journal = journal_at(address)
     await journal.open()
-    passes: list[Any] = [Reading, Stopping, Stopping]
-
-    def reading(file: Any) -> Any:
-        return passes.pop(0)(file)
-
-    vars(importing)["Reading"] = reading  # the second pass is to stop
+    vars(importing)["Draft"] = Stopping
     await import_file(journal, io.BytesIO(data), Manner(), now=MADE_AT)

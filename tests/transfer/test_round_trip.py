@@ -230,7 +230,9 @@ LEFT_OUT = {
 }
 COLUMNS = {
     "sqlite": "SELECT name FROM pragma_table_info('{}')",
-    "postgres": "SELECT column_name FROM information_schema.columns WHERE table_name = '{}'",
+    # Those that the database makes of others are not in SQLite's answer either.
+    "postgres": "SELECT column_name FROM information_schema.columns WHERE table_name = '{}' "
+    "AND is_generated = 'NEVER'",
 }
 
 

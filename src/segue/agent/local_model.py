@@ -163,7 +163,7 @@ class LocalChatModel(BaseChatModel):
 @cache
 def _say_that_tools_are_ignored() -> None:
     """Once per process: agents bind their tools again at every call."""
-    logger.warning("The local model is a tiny model for trying out; it does not call tools.")
+    logger.info("The local model is a tiny model for trying out; it does not call tools.")
 
 
 def _told(message: BaseMessage) -> dict[str, str] | None:

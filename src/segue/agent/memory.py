@@ -16,6 +16,7 @@ from typing import Final
 
 from segue.agent.config import MemoryConfig
 from segue.agent.embedders import Embedder
+from segue.agent.minilm import MiniLM
 from segue.core.errors import BackendError, UsageError
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource, to_text
@@ -81,6 +82,11 @@ class MemoryBook:
         self._ids = ids
         self._clock = clock
         self._config = config
+
+    async def load(self) -> None:
+        """Load the embedder if it is of this machine, or else the first search waits for it."""
+        if isinstance(self._embedder, MiniLM):
+            await self._embedder.embed_query("hello")
 
     async def search(self, agent_id: str, user_id: str, text: str) -> list[FoundMemory]:
         """What the agent knows of the user that has to do with the text, the best first."""

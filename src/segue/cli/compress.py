@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from segue.cli.options import AsJson, ConfigFile, Database, ThreadId
-from segue.cli.output import one_line, print_json, print_lines, print_table, when
+from segue.cli.output import print_json, print_lines, print_table, when
 from segue.cli.working import with_thread
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ def _print(outcome: "Outcome") -> None:
         size = f"The window holds {outcome.tokens} tokens, and {outcome.target} are the target."
         print_lines([f"Nothing can leave, or has to. {size}"])
         return
-    rows = (
-        (str(batch.id), when(batch.started_at), one_line(outcome.words_of(batch), 80))
-        for batch in outcome.leaving
-    )
+    rows = ((str(left.id), when(left.started_at), left.words) for left in outcome.leaving)
     print_table(("leaving" if outcome.is_dry_run else "left", "when", "what"), rows, nothing="")
     if outcome.stored:
         print_lines(["Summary:", outcome.stored[-1].text or "(no words)"])

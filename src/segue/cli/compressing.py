@@ -2,11 +2,12 @@
 
 import os
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, Self
 
 from segue.agent.summariser import load_summariser
 from segue.cli.opening import config_of
+from segue.cli.output import one_line
 from segue.core.batch import Batch
 from segue.core.compress import Strategy
 from segue.core.errors import NotFoundError
@@ -19,6 +20,21 @@ from segue.runtime.ids import LeasedIds
 from segue.settings import Settings
 
 _LEASE: Final = timedelta(hours=1)
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is shown of a batch that left or would leave: thousands may, so no more is kept."""
+
+    id: int
+    started_at: datetime
+    words: str
+
+    @classmethod
+    def of(cls, batch: Batch) -> Self:
+        seen = map(spoken_text, visible_messages(batch.messages))
+        return cls(batch.id, batch.started_at, one_line(" / ".join(seen), _SHOWN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +44,9 @@ class Outcome:
     is_dry_run: bool
     tokens: int = 0
     target: int = 0
-    leaving: list[Batch] = field(default_factory=list)
+    leaving: list[Left] = field(default_factory=list)
     stored: list[Summary] = field(default_factory=list)
     undone: Summary | None = None
-
-    @staticmethod
-    def words_of(batch: Batch) -> str:
-        """What a person saw of a batch."""
-        return " / ".join(spoken_text(message) for message in visible_messages(batch.messages))
 
 
 async def compress_thread(
@@ -52,17 +63,18 @@ async def compress_thread(
     used, target = await compressor.used(thread), Measures.of(agent).target
     if dry_run:
         found = await compressor.propose(thread, at_once=True)
-        return Outcome(True, used, target, found.leaving if found else [])
+        return Outcome(True, used, target, [*map(Left.of, found.leaving)] if found else [])
     stored: list[Summary] = []
+    left: list[Left] = []
     await ids.open()
     try:
-        while done := await compressor.shrink(thread, at_once=True):
+        while done := await compressor.shrink(
+            thread, at_once=True, tell=lambda batch: left.append(Left.of(batch))
+        ):
             stored += done
     finally:
         await ids.close()
-    ids_of_left = sorted(batch for summary in stored for batch in summary.batches)
-    left = [await journal.load_batch(thread.id, batch) for batch in ids_of_left]
-    return Outcome(False, used, target, left, stored)
+    return Outcome(False, used, target, sorted(left, key=lambda each: each.id), stored)
 
 
 async def undo_summary(

@@ -12,7 +12,7 @@ from segue.core.errors import UsageError
 from segue.core.metadata import BatchType
 
 if TYPE_CHECKING:
-    from segue.core.retention import RetentionRule
+    from segue.core.retention import RetentionPolicy
     from segue.journal.ports import Journal
     from segue.runtime.retainer import Retained
     from segue.settings import Settings
@@ -37,22 +37,22 @@ def retain(  # noqa: PLR0913 - they are its options
     """Remove old batches for good, whole ones, from all threads; memories stay.
 
     Never a thread's newest batch, and none that somebody works on or waits for. Without an age or a
-    number, the rule of the settings is taken.
+    number, the policy of the settings is taken, with its rules for single types.
     """
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.retainer import retain as retained  # noqa: PLC0415
 
     with told_plainly():
-        given = _rule(older_than, keep_last, types or [])
+        given = _policy(older_than, keep_last, types or [])
 
     async def work(journal: "Journal", settings: "Settings") -> "list[Retained]":
-        rule = given or settings.retention.rule
-        if rule is None:
+        policy = given or settings.retention.policy
+        if policy is None:
             raise UsageError(
                 "Nothing says what may go: give --older-than or --keep-last, or set `retention`."
             )
         now = SystemClock().now()
-        return [each async for each in retained(journal, rule, now=now, is_dry_run=dry_run)]
+        return [each async for each in retained(journal, policy, now=now, is_dry_run=dry_run)]
 
     found = with_journal(config, database, work)
     if as_json:
@@ -61,18 +61,19 @@ def retain(  # noqa: PLR0913 - they are its options
         _print(found, is_dry_run=dry_run)
 
 
-def _rule(
+def _policy(
     older_than: str | None, keep_last: int | None, types: list[BatchType]
-) -> "RetentionRule | None":
+) -> "RetentionPolicy | None":
     from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.core.retention import RetentionRule  # noqa: PLC0415
+    from segue.core.retention import RetentionPolicy, RetentionRule  # noqa: PLC0415
 
     if older_than is None and keep_last is None:
         if types:
             raise UsageError("--type needs --older-than or --keep-last beside it.")
         return None
     age = None if older_than is None else parse_duration(older_than)
-    return RetentionRule(older_than=age, keep_last=keep_last, types=frozenset(types))
+    rule = RetentionRule(older_than=age, keep_last=keep_last, types=frozenset(types))
+    return RetentionPolicy([rule])
 
 
 def _print(found: "list[Retained]", *, is_dry_run: bool) -> None:

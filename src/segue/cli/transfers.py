@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
@@ -16,9 +17,9 @@ from segue.cli.working import with_journal
 from segue.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from segue.core.snowflake import SnowflakeSource
     from segue.journal.ports import Journal
     from segue.journal.records import Deleted
-    from segue.runtime.ids import LeasedIds
     from segue.settings import Settings
     from segue.transfer.importing import Imported
 
@@ -73,8 +74,12 @@ def import_(  # noqa: PLR0913 - they are its options
 
     async def work() -> "Imported":
         now = SystemClock().now()
-        async with open_journal(settings, make=True) as journal, _ids(journal) as ids:
-            manner = Manner(ids if remap else None, skip_existing, dry_run)
+        async with (
+            _place(settings, dry_run=dry_run) as place,
+            open_journal(place, make=True) as journal,
+            _ids(journal, remap=remap, dry_run=dry_run) as ids,
+        ):
+            manner = Manner(ids, skip_existing, dry_run)
             return await import_file(journal, opened, manner, now=now)
 
     with told_plainly(), _opened(file) as opened:
@@ -165,11 +170,29 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 @asynccontextmanager
-async def _ids(journal: "Journal") -> AsyncIterator["LeasedIds"]:
-    """Ids that no process has that may be running beside."""
+async def _place(settings: "Settings", *, dry_run: bool) -> AsyncIterator["Settings"]:
+    """Where to import into. A trial begins no database: where there is none, it has its own."""
+    from segue.stores import is_begun  # noqa: PLC0415
+
+    if not dry_run or await is_begun(settings):
+        yield settings
+        return
+    with TemporaryDirectory(prefix="segue-") as folder:
+        yield settings.model_copy(update={"database": folder})
+
+
+@asynccontextmanager
+async def _ids(
+    journal: "Journal", *, remap: bool, dry_run: bool
+) -> AsyncIterator["SnowflakeSource | None"]:
+    """For a copy, ids that no process has that may be running beside; of a trial none stays."""
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.ids import LeasedIds  # noqa: PLC0415
+    from segue.runtime.snowflakes import SnowflakeGenerator  # noqa: PLC0415
 
+    if dry_run or not remap:
+        yield SnowflakeGenerator() if remap else None
+        return
     owner = f"import {os.getpid()}"
     ids = LeasedIds(journal, SystemClock(), owner=owner, lease_for=timedelta(minutes=10))
     await ids.open()

@@ -6,11 +6,12 @@ counts as not set.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Any, Final
 
 from segue.core.errors import UsageError
+from segue.core.policy import Policy
 from segue.core.quiet import QuietHours, as_utc, find_zone
 
 
@@ -47,6 +48,28 @@ class Preferences:
             opted_out=bool(one.get("opted_out") or other.get("opted_out")),
             of_all=frozenset(of_all),
         )
+
+    def over(self, policy: Policy) -> Policy:
+        """The policy with the user's own quiet hours, if there are any."""
+        if self.quiet_hours is None and not self.no_quiet_hours:
+            return policy
+        return replace(policy, quiet_hours=self.quiet_hours)
+
+    @property
+    def own_hours(self) -> Any:
+        """The user's own quiet hours as settings say them: false for none, None if not set."""
+        return False if self.no_quiet_hours else _plain(self.quiet_hours)
+
+    def as_facts(self) -> dict[str, Any]:
+        """What the gates are told of it, as the names of their facts say it."""
+        return {
+            "zone": self.time_zone,
+            "opted_out": self.opted_out,
+            "muted": self.muted,
+            "snoozed_until": self.snoozed_until,
+            "muted_everywhere": "muted" in self.of_all,
+            "snoozed_everywhere": "snoozed_until" in self.of_all,
+        }
 
 
 def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:

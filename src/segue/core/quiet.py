@@ -5,6 +5,7 @@ moments of one zone are compared and added up by their wall times, which is wron
 changes.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
@@ -15,6 +16,10 @@ from segue.core.errors import UsageError
 # Local times of the very first and last days of the calendar cannot be written.
 FIRST_MOMENT: Final = datetime(2, 1, 1, tzinfo=UTC)
 LAST_MOMENT: Final = datetime(9998, 12, 31, tzinfo=UTC)
+
+# What lies beside the zones in their folder: the machine's own zone, one that says it is not set,
+# and the zones once more, some with leap seconds. Some file systems do not tell cases apart.
+_NOWHERE: Final = re.compile(r"(localtime|posixrules|factory)$|(posix|right)/", re.IGNORECASE)
 
 _MIDNIGHT: Final = time()
 _DAY: Final = timedelta(days=1)
@@ -68,7 +73,7 @@ class QuietHours:
 def find_zone(name: str | None) -> tzinfo | None:
     """The IANA time zone of that name, or None if there is none, whatever the name is."""
     try:
-        return ZoneInfo(name) if name else None
+        return ZoneInfo(name) if name and not _NOWHERE.match(name) else None
     except (KeyError, ValueError, TypeError, OSError):  # the last for a folder, as in "America"
         return None
 

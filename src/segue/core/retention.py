@@ -1,5 +1,6 @@
-"""Which batches have been kept long enough: whole ones, by age, by count and by type."""
+"""Which batches have been kept long enough: whole ones, by age and by count, for each type."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -58,3 +59,32 @@ class RetentionRule:
 
     def _is_old(self, batch: KeptBatch, now: datetime) -> bool:
         return self.older_than is None or now - batch.last_at > self.older_than
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """Rules of which each batch has one at most, so that none is kept by one and lost by another.
+
+    Without any rule, nothing goes.
+    """
+
+    rules: Sequence[RetentionRule] = ()
+
+    def __post_init__(self) -> None:
+        ruled = Counter(kind for rule in self.rules for kind in rule.types or BatchType)
+        if twice := [kind.value for kind, times in ruled.items() if times > 1]:
+            raise UsageError(f"A batch has one rule; there are several for {', '.join(twice)}.")
+
+    @property
+    def among_agents(self) -> "RetentionPolicy | None":
+        """What is said of batches in which agents ask each other, and of no others.
+
+        By a rule for all types, they go with the batch that asked.
+        """
+        rules = [rule for rule in self.rules if {*rule.types} == {BatchType.AGENT_TO_AGENT}]
+        return RetentionPolicy(rules) if rules else None
+
+    def expired(self, batches: Sequence[KeptBatch], now: datetime) -> list[KeptBatch]:
+        """Of all batches of a thread those that go by any rule, oldest first."""
+        gone = [batch for rule in self.rules for batch in rule.expired(batches, now)]
+        return sorted(gone, key=lambda batch: batch.id)

@@ -583,9 +583,14 @@ class Summaries(Protocol):
 class Retention(Protocol):
     """The only steps that take something out of the journal and leave the thread."""
 
-    async def list_stored(self, *, after: str = "", limit: int = 100) -> list[ThreadBatches]:
-        """The batches of the next threads behind a name, in order of their names. Those in which
-        agents ask each other are left out: what is in them belongs to the batch that asked.
+    async def list_stored(
+        self, *, after: str = "", limit: int = 100, nested: bool = False
+    ) -> list[ThreadBatches]:
+        """The batches of the next threads behind a name, in order of their names.
+
+        Those in which agents ask each other are left out: what is in them belongs to the batch
+        that asked. With `nested`, these are listed instead; while anything in the conversation that
+        they belong to is unfinished, so are all of their batches.
         """
         ...
 

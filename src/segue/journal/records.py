@@ -46,9 +46,10 @@ class TimerState(StrEnum):
     MISSED = "missed"
 
 
-# Why follow-ups ended that were forestalled.
+# Why follow-ups ended that were forestalled or taken back.
 WROTE: Final = "The user wrote."
 ANSWERED: Final = "The user answered the agent's question."
+DROPPED: Final = "The user did not want it."
 
 
 class EffectState(StrEnum):

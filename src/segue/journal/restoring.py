@@ -1,15 +1,18 @@
 """What both databases do alike while they take in rows of an export."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from typing import Final
+from typing import Any, Final
 
 from segue.core.errors import ConflictError
+from segue.journal.rows import to_json
 from segue.journal.tables import (
     MEMORIES,
     THREADS,
     USERS,
+    Column,
+    Form,
     Restored,
     Row,
     Table,
@@ -17,7 +20,8 @@ from segue.journal.tables import (
     whole,
 )
 
-_TOGETHER: Final = 500
+_TOGETHER: Final = 512
+Encode = Callable[[Any], Any]
 
 
 class BatchTaken(ConflictError):
@@ -98,5 +102,35 @@ def chunks(rows: Iterable[tuple[Table, Row]]) -> Iterator[tuple[Table, list[Row]
     for _, group in groupby(rows, key=lambda pair: (pair[0].name, pair[1].get("thread_id"))):
         pairs = iter(group)
         for table, first in pairs:
-            size = 0 if table is THREADS else _TOGETHER
-            yield table, [first, *(row for _, row in islice(pairs, size))]
+            more = 0 if table is THREADS else _TOGETHER - 1
+            yield table, [first, *(row for _, row in islice(pairs, more))]
+
+
+def encoders_of(table: Table, forms: Mapping[Form, Encode]) -> list[tuple[str, Encode | None]]:
+    """The columns that are written, and what makes their values those of the database.
+
+    `forms` are those that only one database has; JSON is the same text in all of them.
+    """
+    known: Mapping[Form, Encode] = {
+        Form.JSON: to_json,
+        Form.IDS: to_json,
+        Form.BODY: _body,
+        **forms,
+    }
+    owner = [("thread_id", None)] if table.of_thread else []
+    return owner + [(c.name, _or_none(c, known.get(c.form))) for c in table.columns]
+
+
+def encoded(encoders: Iterable[tuple[str, Encode | None]], row: Row) -> list[Any]:
+    return [row[name] if encode is None else encode(row[name]) for name, encode in encoders]
+
+
+def _or_none(column: Column, encode: Encode | None) -> Encode | None:
+    # A value of JSON may be null in itself.
+    if encode is None or (column.form is Form.JSON and not column.nullable):
+        return encode
+    return lambda value: None if value is None else encode(value)
+
+
+def _body(message: Any) -> str:
+    return message if isinstance(message, str) else to_json(message)

@@ -1,9 +1,10 @@
 """What retention reads and removes, for both databases."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from segue.core.retention import KeptBatch
+from segue.journal.records import NESTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,17 @@ class Removed:
 
     batches: int = 0
     messages: int = 0
+
+
+def asked_from(thread_id: str) -> str | None:
+    """The conversation that a thread belongs to in which agents ask each other."""
+    root, is_nested, _ = thread_id.partition(NESTING)
+    return root if is_nested else None
+
+
+def held(batches: Iterable[KeptBatch]) -> list[KeptBatch]:
+    """Batches that somebody may still need: who goes on with a batch looks for what it asked."""
+    return [replace(batch, is_unfinished=True) for batch in batches]
 
 
 def removable(stored: Sequence[KeptBatch], wanted: Collection[int]) -> list[int]:

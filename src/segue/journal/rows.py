@@ -91,8 +91,8 @@ def level_of_hidden(thread_id: str) -> int:
     return logging.DEBUG if thread_id.startswith(SELF_TEST) else logging.INFO
 
 
-def encode_message(message: BaseMessage) -> MessageRow:
-    """A stamped message as a row; `MetadataError` if it is not stamped."""
+def columns_of(message: BaseMessage) -> dict[str, Any]:
+    """The columns beside the body of a stamped message; `MetadataError` if it is not stamped."""
     metadata = MessageMetadata.of(message)
     if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
@@ -101,6 +101,27 @@ def encode_message(message: BaseMessage) -> MessageRow:
             f"A message of type {message.type!r} cannot be read again; known are: "
             f"{', '.join(sorted(_KINDS))}. Nothing was written."
         )
+    return {
+        "position": metadata.position,
+        "message_id": message.id or "",
+        "batch": metadata.batch,
+        "sequence_num": metadata.sequence_num,
+        "batch_type": str(metadata.batch_type or "user_request"),
+        "parent_batch": metadata.parent_batch,
+        "role": message.type,
+        "synthetic": metadata.synthetic,
+        "trigger_type": (
+            message.additional_kwargs.get("trigger_type") if metadata.synthetic else None
+        ),
+        "visible": bool(visible_messages([message])),
+        "tokens": estimate_tokens(message),
+        "text": storable(text_of(message)),
+    }
+
+
+def encode_message(message: BaseMessage) -> MessageRow:
+    """A stamped message as a row; `MetadataError` if it is not stamped."""
+    columns = columns_of(message)
     # Taken by itself: dumping it with the rest would walk into whatever it holds.
     dumped = message.model_dump(exclude={"artifact"})
     if isinstance(message, ToolMessage):
@@ -110,37 +131,28 @@ def encode_message(message: BaseMessage) -> MessageRow:
     fields["content"] = message.content
     if "artifact" in fields:
         fields["artifact"] = _storable_artifact(fields["artifact"])
-    return MessageRow(
-        position=metadata.position,
-        message_id=message.id or "",
-        batch=metadata.batch,
-        sequence_num=metadata.sequence_num,
-        batch_type=(metadata.batch_type or "user_request"),
-        parent_batch=metadata.parent_batch,
-        role=message.type,
-        synthetic=metadata.synthetic,
-        trigger_type=message.additional_kwargs.get("trigger_type") if metadata.synthetic else None,
-        visible=bool(visible_messages([message])),
-        tokens=estimate_tokens(message),
-        text=storable(text_of(message)),
-        body=to_json({"type": message.type, "data": fields}),
-    )
+    return MessageRow(**columns, body=to_json({"type": message.type, "data": fields}))
 
 
-def decode_message(body: str) -> BaseMessage:
-    """The message of a row; `DamagedError` if it holds none, without quoting what it holds."""
+def decode_message(body: str | dict[str, Any]) -> BaseMessage:
+    """The message of a row; `DamagedError` if it holds none, without quoting what it holds.
+
+    A body that somebody has read already is taken as it is.
+    """
     try:
-        [message] = messages_from_dict([json.loads(body)])
+        read = json.loads(body) if isinstance(body, str) else body
+        [message] = messages_from_dict([read])
     except UNREADABLE as error:
         raise DamagedError(f"A stored message cannot be read: {type(error).__name__}.") from error
     return message
 
 
-def decode_batch(batch: int, bodies: Iterable[str]) -> Batch:
+def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Batch:
     """A whole batch with sound metadata; `DamagedError` if any of it cannot be read.
 
     The next turn reads most of what the last one read, and a complete batch hardly ever changes:
-    it is made once, and is the same object for everyone. Treat its messages as read-only.
+    it is made once, and is the same object for everyone. Treat its messages as read-only. Without
+    `keep` it is for one look: who walks through a long thread would drive out what turns need.
     """
     # By its stored form, so that what another process added makes another batch of it.
     stored = batch, tuple(bodies)
@@ -148,7 +160,7 @@ def decode_batch(batch: int, bodies: Iterable[str]) -> Batch:
     if shared is None:
         shared = _decoded(*stored)
         # One that is still being worked on belongs to whoever works on it.
-        if shared.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
+        if keep and shared.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
             if len(_shared) >= _MAX_SHARED:
                 _shared.clear()
             _shared[stored] = shared

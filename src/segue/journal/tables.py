@@ -28,6 +28,8 @@ class Form(Enum):
     TIME = auto()
     JSON = auto()
     VECTOR = auto()
+    # A message: read, or as it is stored, so that nobody writes again what is written.
+    BODY = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ MESSAGES: Final = Table(
         _flag("archived"),
         _number("tokens", follows=True),
         Column("text", follows=True),
-        _json("body"),
+        Column("body", Form.BODY),
         _time("created_at"),
     ),
 )

@@ -120,6 +120,10 @@ def later_compression(turn: Turn, said: Conversed, config: AgentConfig) -> list[
     return [NewEffect(COMPRESS, {"turn": name}, f"{COMPRESS}:{name}")]
 
 
+def _nobody(batch: Batch) -> None:
+    """Nobody is told."""
+
+
 class Compressor:
     """Archives batches of threads that have grown too long."""
 
@@ -161,26 +165,38 @@ class Compressor:
             return f"Nothing left. {error}"
         return f"{sum(len(s.batches) for s in done)} batches left."
 
-    async def shrink(self, thread: Thread, *, at_once: bool = False) -> list[Summary]:
+    async def shrink(
+        self, thread: Thread, *, at_once: bool = False, tell: Callable[[Batch], object] = _nobody
+    ) -> list[Summary]:
         """Compress a thread down to its target, and say what was stored, oldest first.
 
         Only if its window is beyond the trigger, unless it is to be done at once. A backlog that
-        takes more than a few summaries is left to the next time.
+        takes more than a few summaries is left to the next time. `tell` is given each batch that
+        has left; they are many, and nobody else keeps them.
         """
         config = self._config_of(thread.agent_id)
-        until, done = self._clock.now() + _TIME, list[Summary]()
+        until, done, after = self._clock.now() + _TIME, list[Summary](), 0
         most = _SUMMARIES if config.compression.strategy is Strategy.SUMMARISE else None
         lock = self._locks.setdefault(thread.id, asyncio.Lock())
         async with lock:
             while self._clock.now() < until and (most is None or len(done) < most):
-                found = await self.propose(thread, at_once=at_once or bool(done))
+                found = await self.propose(thread, at_once=at_once or bool(done), after=after)
                 if found is None:
                     break
                 done.append(await self._carry_out(found, config))
+                after = found.leaving[-1].id
+                for batch in found.leaving:
+                    tell(batch)
         return done
 
-    async def propose(self, thread: Thread, *, at_once: bool = False) -> Proposal | None:
-        """What would leave next; None if the window is within its bounds, or nothing may leave."""
+    async def propose(
+        self, thread: Thread, *, at_once: bool = False, after: int = 0
+    ) -> Proposal | None:
+        """What would leave next; None if the window is within its bounds, or nothing may leave.
+
+        Of batches that no window reaches, only those after one are looked at: a database may walk
+        over what has left each time it is asked from the beginning.
+        """
         config = self._config_of(thread.agent_id)
         measures = Measures.of(config)
         window = await self._journal.window(thread.id, max_tokens=config.context_tokens)
@@ -188,7 +204,7 @@ class Compressor:
         if used <= (measures.target if at_once else measures.trigger):
             return None
         current = await self._current(thread.id)
-        leaving = await self._out_of_reach(thread.id, window, current)
+        leaving = await self._out_of_reach(thread.id, window, current, after)
         leaving = leaving or await self._least_needed(window, config, current)
         if config.compression.strategy is Strategy.SUMMARISE:
             leaving = first_fitting(leaving, measures.reading)
@@ -253,7 +269,7 @@ class Compressor:
         return chosen.leaving
 
     async def _out_of_reach(
-        self, thread_id: str, window: Window, current: int | None
+        self, thread_id: str, window: Window, current: int | None, after: int
     ) -> list[Batch]:
         """The oldest complete batches that no window reaches any more; some, if there are many.
 
@@ -261,7 +277,7 @@ class Compressor:
         """
         end = min((batch.id for batch in window.batches), default=0)
         end = end if current is None else min(end, current)
-        after, found = 0, list[Batch]()
+        found = list[Batch]()
         while not found:
             page = await self._journal.list_live_batches(thread_id, after=after, limit=_PAGE)
             ids = [batch for batch in page if batch < end]

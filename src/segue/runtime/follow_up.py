@@ -66,9 +66,19 @@ class Planned:
         """
         turn = reply.turn
         timer = _timer_of(reply, verdict.plan, autonomy, now) if verdict.plan else None
-        facts: dict[str, Any] = {"consecutive": reply.consecutive, "decider": _name(autonomy)}
-        if timer is not None:
-            facts |= {"trigger": timer.trigger_type, "due_at": timer.due_at.isoformat()}
+        facts: dict[str, Any] = {
+            "consecutive": reply.consecutive,
+            "decider": _name(autonomy),
+            "answered_at": (reply.answered_at or now).isoformat(),
+        }
+        if timer is not None and verdict.plan is not None:
+            facts |= {
+                "trigger": timer.trigger_type,
+                "due_at": timer.due_at.isoformat(),
+                "delay": verdict.plan.delay.total_seconds(),
+            }
+        elif refusal(reply.consecutive, autonomy):
+            facts["refused"] = True  # without a look at what was said
         if verdict.words is not None:
             facts["words"] = verdict.words
         decision = Decision(
@@ -98,24 +108,23 @@ class Planned:
 
 def plan_by_rules(reply: Reply, autonomy: Autonomy, ids: SnowflakeSource, now: datetime) -> Planned:
     """The follow-up that the rules want after a reply."""
-    if reason := refusal(reply, autonomy):
+    if reason := refusal(reply.consecutive, autonomy):
         return Planned.of(reply, Verdict(None, reason), autonomy, ids, now)
     judgement = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
     verdict = Verdict(_plan_of(judgement, autonomy), judgement.reason)
     return Planned.of(reply, verdict, autonomy, ids, now)
 
 
-def refusal(reply: Reply, autonomy: Autonomy) -> str | None:
-    """Why nothing is planned, whatever was said."""
+def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
+    """Why nothing is planned after so many follow-ups, whatever was said."""
     most = autonomy.policy.max_consecutive
     if not autonomy.enabled or not autonomy.policy.enabled:
         return "Follow-ups are disabled for this agent."
     if autonomy.decider == "none":
         return "Nothing decides about follow-ups of this agent."
-    if reply.consecutive >= most:
+    if consecutive >= most:
         return (
-            f"{reply.consecutive} of {most} follow-ups sent since the user last wrote; "
-            "the user is next."
+            f"{consecutive} of {most} follow-ups sent since the user last wrote; the user is next."
         )
     return None
 

@@ -6,7 +6,7 @@ a decision, stored together with what came of it.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -72,6 +72,7 @@ class Checked:
     proposal: Proposal
     decision: GateDecision
     facts: Facts
+    wishes: Preferences
     counts: FollowUpCounts
 
     @property
@@ -101,22 +102,17 @@ class Gatekeeper:
             due_at=asked.due_at or now,
             armed_epoch=asked.epoch,
             thread_epoch=thread.epoch,
-            zone=wishes.time_zone,
-            opted_out=wishes.opted_out,
-            muted=wishes.muted,
-            snoozed_until=wishes.snoozed_until,
-            muted_everywhere="muted" in wishes.of_all,
-            snoozed_everywhere="snoozed_until" in wishes.of_all,
             expires_at=asked.expires_at,
             missed=asked.missed,
             consecutive=counts.consecutive,
             sent_today=counts.sent_today,
             last_follow_up_at=counts.last_at,
             typing_at=thread.typing_at,
+            **wishes.as_facts(),
         )
-        decision = PolicyGates(_for(policy, wishes)).check(facts)
+        decision = PolicyGates(wishes.over(policy)).check(facts)
         self._log(asked, decision)
-        return Checked(asked, decision, facts, counts)
+        return Checked(asked, decision, facts, wishes, counts)
 
     def record(self, checked: Checked, **facts: Any) -> Decision:
         """The decision as it is stored, with further facts."""
@@ -134,6 +130,7 @@ class Gatekeeper:
                 "until": _plain(checked.decision.until),
                 "gate": decisive.gate.value if decisive else None,
                 **{name: _plain(value) for name, value in asdict(checked.facts).items()},
+                "quiet_hours": checked.wishes.own_hours,
                 **facts,
             },
             timer_id=asked.timer_id,
@@ -156,13 +153,6 @@ class Gatekeeper:
             outcome=decision.outcome.value,
             reason=decision.reason,
         )
-
-
-def _for(policy: Policy, wishes: Preferences) -> Policy:
-    """The policy with the user's own quiet hours, if there are any."""
-    if wishes.quiet_hours is None and not wishes.no_quiet_hours:
-        return policy
-    return replace(policy, quiet_hours=wishes.quiet_hours)
 
 
 def _plain(value: Any) -> Any:

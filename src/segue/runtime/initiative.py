@@ -115,7 +115,7 @@ class Initiative:
         )
         waits = bool(said.questions)
         decides_later = self._decider_of(turn.agent_id) is not None
-        if decides_later and refusal(reply, config.autonomy) is None:
+        if decides_later and refusal(reply.consecutive, config.autonomy) is None:
             effects.append(later_decision(turn, interrupted=waits))
             return Ending(effects=effects, says=says, is_waiting=waits)
         planned = plan_by_rules(reply, config.autonomy, self._parts.ids, self._parts.clock.now())
@@ -173,7 +173,7 @@ class Initiative:
 
     async def _verdict(self, reply: Reply, decider: Decider, autonomy: Autonomy) -> Verdict:
         # What was set since the reply counts, and asking costs.
-        if reason := refusal(reply, autonomy):
+        if reason := refusal(reply.consecutive, autonomy):
             return Verdict(None, reason)
         verdict = await decider.decide(
             reply.batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive

@@ -1,6 +1,6 @@
 """`Retainer`: removes batches that have been kept long enough, once a day.
 
-Which ones is a rule's to say, and `segue.core.retention`'s; that nothing goes that somebody works
+Which ones is a policy's to say, and `segue.core.retention`'s; that nothing goes that somebody works
 on, the journal's.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
-from segue.core.retention import RetentionRule
+from segue.core.retention import RetentionPolicy
 from segue.journal.ports import Journal
 from segue.journal.retention import Removed, ThreadBatches
 from segue.runtime.clock import Clock
@@ -40,39 +40,53 @@ class Retained:
 
 
 class Retainer:
-    """Without a rule it does nothing."""
+    """Without a policy it does nothing."""
 
-    def __init__(self, journal: Journal, rule: RetentionRule | None, clock: Clock) -> None:
+    def __init__(self, journal: Journal, policy: RetentionPolicy | None, clock: Clock) -> None:
         self._journal = journal
-        self._rule = rule
+        self._policy = policy
         self._clock = clock
 
     async def step(self) -> datetime | None:
         """Look at all threads; when to look again."""
-        if self._rule is None:
+        if self._policy is None:
             return None
         now = self._clock.now()
-        async for gone in retain(self._journal, self._rule, now=now):
+        async for gone in retain(self._journal, self._policy, now=now):
             logger.info("Retention removed %d batches of thread %s", gone.batches, gone.thread_id)
         return now + _EVERY
 
 
 async def retain(
-    journal: Journal, rule: RetentionRule, *, now: datetime, is_dry_run: bool = False
+    journal: Journal, policy: RetentionPolicy, *, now: datetime, is_dry_run: bool = False
 ) -> AsyncIterator[Retained]:
-    """Remove what a rule says, thread by thread, and tell of each that something goes of."""
-    after = ""
-    while page := await journal.list_stored(after=after):
-        after = page[-1].thread_id
-        for thread in page:
-            if gone := await _retain_thread(journal, thread, rule, now, is_dry_run=is_dry_run):
+    """Remove what a policy says, thread by thread, and tell of each that something goes of."""
+    parts = ((policy, False), (policy.among_agents, True))
+    for part, nested in parts:
+        if part is None:
+            continue
+        async for thread in _stored(journal, nested=nested):
+            if gone := await _retain_thread(journal, thread, part, now, is_dry_run=is_dry_run):
                 yield gone
 
 
+async def _stored(journal: Journal, *, nested: bool) -> AsyncIterator[ThreadBatches]:
+    after = ""
+    while page := await journal.list_stored(after=after, nested=nested):
+        after = page[-1].thread_id
+        for thread in page:
+            yield thread
+
+
 async def _retain_thread(
-    journal: Journal, thread: ThreadBatches, rule: RetentionRule, now: datetime, *, is_dry_run: bool
+    journal: Journal,
+    thread: ThreadBatches,
+    policy: RetentionPolicy,
+    now: datetime,
+    *,
+    is_dry_run: bool,
 ) -> Retained | None:
-    expired = rule.expired(thread.batches, now)
+    expired = policy.expired(thread.batches, now)
     removed = Removed(len(expired), sum(batch.messages for batch in expired))
     if not is_dry_run:
         removed = await _remove(journal, thread.thread_id, [batch.id for batch in expired])

@@ -74,6 +74,7 @@ def create_app(
     app.state.rate = RateLimit(chosen.rate_per_minute)
     app.state.doorkeeper = None
     app.state.visits = {"socket": Counter(), "stream": Counter()}
+    app.state.watches = {}
     metrics.sockets.set_function(app.state.visits["socket"].total)
     install(app)
     _add_routes(app)

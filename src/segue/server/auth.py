@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import jwt
 
@@ -15,6 +15,8 @@ from segue.server.keys import LONGEST_NAME, PREFIX, is_name, opens, read_key
 from segue.server.mistakes import token_words
 from segue.server.problems import Refusal
 from segue.server.settings import JwtSettings
+
+T = TypeVar("T")
 
 OPERATOR: Final = "operator"
 # Whom a request is for, where its key speaks for many.
@@ -43,10 +45,8 @@ class Doorkeeper:
     def __init__(self, keys: Keys, tokens: JwtSettings | None = None) -> None:
         self._keys = keys
         self._tokens = _Tokens(tokens) if tokens else None
-        self._believed: dict[str, tuple[ApiKey | None, float]] = {}
-        self._is_open: tuple[bool, float] | None = None
-        # A thousand open sockets ask at once; one of them looks.
-        self._looking = asyncio.Lock()
+        self._believed: dict[str, _Look[ApiKey | None]] = {}
+        self._is_keyless: _Look[bool] | None = None
 
     async def is_open(self) -> bool:
         """Whether nobody has to say who they are: there never was a key, and no token is known.
@@ -55,10 +55,9 @@ class Doorkeeper:
         """
         if self._tokens is not None:
             return False
-        async with self._looking:
-            if self._is_open is None or _is_old(self._is_open[1]):
-                self._is_open = not await self._keys.list_keys(), time.monotonic()
-            return self._is_open[0]
+        if self._is_keyless is None or not self._is_keyless.holds:
+            self._is_keyless = _Look(self._has_no_key())
+        return await self._is_keyless.found()
 
     async def let_in(self, words: str | None, as_user: str | None) -> Caller:
         """Who the bearer of some words is; `Refusal` with 401 if that cannot be known."""
@@ -84,13 +83,37 @@ class Doorkeeper:
         return Caller(_user(as_user or key.name), key.is_operator, key.id)
 
     async def _find(self, key_id: str) -> ApiKey | None:
-        known = self._believed.get(key_id)
-        if known is None or _is_old(known[1]):
+        look = self._believed.get(key_id)
+        if look is None or not look.holds:
             if len(self._believed) >= _MAX_BELIEVED:  # somebody tries out ids
                 self._believed.clear()
-            known = await self._keys.find_key(key_id), time.monotonic()
-            self._believed[key_id] = known
-        return known[0]
+            look = self._believed[key_id] = _Look(self._keys.find_key(key_id))
+        return await look.found()
+
+    async def _has_no_key(self) -> bool:
+        return not await self._keys.list_keys()
+
+
+class _Look(Generic[T]):
+    """A look into the store that is believed for a while; who asks meanwhile waits for it, too.
+
+    A thousand sockets may ask at once. A lock would let them pass one after the other.
+    """
+
+    def __init__(self, look: Coroutine[Any, Any, T]) -> None:
+        self._task = asyncio.create_task(look)
+        self._begun_at = time.monotonic()
+
+    @property
+    def holds(self) -> bool:
+        """Whether it need not be looked again; a look that failed told nothing."""
+        if time.monotonic() - self._begun_at > _BELIEVED_SECONDS:
+            return False
+        task = self._task
+        return not task.done() or not (task.cancelled() or task.exception())
+
+    async def found(self) -> T:
+        return await asyncio.shield(self._task)  # who goes away takes nobody's answer along
 
 
 class _Tokens:
@@ -171,10 +194,6 @@ def bearer(header: str | None) -> str | None:
     if scheme.lower() != "bearer" or not words.strip():
         raise _unknown("Authorization is not of the form: Bearer <key or token>.")
     return words.strip()
-
-
-def _is_old(looked_at: float) -> bool:
-    return time.monotonic() - looked_at > _BELIEVED_SECONDS
 
 
 def _scopes(claim: Any) -> list[str]:

@@ -1,12 +1,14 @@
 """Visits: callers who stay, on a socket or with a stream of events.
 
-They are counted, and whoever would not be let in any more has to go.
+They are counted, and whoever would not be let in any more has to go. What that costs follows the
+number of keys and tokens that they came with, not the number of visitors.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -19,7 +21,7 @@ from segue.server.auth import Caller, bearer
 from segue.server.problems import Refusal
 
 EVENT_STREAM: Final = "text/event-stream"
-# How often it is looked whether a visitor's key or token still holds.
+# How often it is looked whether a key or token of visitors still holds.
 _LOOK_EVERY_SECONDS: Final = 5.0
 
 
@@ -38,6 +40,28 @@ class Visit:
 
     async def over(self) -> None:
         """Wait until the server stops; `Refusal` if the caller has to go before."""
+        with self._watched() as watch:
+            await asyncio.shield(watch.looking)
+
+    @contextmanager
+    def _watched(self) -> Iterator["_Watch"]:
+        watches: dict[str | None, _Watch] = self.connection.app.state.watches
+        watch = watches.get(self.words)
+        if watch is None or watch.looking.done():
+            # In a context of its own, since it looks for others as well.
+            looking = asyncio.create_task(self._keep_looking(), context=Context())
+            watch = watches[self.words] = _Watch(looking)
+        watch.visitors += 1
+        try:
+            yield watch
+        finally:
+            watch.visitors -= 1
+            if not watch.visitors:
+                watch.looking.cancel()
+                if watches.get(self.words) is watch:
+                    del watches[self.words]
+
+    async def _keep_looking(self) -> None:
         stopping = running_of(self.connection).stopping
         while True:
             try:
@@ -47,6 +71,18 @@ class Visit:
                     await self.check()
             else:
                 return
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The looks of the first visitor with some words, for all who come with the same.
+
+    Only what the words open can change. Whom a visitor named beside them, and from where they came,
+    was checked at the door and stays as it is.
+    """
+
+    looking: asyncio.Task[None]
+    visitors: int = 0
 
 
 @contextmanager

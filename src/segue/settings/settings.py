@@ -14,7 +14,7 @@ from segue.agent.sections import OR_NONE, Expected
 from segue.core.durations import Length
 from segue.core.errors import UsageError
 from segue.core.metadata import BatchType
-from segue.core.retention import RetentionRule
+from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
 from segue.runtime.endings import TurnRules
 from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
@@ -80,6 +80,15 @@ def _misplaced(words: str, *place: int | str) -> InitErrorDetails:
     )
 
 
+class TypeRetention(Config):
+    """How long batches of one type are kept, whatever is set for others; neither set, for ever."""
+
+    older_than: Annotated[Span | None, OR_NONE] = None
+    """Batches of the type go once this long nothing was added to them; `none` means at any age."""
+    keep_last: Annotated[Count | None, OR_NONE] = None
+    """So many of each thread's last batches of the type are kept at any age."""
+
+
 class RetentionSettings(Config):
     """How long batches are kept; off unless an age or a number is set."""
 
@@ -89,14 +98,25 @@ class RetentionSettings(Config):
     """So many of each thread's last batches are kept at any age; `none` means the newest alone."""
     types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected("a list of batch types")] = ()
     """Only batches of these types go; none named means all."""
+    by_type: Annotated[
+        Mapping[BatchType, TypeRetention], Expected("a table of ages and numbers, by batch type")
+    ] = Field(default_factory=dict)
+    """Types that are kept for a time of their own; what is set above is for the others."""
 
     @property
-    def rule(self) -> RetentionRule | None:
-        if self.older_than is None and self.keep_last is None:
-            return None
-        return RetentionRule(
-            older_than=self.older_than, keep_last=self.keep_last, types=frozenset(self.types)
-        )
+    def policy(self) -> RetentionPolicy | None:
+        """None where nothing is ever to go."""
+        others = frozenset(self.types or BatchType) - self.by_type.keys()
+        parts: list[tuple[RetentionSettings | TypeRetention, frozenset[BatchType]]] = [
+            (self, others),
+            *((each, frozenset({kind})) for kind, each in self.by_type.items()),
+        ]
+        rules = [
+            RetentionRule(older_than=part.older_than, keep_last=part.keep_last, types=types)
+            for part, types in parts
+            if types and (part.older_than is not None or part.keep_last is not None)
+        ]
+        return RetentionPolicy(rules) if rules else None
 
 
 class Settings(Config):

@@ -23,7 +23,7 @@ BEGIN: Final = "<!-- made by `make docs`: tables -->"
 END: Final = "<!-- end of tables -->"
 
 # What stands for the name of an entry, in settings that hold many of a section.
-_ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER"}
+_ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER", "by_type": "TYPE"}
 
 
 def make_tables(section: type = Settings, place: Sequence[str] = ()) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Final
@@ -11,7 +12,7 @@ from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.restoring import BatchTaken
 from segue.journal.tables import EFFECTS, Restored, Row, Table
-from segue.transfer.reading import Reading
+from segue.transfer.draft import Draft
 from segue.transfer.remapping import Remapping
 
 # So often can the same file be imported under new ids.
@@ -45,11 +46,16 @@ async def import_file(
 
     `FormatError` names the line that is wrong; `ConflictError` says what is here already.
     """
-    await asyncio.to_thread(Reading(file).check)
+    with closing(Draft()) as draft:
+        await asyncio.to_thread(draft.fill, file)
+        return await _import(journal, draft, manner, now)
+
+
+async def _import(journal: Journal, draft: Draft, manner: Manner, now: datetime) -> Imported:
     remapping = None if manner.ids is None else Remapping(manner.ids)
     for _ in range(_TRIES):
         try:
-            restored = await _restore(journal, file, manner, remapping, now)
+            restored = await _restore(journal, draft, manner, remapping, now)
         except BatchTaken:
             if remapping is None:
                 raise
@@ -62,17 +68,13 @@ async def import_file(
 
 async def _restore(
     journal: Journal,
-    file: BinaryIO,
+    draft: Draft,
     manner: Manner,
     remapping: Remapping | None,
     now: datetime,
 ) -> Restored:
-    reading = Reading(file)
-
     def rows() -> Iterator[tuple[Table, Row]]:
-        nonlocal reading
-        reading = Reading(file)  # a step may be tried again
-        for table, row in reading.rows():
+        for table, row in draft.rows():  # from the first on, since a step may be tried again
             if remapping is None:
                 yield table, row
             # A copy does nothing outside: what the original had to do there, it does.
@@ -84,4 +86,4 @@ async def _restore(
             rows, now=now, skip_existing=manner.skip_existing, dry_run=manner.dry_run
         )
     except ConflictError as error:
-        raise type(error)(f"Up to line {reading.line}: {error}") from error
+        raise type(error)(f"Up to line {draft.line}: {error}") from error

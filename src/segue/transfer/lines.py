@@ -134,7 +134,7 @@ def to_id(number: int) -> str:
 
 
 def to_time(moment: datetime) -> str:
-    return aware(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{aware(moment).astimezone(UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def parse_line(raw: bytes) -> Line:

@@ -6,11 +6,11 @@ at its end only: who writes rows commits after the last one.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from segue.core.errors import BackendError, UsageError
-from segue.journal.rows import decode_message, encode_message, to_json
+from segue.journal.rows import columns_of, decode_message, to_json
 from segue.journal.tables import MEMORIES, MESSAGES, OF_THREAD, THREADS, USERS, Key, Row, Table
 from segue.transfer.lines import (
     BESIDE_MESSAGE,
@@ -24,21 +24,7 @@ from segue.transfer.lines import (
 )
 
 # Tables in the order of the file: threads with what belongs to them, then the rest.
-_ORDER: Final = (THREADS, *OF_THREAD, USERS, MEMORIES)
-_FIELDS: Final = (
-    "position",
-    "message_id",
-    "batch",
-    "sequence_num",
-    "batch_type",
-    "parent_batch",
-    "role",
-    "synthetic",
-    "trigger_type",
-    "visible",
-    "tokens",
-    "text",
-)
+ORDER: Final = (THREADS, *OF_THREAD, USERS, MEMORIES)
 
 
 class Reading:
@@ -77,12 +63,6 @@ class Reading:
                 f"The file ends after line {self.line} without a footer; it is not whole. "
                 "Nothing was imported."
             )
-
-    def check(self) -> Mapping[str, int]:
-        """Read all of it; how many lines of each type there are."""
-        for _ in self.rows():
-            pass
-        return dict(sorted(self._counts.items()))
 
     def _named(self, error: UsageError) -> FormatError:
         return FormatError(f"Line {self.line} {error} Nothing was imported.")
@@ -125,7 +105,7 @@ class Reading:
 
     def _check_stage(self, table: Table) -> None:
         """Tables come in order; with a thread they begin anew."""
-        stage = _ORDER.index(table)
+        stage = ORDER.index(table)
         if stage < self._stage and not (table is THREADS and self._stage <= len(OF_THREAD)):
             raise FormatError("is out of order.")
         self._stage = stage
@@ -159,15 +139,11 @@ def _message_row(told: Any) -> dict[str, Any]:
     if not isinstance(told, dict) or not isinstance(told.get("message"), dict):
         raise FormatError("holds a message that is none.")
     beside = decoded(MESSAGES, told, BESIDE_MESSAGE)
-    return {**beside, **columns_of(told["message"])}
-
-
-def columns_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored message and the columns that follow from it: no file can say that a trigger is
-    visible.
-    """
+    body = told["message"]
     try:
-        row = encode_message(decode_message(to_json(body)))
+        stored = to_json(body)
+        # What follows from a message is not told: no file can say that a trigger is visible.
+        columns = columns_of(decode_message(body))
     except (BackendError, UsageError) as error:
         raise FormatError(f"holds a message that cannot be read: {error}") from error
-    return {**{name: getattr(row, name) for name in _FIELDS}, "body": body}
+    return {**beside, **columns, "body": stored}

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from segue.core.snowflake import SEQUENCE_BITS, TEXT_WIDTH, SnowflakeSource, to_text
 from segue.journal.records import NESTING
+from segue.journal.rows import from_json
 from segue.journal.tables import DECISIONS, MESSAGES, THREADS, TIMERS, TURNS, Form, Row, Table
 from segue.transfer.lines import to_id
 
@@ -60,7 +61,8 @@ class Remapping:
             self.names[root] = to_text(self._ids.next())
         return NESTING.join([self.names[root], *nested])
 
-    def _body(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _body(self, stored: str) -> Mapping[str, Any]:
+        body = from_json(stored)
         data = body["data"]
         kwargs = data["additional_kwargs"]
         places = {name: kwargs[name] + self._distance for name in _PLACE if kwargs.get(name)}

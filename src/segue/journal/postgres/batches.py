@@ -87,7 +87,7 @@ async def note_ids(db: Connection, thread_id: str, ids: RisingIds) -> None:
     await db.execute(_NOTE, {"last": ids.last, "thread_id": thread_id})
 
 
-async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
+async def batch_of(db: Connection, thread_id: str, batch: int, *, keep: bool = True) -> Batch:
     rows = await fetch_all(
         db,
         "SELECT body FROM messages WHERE thread_id = %s AND batch = %s ORDER BY sequence_num",
@@ -95,7 +95,7 @@ async def batch_of(db: Connection, thread_id: str, batch: int) -> Batch:
     )
     if not rows:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
-    return decode_batch(batch, (row["body"] for row in rows))
+    return decode_batch(batch, (row["body"] for row in rows), keep=keep)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,15 @@ class Database:
         except psycopg.Error as error:
             raise self._translated(error) from error
 
+    async def has_tables(self) -> bool:
+        """Whether it was ever opened; looks without opening it, which would make them."""
+        check_address(self._dsn)
+        try:
+            async with await AsyncConnection.connect(self._dsn, row_factory=dict_row) as connection:
+                return (await fetch_row(connection, _SCHEMA_TABLE))["name"] is not None
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
     async def close(self) -> None:
         await self._pool.close()
 

@@ -116,7 +116,7 @@ class MessageSteps:
         return await self._db.write(step)
 
     async def load_batch(self, thread_id: str, batch: int) -> Batch:
-        return await self._db.read(lambda db: batch_of(db, thread_id, batch))
+        return await self._db.read(lambda db: batch_of(db, thread_id, batch, keep=False))
 
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None

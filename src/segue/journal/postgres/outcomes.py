@@ -18,60 +18,48 @@ from segue.journal.outcomes import (
     outcome_counts,
     search_count,
 )
-from segue.journal.postgres.database import Connection, Database, fetch_all
+from segue.journal.postgres.database import Connection, Database
 
-_NEXT_REPLY: LiteralString = (
-    "(SELECT later.queued_at FROM turns AS later WHERE later.thread_id = {0}.thread_id "
-    "AND later.id > {0}.id AND later.kind = 'reply' ORDER BY later.id LIMIT 1)"
-)
-# All facts at once: each that is taken by itself reads the whole text again.
-_KNOWN: LiteralString = (
-    "json_to_record(gates.facts::json) AS known"
-    "(trigger text, variant text, consecutive bigint, gate text, held_out boolean)"
-)
 # The conditions on kinds are those of the indices.
-_FIRED: LiteralString = f"""
+_FIRED: LiteralString = """
 fired AS (
     SELECT turns.id, turns.agent_id, turns.thread_id, turns.state, turns.shown_at,
         turns.queued_at AS moment, turns.batch,
-        coalesce(known.trigger, (SELECT messages.trigger_type FROM messages
+        coalesce(gates.trigger_type, (SELECT messages.trigger_type FROM messages
             WHERE messages.thread_id = turns.thread_id AND messages.batch = turns.batch
             AND messages.sequence_num = 0)) AS trigger_type,
-        known.variant, known.consecutive,
-        CASE WHEN turns.state = 'void' THEN (SELECT second.id FROM decisions AS second
-            WHERE second.turn_id = turns.id AND second.kind = 'gates_before_showing'
-            AND second.kind <> 'plan' LIMIT 1) END AS second_id,
-        {_NEXT_REPLY.format("turns")} AS wrote_at,
-        (SELECT later.id FROM turns AS later WHERE later.thread_id = turns.thread_id
-            AND later.id > turns.id AND (later.kind = 'reply'
-                OR (later.kind = 'follow_up' AND later.shown_at IS NOT NULL))
-            ORDER BY later.id LIMIT 1) AS next_id
+        gates.variant, gates.consecutive
     FROM turns
     LEFT JOIN decisions AS gates ON gates.turn_id = turns.id AND gates.kind = 'gates'
         AND gates.kind <> 'plan'
-    LEFT JOIN LATERAL {_KNOWN} ON true
     WHERE turns.kind = 'follow_up' AND turns.queued_at >= %(since)s AND turns.queued_at < %(until)s
-        AND turns.agent_id = coalesce(%(agent)s::text, turns.agent_id)
-)"""  # noqa: S608 - our own words
-_ENDED: LiteralString = f"""
-decided AS (
+        AND (%(agent)s::text IS NULL OR turns.agent_id = %(agent)s)
+)"""
+# What the gates said at the last moment, of those that were withdrawn.
+_SECOND: LiteralString = """
+    LEFT JOIN LATERAL (SELECT decisions.outcome, decisions.gate FROM decisions
+        WHERE fired.state = 'void' AND decisions.turn_id = fired.id
+        AND decisions.kind = 'gates_before_showing' AND decisions.kind <> 'plan'
+        LIMIT 1) AS second ON true"""
+_ENDED: LiteralString = """
+ended AS (
     SELECT timers.id, timers.agent_id, timers.thread_id, timers.state, timers.trigger_type,
-        timers.updated_at AS moment,
-        CASE WHEN timers.state <> 'cancelled' THEN (SELECT gates.id FROM decisions AS gates
-            WHERE gates.timer_id = timers.id AND gates.kind = 'gates'
-            AND gates.outcome <> 'postpone' LIMIT 1) END AS gates_id
+        timers.updated_at AS moment, gates.gate, gates.consecutive,
+        coalesce(gates.held_out = 'true', false) AS held_out
     FROM timers
+    LEFT JOIN LATERAL (SELECT * FROM decisions WHERE timers.state <> 'cancelled'
+        AND decisions.timer_id = timers.id AND decisions.kind = 'gates'
+        AND decisions.outcome <> 'postpone' LIMIT 1) AS gates ON true
     WHERE timers.kind = 'follow_up'
         AND timers.state IN ('cancelled', 'suppressed', 'expired', 'missed')
         AND timers.state_reason IS DISTINCT FROM 'Replaced by a newer timer.'
         AND timers.updated_at >= %(since)s AND timers.updated_at < %(until)s
-        AND timers.agent_id = coalesce(%(agent)s::text, timers.agent_id)
-), ended AS (
-    SELECT decided.*, known.gate, known.consecutive, coalesce(known.held_out, false) AS held_out,
-        CASE WHEN known.held_out THEN {_NEXT_REPLY.format("decided")} END AS wrote_at
-    FROM decided LEFT JOIN decisions AS gates ON gates.id = decided.gates_id
-    LEFT JOIN LATERAL {_KNOWN} ON true
-)"""  # noqa: S608 - same
+        AND (%(agent)s::text IS NULL OR timers.agent_id = %(agent)s)
+)"""
+_WROTE: LiteralString = """
+    LEFT JOIN LATERAL (SELECT later.queued_at AS wrote_at FROM turns AS later
+        WHERE later.thread_id = {0}.thread_id AND later.id > {0}.id AND later.kind = 'reply'
+        {1} ORDER BY later.id LIMIT 1) AS wrote ON true"""
 _OUTCOMES: LiteralString = f"""
 WITH {_FIRED}, {_ENDED}, outcomes AS (
     SELECT fired.agent_id, trigger_type, variant,
@@ -84,12 +72,17 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
                 ELSE 'stopped' END
             WHEN next.kind = 'reply' AND next.queued_at - fired.shown_at <= %(window)s
                 THEN 'replied'
-            WHEN next.id IS NOT NULL OR %(now)s - fired.shown_at > %(window)s THEN 'ignored'
+            WHEN next.kind IS NOT NULL OR %(now)s - fired.shown_at > %(window)s THEN 'ignored'
             ELSE 'pending' END AS outcome,
-        second.facts::json ->> 'gate' AS gate, NULL AS wrote,
+        second.gate, NULL AS wrote,
         greatest(extract(epoch FROM next.queued_at - fired.shown_at), 0) AS latency
-    FROM fired LEFT JOIN turns AS next ON next.id = fired.next_id
-    LEFT JOIN decisions AS second ON second.id = fired.second_id
+    FROM fired
+    LEFT JOIN LATERAL (SELECT later.kind, later.queued_at FROM turns AS later
+        WHERE fired.shown_at IS NOT NULL AND later.thread_id = fired.thread_id
+        AND later.id > fired.id AND (later.kind = 'reply'
+            OR (later.kind = 'follow_up' AND later.shown_at IS NOT NULL))
+        ORDER BY later.id LIMIT 1) AS next ON true
+    {_SECOND}
     UNION ALL
     SELECT agent_id, trigger_type, NULL,
         CASE WHEN held_out THEN 'held_out' WHEN state = 'cancelled' THEN 'stopped'
@@ -98,7 +91,7 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
         CASE WHEN NOT held_out THEN NULL WHEN wrote_at - moment <= %(window)s THEN 1
             WHEN %(now)s - moment > %(window)s THEN 0 END,
         NULL
-    FROM ended
+    FROM ended {_WROTE.format("ended", "AND ended.held_out")}
 ), counted AS (
     SELECT agent_id, trigger_type, variant, outcome, wrote,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
@@ -109,16 +102,17 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
 )
 SELECT agent_id, trigger_type, variant, outcome, gate, wrote, seconds, count(*) AS count
 FROM counted
-GROUP BY agent_id, trigger_type, variant, outcome, gate, wrote, seconds"""  # noqa: S608 - same
+GROUP BY agent_id, trigger_type, variant, outcome, gate, wrote, seconds"""  # noqa: S608 - our own words
 # Of moments that are long enough ago, so that those who write at once do not count for more.
 _ARMS: LiteralString = f"""
 WITH {_FIRED}, {_ENDED}, moments AS (
-    SELECT agent_id, trigger_type, variant, fired.thread_id, moment, wrote_at FROM fired
-    LEFT JOIN decisions AS second ON second.id = fired.second_id
-    WHERE consecutive = 0 AND variant IS NOT NULL AND second.outcome IS DISTINCT FROM 'postpone'
+    SELECT agent_id, trigger_type, variant, thread_id, moment, wrote_at
+    FROM fired {_SECOND} {_WROTE.format("fired", "")}
+    WHERE consecutive = '0' AND variant IS NOT NULL AND second.outcome IS DISTINCT FROM 'postpone'
     UNION ALL
-    SELECT agent_id, trigger_type, NULL, thread_id, moment, wrote_at FROM ended
-    WHERE state = 'suppressed' AND held_out AND consecutive = 0
+    SELECT agent_id, trigger_type, NULL, thread_id, moment, wrote_at
+    FROM ended {_WROTE.format("ended", "")}
+    WHERE state = 'suppressed' AND held_out AND consecutive = '0'
 ), threads_of_arms AS (
     SELECT agent_id, trigger_type, variant, count(*) AS moments,
         avg(CASE WHEN wrote_at - moment <= %(window)s THEN 1.0 ELSE 0.0 END) AS share
@@ -133,12 +127,12 @@ FROM threads_of_arms
 GROUP BY agent_id, trigger_type, variant"""  # noqa: S608 - same
 _SEARCHES: LiteralString = f"""
 WITH {_FIRED}
-SELECT agent_id, trigger_type, searched.outcome AS source, count(*) AS count,
-    count(*) FILTER (WHERE (searched.facts::json ->> 'failed')::boolean) AS failed
+SELECT agent_id, fired.trigger_type, searched.outcome AS source, count(*) AS count,
+    count(*) FILTER (WHERE searched.failed = 'true') AS failed
 FROM fired JOIN decisions AS searched ON searched.turn_id = fired.id
     AND searched.kind = 'memory_query' AND searched.kind <> 'plan'
-WHERE (%(trigger)s::text IS NULL OR trigger_type = %(trigger)s)
-GROUP BY agent_id, trigger_type, searched.outcome"""  # noqa: S608 - same
+WHERE (%(trigger)s::text IS NULL OR fired.trigger_type = %(trigger)s)
+GROUP BY agent_id, fired.trigger_type, searched.outcome"""  # noqa: S608 - same
 _UNMARKED: LiteralString = f"""
 WITH {_FIRED}
 SELECT count(*) AS count FROM fired
@@ -180,7 +174,9 @@ class OutcomeSteps:
 async def _fetch(db: Connection, sql: LiteralString, query: OutcomeQuery) -> list[DictRow]:
     # Compiling these takes longer than running them.
     await db.execute("SET LOCAL jit = off")
-    return await fetch_all(db, sql, _values(query))
+    # Not prepared: a plan for any span of time is the one for a short span.
+    found = await db.execute(sql, _values(query), prepare=False)
+    return await found.fetchall()
 
 
 def _values(query: OutcomeQuery) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from segue.core.retention import KeptBatch
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.records import NESTING
-from segue.journal.retention import Removed, ThreadBatches, nested_in, removable
+from segue.journal.retention import (
+    Removed,
+    ThreadBatches,
+    asked_from,
+    held,
+    nested_in,
+    removable,
+)
 from segue.journal.rows import preview_of, readable, title_of
 
 # Somebody works on a batch, will go on with it, or waits for a person.
@@ -26,19 +33,28 @@ _BATCHES: LiteralString = """
         FROM messages WHERE thread_id = %(thread_id)s GROUP BY batch
     ) AS m ORDER BY batch
 """
+# The same of any batch of a thread.
+_BUSY: LiteralString = """
+    SELECT EXISTS (SELECT 1 FROM turns t WHERE t.thread_id = %(thread_id)s
+            AND (t.state IN ('queued', 'running') OR t.left_open OR t.is_waiting))
+        OR EXISTS (SELECT 1 FROM timers t WHERE t.thread_id = %(thread_id)s
+            AND t.batch IS NOT NULL AND t.state IN ('pending', 'postponed', 'claimed')) AS is_busy
+"""
 
 
 class RetentionSteps:
     _db: Database
 
-    async def list_stored(self, *, after: str = "", limit: int = 100) -> list[ThreadBatches]:
+    async def list_stored(
+        self, *, after: str = "", limit: int = 100, nested: bool = False
+    ) -> list[ThreadBatches]:
         async def step(db: Connection) -> list[ThreadBatches]:
             rows = await fetch_all(
                 db,
                 "SELECT id, user_id, agent_id FROM threads "
-                'WHERE id COLLATE "C" > %s AND strpos(id, %s) = 0 '
+                'WHERE id COLLATE "C" > %s AND (strpos(id, %s) > 0) = %s '
                 'ORDER BY id COLLATE "C" LIMIT %s',
-                (after, NESTING, limit),
+                (after, NESTING, nested, limit),
             )
             return [
                 ThreadBatches(
@@ -66,7 +82,11 @@ class RetentionSteps:
 
 
 async def _batches_of(db: Connection, thread_id: str) -> list[KeptBatch]:
-    return readable(_to_kept, await fetch_all(db, _BATCHES, {"thread_id": thread_id}))
+    batches = readable(_to_kept, await fetch_all(db, _BATCHES, {"thread_id": thread_id}))
+    root = asked_from(thread_id)
+    if root is not None and (await fetch_row(db, _BUSY, {"thread_id": root}))["is_busy"]:
+        return held(batches)
+    return batches
 
 
 def _to_kept(row: DictRow) -> KeptBatch:

@@ -21,8 +21,16 @@ from segue.journal.postgres.database import (
 from segue.journal.postgres.turns import wake_first
 from segue.journal.postgres.words import to_vector, words_of
 from segue.journal.records import Deleted
-from segue.journal.restoring import DryRunOver, Restoring, batch_taken, chunks, is_there
-from segue.journal.rows import DamagedError, from_json, to_json
+from segue.journal.restoring import (
+    DryRunOver,
+    Restoring,
+    batch_taken,
+    chunks,
+    encoded,
+    encoders_of,
+    is_there,
+)
+from segue.journal.rows import DamagedError, from_json
 from segue.journal.tables import (
     ALL,
     MEMORIES,
@@ -45,10 +53,7 @@ _OF_THREADS: tuple[LiteralString, ...] = (
     "decisions",
     "summaries",
 )
-_MEMORY_WORDS: LiteralString = (
-    "INSERT INTO memory_words (agent_id, user_id, word, memory_id, times, word_count) "
-    "VALUES (%s, %s, %s, %s, %s, %s)"
-)
+_MEMORY_WORDS = ("agent_id", "user_id", "word", "memory_id", "times", "word_count")
 _TAKEN: LiteralString = (
     "SELECT batch FROM messages WHERE agent_id = %s AND batch = ANY(%s) AND thread_id <> %s LIMIT 1"
 )
@@ -159,19 +164,16 @@ def _read_value(column: Column, value: Any) -> Any:
     if value is None:
         return None
     match column.form:
-        case Form.JSON | Form.IDS:
+        case Form.JSON | Form.IDS | Form.BODY:
             return from_json(value)
         case Form.VECTOR:
             return np.asarray(value, dtype=np.float32)
     return value
 
 
-def _written_value(column: Column, value: Any) -> Any:
-    if column.form in (Form.JSON, Form.IDS) and not (value is None and column.nullable):
-        return to_json(value)
-    if column.form is Form.VECTOR and value is not None:
-        return np.asarray(value, dtype=np.float32).tolist()
-    return value
+def _to_list(vector: Any) -> list[float]:
+    numbers: list[float] = np.asarray(vector, dtype=np.float32).tolist()
+    return numbers
 
 
 async def _restore(
@@ -184,33 +186,35 @@ async def _restore(
         return
     if table is MESSAGES:
         await _check_batches(db, rows)
-    written = [_written(table, row) for row in rows]
-    names = list(written[0])
-    query = SQL("INSERT INTO {} ({}) VALUES ({})").format(
-        Identifier(table.name),
-        SQL(", ").join(map(Identifier, names)),
-        SQL(", ").join(_placeholder(name) for name in names),
-    )
-    cursor = db.cursor()
-    await cursor.executemany(query, written)
-    if table is MEMORIES:
-        await cursor.executemany(_MEMORY_WORDS, [each for row in rows for each in _words(row)])
-
-
-def _placeholder(name: str) -> Composed:
-    kind = {"words": SQL("::tsvector"), "embedding": SQL("::real[]")}.get(name, SQL(""))
-    return SQL("{}{}").format(Placeholder(name), kind)
-
-
-def _written(table: Table, row: Row) -> dict[str, Any]:
-    written = {column.name: _written_value(column, row[column.name]) for column in table.columns}
-    if table.of_thread:
-        written["thread_id"] = row["thread_id"]
+    encoders = encoders_of(table, {Form.VECTOR: _to_list})
+    names = [name for name, _ in encoders]
     if table is MESSAGES:
-        words = words_of(row["text"]) if row["visible"] else None
-        written["words"] = None if words is None else to_vector(words)
-        written["word_count"] = None if words is None else len(words)
-    return written
+        found = ([*encoded(encoders, row), *_found_by(row)] for row in rows)
+        await _copy(db, table.name, [*names, "words", "word_count"], found)
+    else:
+        await _copy(db, table.name, names, (encoded(encoders, row) for row in rows))
+    if table is MEMORIES:
+        words = (each for row in rows for each in _words(row))
+        await _copy(db, "memory_words", _MEMORY_WORDS, words)
+
+
+async def _copy(
+    db: Connection, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    query = SQL("COPY {} ({}) FROM STDIN").format(
+        Identifier(table), SQL(", ").join(map(Identifier, names))
+    )
+    async with db.cursor().copy(query) as copy:
+        for row in rows:
+            await copy.write_row(row)
+
+
+def _found_by(message: Row) -> tuple[str | None, int | None]:
+    """The words of a message for the search, and how many; none of what nobody sees."""
+    if not message["visible"]:
+        return None, None
+    words = words_of(message["text"])
+    return to_vector(words), len(words)
 
 
 async def _is_new(db: Connection, table: Table, row: Row, restoring: Restoring) -> bool:

@@ -17,8 +17,12 @@ _ASKED_WORDS = 500
 
 def words_of(text: str) -> list[str]:
     """The words in order, without case and accents."""
-    plain = unicodedata.normalize("NFKD", text[:_INDEXED_CHARACTERS]).casefold()
-    bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    bare = text[:_INDEXED_CHARACTERS]
+    if bare.isascii():  # most are, and have no accents
+        bare = bare.lower()
+    else:
+        plain = unicodedata.normalize("NFKD", bare).casefold()
+        bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
     found: list[str] = re.findall(r"[^\W_]+", bare[:_INDEXED_CHARACTERS])
     return [word[:_WORD_LENGTH] for word in found]
 

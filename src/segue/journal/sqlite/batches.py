@@ -30,12 +30,12 @@ def next_id(db: sqlite3.Connection, thread_id: str, ids: RisingIds) -> int:
     return new
 
 
-def batch_of(db: sqlite3.Connection, thread_id: str, batch: int) -> Batch:
+def batch_of(db: sqlite3.Connection, thread_id: str, batch: int, *, keep: bool = True) -> Batch:
     sql = "SELECT body FROM messages WHERE thread_id = ? AND batch = ? ORDER BY sequence_num"
     bodies = [row["body"] for row in db.execute(sql, (thread_id, batch))]
     if not bodies:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
-    return decode_batch(batch, bodies)
+    return decode_batch(batch, bodies, keep=keep)
 
 
 def begin_batch(

@@ -58,6 +58,8 @@ class Database:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self.is_open = False
+        # Whose futures the queue holds.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
@@ -70,6 +72,7 @@ class Database:
         await self._run(self._writer, self._migrate)
 
     async def close(self) -> None:
+        self._refuse_elsewhere()
         self.is_open = False
         self._closed.set()
         if self._writing is not None:
@@ -83,6 +86,7 @@ class Database:
     async def write(self, step: Step[T]) -> T:
         """Run a step in a transaction; nothing of it is written if it raises."""
         self._refuse_closed()
+        self._refuse_elsewhere()
         result = asyncio.get_running_loop().create_future()
         # In the caller's context, so that a line that is logged there says for whom.
         run = copy_context().run
@@ -151,6 +155,7 @@ class Database:
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         self._refuse_closed()
+        self._refuse_elsewhere()
         with self._explaining():
             run = copy_context().run  # as above
             return await asyncio.get_running_loop().run_in_executor(pool, run, work)
@@ -159,6 +164,17 @@ class Database:
         if not self.is_open:
             raise BackendError(
                 f"SQLite file {self.path!r} is not open; call open() first. Nothing was written."
+            )
+
+    def _refuse_elsewhere(self) -> None:
+        """A future that is set from another loop's thread may never wake who waits for it."""
+        here = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop = here
+        if self._loop is not here:
+            raise UsageError(
+                f"This journal on SQLite file {self.path!r} belongs to another event loop; open "
+                "one for each. Nothing was written."
             )
 
     @contextmanager

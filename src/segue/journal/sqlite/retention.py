@@ -7,7 +7,14 @@ from typing import Final
 from segue.core.metadata import BatchType
 from segue.core.retention import KeptBatch
 from segue.journal.records import NESTING
-from segue.journal.retention import Removed, ThreadBatches, nested_in, removable
+from segue.journal.retention import (
+    Removed,
+    ThreadBatches,
+    asked_from,
+    held,
+    nested_in,
+    removable,
+)
 from segue.journal.rows import from_micros, preview_of, readable, title_of
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
@@ -18,6 +25,13 @@ _UNFINISHED: Final = (
     "AND (t.state IN ('queued', 'running') OR t.left_open OR t.is_waiting)) "
     "OR EXISTS (SELECT 1 FROM timers t WHERE t.thread_id = m.thread_id AND t.batch = m.batch "
     "AND t.state IN ('pending', 'postponed', 'claimed')))"
+)
+# The same of any batch of a thread.
+_BUSY: Final = (
+    "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.thread_id = :thread_id "
+    "AND (t.state IN ('queued', 'running') OR t.left_open OR t.is_waiting)) "
+    "OR EXISTS (SELECT 1 FROM timers t WHERE t.thread_id = :thread_id AND t.batch IS NOT NULL "
+    "AND t.state IN ('pending', 'postponed', 'claimed'))"
 )
 # The type of a batch is that of its first message: a continuation does not relabel it.
 _BATCHES: Final = (
@@ -31,14 +45,18 @@ _BATCHES: Final = (
 class RetentionSteps:
     _db: Database
 
-    async def list_stored(self, *, after: str = "", limit: int = 100) -> list[ThreadBatches]:
+    async def list_stored(
+        self, *, after: str = "", limit: int = 100, nested: bool = False
+    ) -> list[ThreadBatches]:
         def step(db: sqlite3.Connection) -> list[ThreadBatches]:
-            sql = "SELECT * FROM threads WHERE id > ? AND instr(id, ?) = 0 ORDER BY id LIMIT ?"
+            sql = (
+                "SELECT * FROM threads WHERE id > ? AND (instr(id, ?) > 0) = ? ORDER BY id LIMIT ?"
+            )
             return [
                 ThreadBatches(
                     row["id"], row["user_id"], row["agent_id"], _batches_of(db, row["id"])
                 )
-                for row in db.execute(sql, (after, NESTING, limit)).fetchall()
+                for row in db.execute(sql, (after, NESTING, nested, limit)).fetchall()
             ]
 
         return await self._db.read(step)
@@ -58,7 +76,11 @@ class RetentionSteps:
 
 
 def _batches_of(db: sqlite3.Connection, thread_id: str) -> list[KeptBatch]:
-    return readable(_to_kept, db.execute(_BATCHES, (thread_id,)))
+    batches = readable(_to_kept, db.execute(_BATCHES, (thread_id,)))
+    root = asked_from(thread_id)
+    if root is not None and db.execute(_BUSY, {"thread_id": root}).fetchone()[0]:
+        return held(batches)
+    return batches
 
 
 def _to_kept(row: sqlite3.Row) -> KeptBatch:

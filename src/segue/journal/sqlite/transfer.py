@@ -5,15 +5,23 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 
 from segue.core.words import indexed_words
 from segue.journal.records import Deleted
-from segue.journal.restoring import DryRunOver, Restoring, batch_taken, chunks, is_there
-from segue.journal.rows import DamagedError, from_json, from_micros, to_json, to_micros
+from segue.journal.restoring import (
+    DryRunOver,
+    Restoring,
+    batch_taken,
+    chunks,
+    encoded,
+    encoders_of,
+    is_there,
+)
+from segue.journal.rows import DamagedError, from_json, from_micros, to_micros
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.turns import wake_first
 from segue.journal.tables import (
@@ -36,6 +44,10 @@ _MEMORY_WORDS = (
     "INSERT INTO memory_words (agent_id, user_id, word, memory_id, times, word_count) "
     "VALUES (?, ?, ?, ?, ?, ?)"
 )
+
+
+# So many rows are one statement; few sizes, since SQLite keeps what it makes of each.
+_AT_ONCE = (64, 8, 1)
 
 
 class TransferSteps:
@@ -139,24 +151,15 @@ def _read_value(column: Column, value: Any) -> Any:
             return from_micros(value)
         case Form.FLAG:
             return bool(value)
-        case Form.JSON | Form.IDS:
+        case Form.JSON | Form.IDS | Form.BODY:
             return from_json(value)
         case Form.VECTOR:
             return np.frombuffer(value, dtype=np.float32)
     return value
 
 
-def _written_value(column: Column, value: Any) -> Any:
-    if column.form in (Form.JSON, Form.IDS) and not (value is None and column.nullable):
-        return to_json(value)
-    if value is None:
-        return None
-    match column.form:
-        case Form.TIME:
-            return to_micros(value)
-        case Form.VECTOR:
-            return np.asarray(value, dtype=np.float32).tobytes()
-    return value
+def _to_bytes(vector: Any) -> bytes:
+    return np.asarray(vector, dtype=np.float32).tobytes()
 
 
 def _restore(
@@ -167,19 +170,26 @@ def _restore(
     rows = restoring.taken(table, chunk)
     if table is MESSAGES:
         _check_batches(db, rows)
-    names = [*(["thread_id"] if table.of_thread else []), *(c.name for c in table.columns)]
-    places = ", ".join("?" for _ in names)
-    sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({places})"  # noqa: S608 - same
-    written = [
-        [
-            *([row["thread_id"]] if table.of_thread else []),
-            *(_written_value(column, row[column.name]) for column in table.columns),
-        ]
-        for row in rows
-    ]
-    db.executemany(sql, written)
+    _insert(db, table, rows)
     if table is MEMORIES:
         db.executemany(_MEMORY_WORDS, [each for row in rows for each in _words(row)])
+
+
+def _insert(db: sqlite3.Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Many rows to a statement: at the end of each, the index of words is written out."""
+    encoders = encoders_of(table, {Form.TIME: to_micros, Form.VECTOR: _to_bytes})
+    names = [name for name, _ in encoders]
+    place = f"({', '.join('?' for _ in names)})"
+    start = 0
+    for size in _AT_ONCE:
+        end = start + (len(rows) - start) // size * size
+        values = [encoded(encoders, row) for row in rows[start:end]]
+        places = ", ".join([place] * size)
+        sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {places}"  # noqa: S608 - same
+        db.executemany(
+            sql, [[*chain(*values[at : at + size])] for at in range(0, len(values), size)]
+        )
+        start = end
 
 
 def _is_new(db: sqlite3.Connection, table: Table, row: Row, restoring: Restoring) -> bool:

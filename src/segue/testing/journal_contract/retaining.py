@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.metadata import BatchType
 from segue.core.snowflake import MAX_ID
 from segue.journal.ports import Journal
-from segue.journal.records import TurnKind, nested_id
+from segue.journal.records import TimerState, TurnKind, nested_id
 from segue.journal.retention import Removed
 from segue.testing.journal_contract.chat import HOUR, Chat, texts
 
@@ -43,6 +43,45 @@ async def test_threads_are_listed_page_by_page(journal: Journal, chat: Chat) -> 
     while page := await journal.list_stored(after=names[-1] if names else "", limit=2):
         names += [thread.thread_id for thread in page]
     assert names == ["Zoo", "bar", "chat"]
+
+
+async def test_threads_of_agents_are_listed_if_they_are_wanted(
+    journal: Journal, chat: Chat
+) -> None:
+    """These alone, with what was asked in them."""
+    asking = await chat.exchange()
+    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    asked = await clerk.say("Which floor?", parent_batch=asking, source_agent_id="guide")
+    await clerk.reply("The third.")
+    [thread] = await journal.list_stored(nested=True)
+    assert (thread.thread_id, thread.agent_id) == (nested_id("chat", "clerk"), "clerk")
+    [batch] = thread.batches
+    assert (batch.id, batch.type) == (asked.turn.batch, BatchType.AGENT_TO_AGENT)
+    assert not batch.is_unfinished
+
+
+async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
+    journal: Journal, chat: Chat
+) -> None:
+    """Who goes on with a batch after a crash must not ask the same again."""
+    asking = (await chat.say()).turn.batch
+    lease = await chat.take_turn()
+    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    batches = []
+    for words in ("Which floor?", "And which door?"):
+        asked = await clerk.say(words, parent_batch=asking, source_agent_id="guide")
+        await clerk.reply("The third.")
+        batches.append(asked.turn.batch)
+    [thread] = await journal.list_stored(nested=True)
+    assert [batch.is_unfinished for batch in thread.batches] == [True, True]
+    assert await journal.remove_batches(clerk.thread_id, batches) == Removed()
+    await chat.finish(lease, AIMessage("On the third."))
+    await chat.arm(HOUR, trigger_type=None, kind=TurnKind.CONTINUATION, batch=asking)
+    assert await journal.remove_batches(clerk.thread_id, batches) == Removed()
+    chat.now += HOUR
+    timer = await chat.take_timer()
+    await journal.close_timer(timer, TimerState.EXPIRED, "Too late.", now=chat.now)
+    assert await journal.remove_batches(clerk.thread_id, batches) == Removed(1, 2)
 
 
 async def test_a_removed_batch_is_gone_from_everywhere(journal: Journal, chat: Chat) -> None:
