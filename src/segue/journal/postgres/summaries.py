@@ -12,7 +12,13 @@ from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import check_newest
 from segue.journal.places import ids_above
 from segue.journal.postgres.batches import next_id
-from segue.journal.postgres.database import Connection, Database, fetch_one, fetch_row
+from segue.journal.postgres.database import (
+    Connection,
+    Database,
+    fetch_all,
+    fetch_one,
+    fetch_row,
+)
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.records import Summary
 from segue.journal.rows import from_json, to_json
@@ -45,8 +51,7 @@ class SummarySteps:
             thread = await lock_thread(db, thread_id)
             previous = await newest_summary(db, thread_id)
             check_newest(thread_id, previous, follows)
-            for batch in batches:
-                await _archive(db, thread_id, batch)
+            await _archive(db, thread_id, batches)
             row = await fetch_row(
                 db,
                 "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "
@@ -91,26 +96,32 @@ class SummarySteps:
         await self._db.write(step)
 
 
-async def _archive(db: Connection, thread_id: str, batch: int) -> None:
-    row = await fetch_row(
+async def _archive(db: Connection, thread_id: str, batches: Sequence[int]) -> None:
+    values = {"thread_id": thread_id, "batches": [*batches]}
+    rows = await fetch_all(
         db,
-        "SELECT count(*) AS rows, count(*) FILTER (WHERE archived) AS archived, "
-        "EXISTS (SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND batch = %(batch)s "
+        "SELECT batch, bool_or(archived) AS is_archived, EXISTS (SELECT 1 FROM turns "
+        "WHERE thread_id = %(thread_id)s AND turns.batch = messages.batch "
         "AND state IN ('queued', 'running')) AS is_live "
-        "FROM messages WHERE thread_id = %(thread_id)s AND batch = %(batch)s",
-        {"thread_id": thread_id, "batch": batch},
+        "FROM messages WHERE thread_id = %(thread_id)s AND batch = ANY(%(batches)s) GROUP BY batch",
+        values,
     )
-    if not row["rows"]:
-        raise NotFoundError(
-            f"There is no batch {batch} in thread {thread_id!r}. Nothing was written."
-        )
-    if row["archived"]:
-        raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
-    if row["is_live"]:
-        raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
+    archived = {row["batch"]: row["is_archived"] for row in rows}
+    live = {row["batch"] for row in rows if row["is_live"]}
+    for batch in batches:
+        if batch not in archived:
+            raise NotFoundError(
+                f"There is no batch {batch} in thread {thread_id!r}. Nothing was written."
+            )
+        if archived[batch]:
+            raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+        if batch in live:
+            raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
+        archived[batch] = True  # none is named twice
     await db.execute(
-        "UPDATE messages SET archived = true WHERE thread_id = %s AND batch = %s",
-        (thread_id, batch),
+        "UPDATE messages SET archived = true "
+        "WHERE thread_id = %(thread_id)s AND batch = ANY(%(batches)s)",
+        values,
     )
 
 

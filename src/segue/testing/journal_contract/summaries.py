@@ -83,6 +83,15 @@ async def test_a_batch_is_archived_once(journal: Journal, chat: Chat, order: sli
     assert await batches_in_tail(chat) == [kept]
 
 
+async def test_a_batch_that_is_named_twice_is_a_conflict(journal: Journal, chat: Chat) -> None:
+    """The summary would cite it twice; nothing is changed."""
+    first, second = await talk(chat, 2)
+    with pytest.raises(ConflictError):
+        await summarise(chat, "Both.", first, second, first)
+    assert await journal.find_summary("chat") is None
+    assert await batches_in_tail(chat) == [second, first]
+
+
 async def test_an_unknown_batch_cannot_be_summarised(journal: Journal, chat: Chat) -> None:
     """Neither one that is nowhere nor one of another thread, and the others are not archived."""
     [batch] = await talk(chat, 1)
