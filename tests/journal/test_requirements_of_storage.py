@@ -28,6 +28,7 @@ from segue.journal.records import NewTimer
 from segue.journal.rows import MessageRow
 from segue.journal.selftest import FAILED, check_integrity
 from segue.journal.sqlite import database as sqlite
+from segue.journal.tables import MEMORIES, Whose
 from segue.testing.journal_contract.chat import HOUR, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import anyio_backend, ticking_ids
 from tests.journal.racers import START, all_at_once, racers
@@ -397,16 +398,30 @@ async def test_an_agents_batch_is_found_by_an_index(address: str, spy: Spy, chat
     spy.taken()
     await chat.journal.list_batch("guide", first.additional_kwargs["batch"])
     [question] = spy.taken()
+    assert_found_by("messages_by_batch", plan_of(address, question))
+
+
+async def test_a_users_memories_are_found_by_an_index(address: str, spy: Spy, chat: Chat) -> None:
+    """Who takes out or deletes what is one user's does not look at everybody's."""
+    spy.taken()
+    assert await chat.journal.read_rows(MEMORIES, Whose(user_id="ann")) == []
+    [question] = (asked for asked in spy.taken() if "memories" in asked)
+    assert_found_by("memories_of_user", plan_of(address, question))
+
+
+def plan_of(address: str, question: str) -> list[str]:
     if is_file(address):
-        plan = [str(row[-1]) for row in ask(address, f"EXPLAIN QUERY PLAN {question}")]
-    else:
-        # A handful of rows is read faster than its index; what counts is that it could be used.
-        with psycopg.connect(address) as connection:
-            connection.execute("SET enable_seqscan = off")
-            connection.execute("SET enable_sort = off")
-            rows = connection.execute(f"EXPLAIN {question}".encode()).fetchall()
-        plan = [str(row[0]) for row in rows]
-    assert "messages_by_batch" in plan[0]
+        return [str(row[-1]) for row in ask(address, f"EXPLAIN QUERY PLAN {question}")]
+    # A handful of rows is read faster than its index; what counts is that it could be used.
+    with psycopg.connect(address) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_sort = off")
+        rows = connection.execute(f"EXPLAIN {question}".encode()).fetchall()
+    return [str(row[0]) for row in rows]
+
+
+def assert_found_by(index: str, plan: list[str]) -> None:
+    assert any(index in line for line in plan)
     assert not any(word in line for line in plan for word in ("SCAN", "Seq Scan", "Sort", "TEMP"))
 
 

@@ -24,3 +24,5 @@ CREATE INDEX decisions_of_timers ON decisions (timer_id, outcome, consecutive, h
     WHERE kind = 'gates';
 DROP INDEX turns_by_thread;
 CREATE INDEX turns_by_thread ON turns (thread_id, id, kind, queued_at, shown_at);
+-- A user's memories with all agents, for who takes them out or deletes them.
+CREATE INDEX memories_of_user ON memories (user_id, id);
