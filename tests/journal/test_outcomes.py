@@ -36,6 +36,7 @@ COUNTS = {
 BEFORE_COLUMNS = """
 DROP INDEX decisions_of_turns;
 DROP INDEX decisions_of_timers;
+DROP INDEX memories_of_user;
 ALTER TABLE decisions DROP COLUMN trigger_type;
 ALTER TABLE decisions DROP COLUMN variant;
 ALTER TABLE decisions DROP COLUMN consecutive;

@@ -244,11 +244,11 @@ NIGHT = {"quiet_hours": QuietHours(time(8), time(9))}  # the story begins at eig
         ({"policy": NIGHT}, 3, Kind.POSTPONED, Gate.QUIET_HOURS),
         ({"policy": {"cooldown": 3600}}, 3, Kind.POSTPONED, Gate.COOLDOWN),
         ({"holdout": 1.0}, 0, Kind.HELD_OUT, None),
-        ({"decider": "none"}, 0, Kind.HELD_BACK, Gate.ENABLED),
+        ({"decider": "none"}, 0, Kind.HELD_BACK, "decider"),
     ],
 )
 async def test_each_setting_counts_in_the_past(
-    stage: Stage, autonomy: dict[str, Any], sent: int, stopped: Kind, gate: Gate | None
+    stage: Stage, autonomy: dict[str, Any], sent: int, stopped: Kind, gate: str | None
 ) -> None:
     """What another setting stops or puts off is told with the gate that did it."""
     async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, _):
@@ -369,6 +369,7 @@ async def test_conversations_from_elsewhere_have_a_past_too(stage: Stage) -> Non
         assert await world.journal.import_messages(thread, messages) == len(messages)
         found = await again(world.journal, eager_agent(), until=world.clock.now())
     assert waited(found) == GROWING
+    assert found.brought_in == 1
 
 
 async def test_one_thread_is_counted_while_its_neighbours_take_their_share(

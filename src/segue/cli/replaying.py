@@ -26,13 +26,13 @@ _UNKNOWN = (
     "because of one, is not known."
 )
 _WORDS = {
-    Kind.SENT_THEN: "then sent",
-    Kind.REPLIED_THEN: "then answered",
-    Kind.SENT: "sent",
-    Kind.POSTPONED: "put off",
-    Kind.HELD_BACK: "held back",
-    Kind.HELD_OUT: "held out",
-    Kind.REPLY_LOST: "reply lost",
+    Kind.SENT_THEN: "was sent",
+    Kind.REPLIED_THEN: "was answered",
+    Kind.SENT: "would be sent",
+    Kind.POSTPONED: "would be put off",
+    Kind.HELD_BACK: "would be held back",
+    Kind.HELD_OUT: "would be held out",
+    Kind.REPLY_LOST: "reply would be lost",
 }
 
 
@@ -47,7 +47,10 @@ def read_policy(path: Path) -> dict[str, Any]:
         raise UsageError(f"The policy {str(path)!r} is no TOML: {error}.") from None
     if values.keys() == {"autonomy"} and isinstance(values["autonomy"], dict):
         values = values["autonomy"]
-    Autonomy.parse(values, str(path))
+    try:
+        Autonomy(**values)
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).split("\n"))) from None
     return values
 
 
@@ -162,5 +165,10 @@ def _sentences(found: Replay) -> Iterator[str]:
         yield (
             f"{found.assumed:,} of those sent follow one that nobody ever wrote; they are taken to "
             "be of the same kind."
+        )
+    if found.brought_in:
+        yield (
+            f"Threads that were brought in from elsewhere: {found.brought_in:,}. By which settings "
+            "they were followed up is not known."
         )
     yield _UNKNOWN

@@ -45,7 +45,7 @@ def stats(  # noqa: PLR0913 - each is an option
     from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
     from segue.cli.output import print_json, print_lines, print_table  # noqa: PLC0415
     from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.core.errors import UsageError  # noqa: PLC0415
+    from segue.core.errors import NotFoundError, UsageError  # noqa: PLC0415
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.stats import Wanted  # noqa: PLC0415
     from segue.runtime.stats import stats as stats_of  # noqa: PLC0415
@@ -68,6 +68,13 @@ def stats(  # noqa: PLR0913 - each is an option
             return await stats_of(journal, wanted, now)
 
     found = run(work())
+    with told_plainly():
+        known = [config.id for config in settings.agents]
+        if agent is not None and not found.outcomes and agent not in known:
+            raise NotFoundError(
+                f"There is no agent {agent!r:.60}, and nothing of one is stored; the settings "
+                f"have: {', '.join(known)}."
+            )
     if as_json:
         print_json(found.as_json())
     elif as_csv:

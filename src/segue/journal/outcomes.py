@@ -41,8 +41,9 @@ class OutcomeCount:
 
     `variant` is the prompt's, None if none was chosen. `gate` is the one that suppressed them, None
     if it was no gate. `wrote` is of those held out: whether the user wrote within the window, None
-    if it is not over. `latency` is of those replied to: the median, to
-    the minute if it is above ten.
+    if nobody can say yet. `latency` is of those replied to: the median, to the minute if it is
+    above ten. `is_over` is of those shown or held out: whether the window is over. Only then they
+    belong in a rate, or else those who write at once would be in before the silent ones.
     """
 
     agent_id: str
@@ -53,6 +54,7 @@ class OutcomeCount:
     gate: str | None = None
     wrote: bool | None = None
     latency: timedelta | None = None
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def outcome_counts(rows: Iterable[Row]) -> list[OutcomeCount]:
             count=0,
             gate=row["gate"],
             wrote=None if row["wrote"] is None else bool(row["wrote"]),
+            is_over=bool(row["is_over"]),
         )
         spread.setdefault(kind, Counter())[int(row["seconds"] or 0)] += row["count"]
     return in_order(

@@ -98,6 +98,8 @@ class PastThread:
     # From when to when something was due and nobody looked at it.
     unattended: tuple[tuple[datetime, datetime], ...]
     wishes: Preferences
+    # Whether there are messages that no turn is recorded of: it was brought in from elsewhere.
+    is_brought_in: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,8 @@ async def _thread(rows: Rows, user: str, name: _Name, settings: Mapping[str, Any
     timers = [row async for row in all_rows(rows, TIMERS, whose)]
     oldest = await rows.read_rows(MESSAGES, whose, limit=1)
     known = {cycle.batch for cycle in cycles}
-    # What was brought in from elsewhere has messages only.
-    if any(row["batch"] not in known for row in oldest) or any(c.is_unjudged for c in cycles):
+    is_brought_in = any(row["batch"] not in known for row in oldest)
+    if is_brought_in or any(cycle.is_unjudged for cycle in cycles):
         cycles = await _judged(rows, whose, cycles)
     return PastThread(
         name.thread_id,
@@ -140,6 +142,7 @@ async def _thread(rows: Rows, user: str, name: _Name, settings: Mapping[str, Any
         tuple(row["updated_at"] for row in timers if row["state_reason"] == DROPPED),
         tuple(_unattended(checks, timers)),
         Preferences.of(settings, name.settings),
+        is_brought_in,
     )
 
 

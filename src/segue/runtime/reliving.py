@@ -42,15 +42,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened or would have. `is_assumed`: it follows a follow-up that nobody ever
-    wrote, and is taken to be of the same kind.
+    """One thing that happened or would have.
+
+    `gate` is what held it back: a gate, or `decider` where nothing decides about follow-ups.
+    `is_assumed`: it follows one that nobody ever wrote, and is taken to be of the same kind.
     """
 
     at: datetime
     kind: Kind
     thread_id: str
     trigger: str | None = None
-    gate: Gate | None = None
+    gate: str | None = None
     is_assumed: bool = False
 
 
@@ -224,8 +226,7 @@ class _Life:
         if plan is None:
             return
         if refusal(thread.sent, thread.autonomy):
-            over = thread.sent >= thread.autonomy.policy.max_consecutive
-            gate = Gate.CONSECUTIVE_CAP if over else Gate.ENABLED
+            gate = _refused_by(thread)
             yield Entry(moment, Kind.HELD_BACK, thread.past.id, plan.trigger.value, gate)
             return
         self._arm(thread, thread.plan(plan, moment, is_assumed=is_assumed))
@@ -309,6 +310,13 @@ class _Life:
         if place and due_at < self._late[place - 1][1]:
             return self._late[place - 1][1]
         return due_at
+
+
+def _refused_by(thread: _Thread) -> str:
+    """What stands in the way of any plan, whatever was said."""
+    if not (thread.autonomy.enabled and thread.autonomy.policy.enabled):
+        return Gate.ENABLED
+    return "decider" if thread.autonomy.decider == "none" else Gate.CONSECUTIVE_CAP
 
 
 _FAR: Final = datetime.max.replace(tzinfo=UTC)

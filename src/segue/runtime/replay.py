@@ -39,6 +39,8 @@ class Replay:
     until: datetime
     users: int = 0
     threads: int = 0
+    # Of these, so many came from elsewhere: nobody knows what they were followed up by.
+    brought_in: int = 0
     then: Counter[str] = field(default_factory=Counter)
     now: Counter[str] = field(default_factory=Counter)
     held_back: Counter[str] = field(default_factory=Counter)
@@ -51,6 +53,7 @@ class Replay:
     # The most that one user got on one day of theirs.
     busiest_then: int = 0
     busiest_now: int = 0
+    # In the order of time, over all users.
     entries: list[Entry] = field(default_factory=list)
 
     @property
@@ -78,6 +81,7 @@ class Replay:
             "until": self.until,
             "users": self.users,
             "threads": self.threads,
+            "threads_brought_in": self.brought_in,
             "sent_then": dict(sorted(self.then.items())),
             "sent": dict(sorted(self.now.items())),
             "difference": self.difference,
@@ -110,11 +114,13 @@ async def replay(
             counted = [t for t in threads if wanted.thread_id in (None, t.id)]
             found.users += 1
             found.threads += len(counted)
+            found.brought_in += sum(thread.is_brought_in for thread in counted)
             entries = [*_chosen(relive(threads, autonomy_of, wanted.until), wanted)]
             _add(found, entries, counted)
             if wanted.keep_entries:
-                found.entries += sorted(entries, key=lambda entry: entry.at)
+                found.entries += entries
             tell(found.threads)
+    found.entries.sort(key=lambda entry: entry.at)
     return found
 
 

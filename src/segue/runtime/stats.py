@@ -42,10 +42,11 @@ class Outcomes:
     variant: str | None
     counts: Mapping[FollowUpOutcome, int]
     suppressed_by: Mapping[str, int] = field(default_factory=dict)
-    # Of those that were seen, how many were answered, and how soon half of the answers came.
+    # Of those that were seen and whose window is over: how many were answered, and how soon half of
+    # the answers came.
     replied: Rate | None = None
     latency: timedelta | None = None
-    # Of those held out, how many users wrote in the same time on their own.
+    # Of those held out whose window is over, how many users wrote in it on their own.
     wrote_unasked: Rate | None = None
 
     @property
@@ -200,15 +201,17 @@ def _outcomes(counted: Iterable[OutcomeCount]) -> Iterator[Outcomes]:
             counts[row.outcome] += row.count
             if row.outcome is FollowUpOutcome.SUPPRESSED:
                 gates[row.gate or NO_GATE] += row.count
-        replied, ignored = counts[FollowUpOutcome.REPLIED], counts[FollowUpOutcome.IGNORED]
-        wrote = sum(row.count for row in rows if row.wrote)
-        silent = sum(row.count for row in rows if row.wrote is False)
+        over = [row for row in rows if row.is_over]
+        replied = sum(r.count for r in over if r.outcome is FollowUpOutcome.REPLIED)
+        ignored = sum(r.count for r in over if r.outcome is FollowUpOutcome.IGNORED)
+        wrote = sum(row.count for row in over if row.wrote)
+        silent = sum(row.count for row in over if row.wrote is False)
         yield Outcomes(
             *kind,
             {outcome: counts[outcome] for outcome in FollowUpOutcome if counts[outcome]},
             dict(sorted(gates.items())),
             replied=Rate.of(replied, replied + ignored),
-            latency=next((row.latency for row in rows if row.latency is not None), None),
+            latency=next((row.latency for row in over if row.latency is not None), None),
             wrote_unasked=Rate.of(wrote, wrote + silent),
         )
 

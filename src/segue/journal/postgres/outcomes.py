@@ -75,7 +75,8 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
             WHEN next.kind IS NOT NULL OR %(now)s - fired.shown_at > %(window)s THEN 'ignored'
             ELSE 'pending' END AS outcome,
         second.gate, NULL AS wrote,
-        greatest(extract(epoch FROM next.queued_at - fired.shown_at), 0) AS latency
+        greatest(extract(epoch FROM next.queued_at - fired.shown_at), 0) AS latency,
+        %(now)s - fired.shown_at > %(window)s AS is_over
     FROM fired
     LEFT JOIN LATERAL (SELECT later.kind, later.queued_at FROM turns AS later
         WHERE fired.shown_at IS NOT NULL AND later.thread_id = fired.thread_id
@@ -90,19 +91,19 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
         gate,
         CASE WHEN NOT held_out THEN NULL WHEN wrote_at - moment <= %(window)s THEN 1
             WHEN %(now)s - moment > %(window)s THEN 0 END,
-        NULL
+        NULL, held_out AND %(now)s - moment > %(window)s
     FROM ended {_WROTE.format("ended", "AND ended.held_out")}
 ), counted AS (
-    SELECT agent_id, trigger_type, variant, outcome, wrote,
+    SELECT agent_id, trigger_type, variant, outcome, wrote, coalesce(is_over, false) AS is_over,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome <> 'replied' THEN NULL WHEN latency < 600
             THEN floor(latency) ELSE floor(latency / 60) * 60 END AS seconds
     FROM outcomes
     WHERE outcome <> 'postponed' AND (%(trigger)s::text IS NULL OR trigger_type = %(trigger)s)
 )
-SELECT agent_id, trigger_type, variant, outcome, gate, wrote, seconds, count(*) AS count
+SELECT agent_id, trigger_type, variant, outcome, gate, wrote, is_over, seconds, count(*) AS count
 FROM counted
-GROUP BY agent_id, trigger_type, variant, outcome, gate, wrote, seconds"""  # noqa: S608 - our own words
+GROUP BY agent_id, trigger_type, variant, outcome, gate, wrote, is_over, seconds"""  # noqa: S608 - our own words
 # Of moments that are long enough ago, so that those who write at once do not count for more.
 _ARMS: LiteralString = f"""
 WITH {_FIRED}, {_ENDED}, moments AS (

@@ -85,7 +85,8 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
                 WHEN second.outcome = 'postpone' THEN 'postponed'
                 ELSE 'stopped' END
             ELSE 'shown' END AS outcome,
-        second.gate, NULL AS wrote, fired.shown_at, fired.next_at
+        second.gate, NULL AS wrote, fired.shown_at, fired.next_at,
+        :now - fired.shown_at > :window AS is_over
     FROM fired LEFT JOIN decisions AS second ON second.id = fired.second_id
     UNION ALL
     SELECT agent_id, trigger_type, NULL,
@@ -94,10 +95,11 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
         gate,
         CASE WHEN NOT held_out THEN NULL WHEN wrote_at - moment <= :window THEN 1
             WHEN :now - moment > :window THEN 0 END,
-        NULL, NULL
+        NULL, NULL, held_out AND :now - moment > :window
     FROM ended
 ), told AS (
-    SELECT agent_id, trigger_type, variant, gate, wrote, max(next_at - shown_at, 0) AS latency,
+    SELECT agent_id, trigger_type, variant, gate, wrote, is_over,
+        max(next_at - shown_at, 0) AS latency,
         CASE
             WHEN outcome <> 'shown' THEN outcome
             WHEN next_at - shown_at <= :window THEN 'replied'
@@ -106,15 +108,15 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
     FROM outcomes
     WHERE outcome <> 'postponed' AND (:trigger IS NULL OR trigger_type = :trigger)
 ), counted AS (
-    SELECT agent_id, trigger_type, variant, outcome, wrote,
+    SELECT agent_id, trigger_type, variant, outcome, wrote, coalesce(is_over, 0) AS is_over,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome <> 'replied' THEN NULL WHEN latency < 600000000
             THEN latency / 1000000 ELSE latency / 60000000 * 60 END AS seconds
     FROM told
 )
-SELECT agent_id, trigger_type, variant, outcome, gate, wrote, seconds, count(*) AS count
+SELECT agent_id, trigger_type, variant, outcome, gate, wrote, is_over, seconds, count(*) AS count
 FROM counted
-GROUP BY seconds, agent_id, trigger_type, variant, outcome, gate, wrote"""  # noqa: S608 - same
+GROUP BY seconds, agent_id, trigger_type, variant, outcome, gate, wrote, is_over"""  # noqa: S608 - same
 # Of moments that are long enough ago, so that those who write at once do not count for more.
 _ARMS: Final = f"""
 WITH {_FIRED}, {_ENDED}, moments AS (

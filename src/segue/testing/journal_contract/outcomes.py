@@ -19,6 +19,7 @@ DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
 REPLIED, IGNORED = FollowUpOutcome.REPLIED, FollowUpOutcome.IGNORED
+HELD_OUT = FollowUpOutcome.HELD_OUT
 PENDING, STOPPED = FollowUpOutcome.PENDING, FollowUpOutcome.STOPPED
 
 
@@ -257,9 +258,23 @@ async def test_of_one_held_out_it_is_told_whether_the_user_wrote(
     if writes_after is not None:
         chat.now += writes_after
         await chat.exchange()
-    assert await journal.count_outcomes(asked) == [
-        OutcomeCount("guide", "check_in", None, FollowUpOutcome.HELD_OUT, 1, wrote=wrote)
-    ]
+    [found] = await journal.count_outcomes(asked)
+    assert found == OutcomeCount(
+        "guide", "check_in", None, HELD_OUT, 1, wrote=wrote, is_over=asked_after > DAY
+    )
+
+
+@pytest.mark.parametrize(("asked_after", "is_over"), [(3 * HOUR, False), (WEEK, True)], ids=str)
+async def test_of_one_that_was_shown_it_is_told_whether_its_window_is_over(
+    journal: Journal, chat: Chat, asked_after: timedelta, is_over: bool
+) -> None:
+    """Whoever makes a rate of it waits for the silent ones, too."""
+    await speak(chat)
+    asked = query(chat, asked_after)
+    chat.now += HOUR
+    await chat.exchange()
+    [found] = await journal.count_outcomes(asked)
+    assert (found.outcome, found.is_over) == (REPLIED, is_over)
 
 
 async def test_agents_triggers_and_times_are_told_apart(journal: Journal, chat: Chat) -> None:
