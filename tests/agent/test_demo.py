@@ -1,11 +1,18 @@
 """The demo's replies: polite, about what the user said, and never about a trigger."""
 
+import asyncio
+import json
+
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.agent.build import build_graph
 from segue.agent.config import AgentConfig
 from segue.agent.demo import demo_reply, find_topic
+from segue.agent.models import load_model
+from segue.agent.scripted import ScriptedChatModel
+from segue.agent.summariser import ModelSummariser
+from segue.agent.summary_request import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.testing.leaks import find_leaks
@@ -103,6 +110,47 @@ def test_it_goes_on_when_it_may() -> None:
 def test_the_same_conversation_gets_the_same_words() -> None:
     """A demo can be repeated."""
     assert answer(*SAID) == answer(*SAID)
+
+
+def summed_up(earlier: str, *said: tuple[str, str], words: int = 100) -> str:
+    """What the demo makes of a summary so far and of who said what."""
+    retold = json.dumps([{"from": who, "text": text} for who, text in said])
+    return demo_reply(SummaryRequest(earlier, retold, words).messages())
+
+
+def test_a_summary_has_what_the_user_said() -> None:
+    """After the summary so far, without greetings and without the agent's own words."""
+    first = summed_up(
+        "",
+        ("user", "Hello!"),
+        ("agent", "Hi there!"),
+        ("user", "I want to learn the guitar. " + "It is a dream of mine. " * 20),
+        ("tool clock", "noon"),
+        ("user", "Thanks, bye!"),
+    )
+    assert first.startswith("The user said: I want to learn the guitar. It is a dream of mine.")
+    assert len(first) < 150
+    second = summed_up(first, ("another agent", "Which floor?"))
+    assert second == f"{first}\nAnother agent said: Which floor?"
+    assert summed_up("", ("user", "Hi!")) == "There was some small talk."
+
+
+def test_a_summary_keeps_to_its_words() -> None:
+    """What is oldest goes first."""
+    said = [("user", f"My number {n} is lucky.") for n in range(20)]
+    lines = summed_up("The user said: I am old.", *said, words=40).splitlines()
+    assert lines == [f"The user said: My number {n} is lucky." for n in range(15, 20)]
+
+
+def test_the_named_model_sums_up() -> None:
+    """Asked as every model is; one with a script of its own says its script."""
+    retold = json.dumps([{"from": "user", "text": "I want to learn the guitar."}])
+    asked = asyncio.run(
+        ModelSummariser(load_model("scripted", {})).summarise("", retold, max_tokens=100)
+    )
+    assert asked == "The user said: I want to learn the guitar."
+    own = ModelSummariser(ScriptedChatModel(script=["So it was."]))
+    assert asyncio.run(own.summarise("", retold, max_tokens=100)) == "So it was."
 
 
 def test_it_always_says_something() -> None:

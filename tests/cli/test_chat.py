@@ -6,10 +6,16 @@ import os
 import pty
 import signal
 import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from segue.cli.chat import way_back
+from segue.cli.opening import open_journal
+from segue.runtime.clock import SystemClock
+from segue.settings import Settings
 from tests.cli.conftest import Segue
 from tests.cli.programs import PATIENCE, SEGUE, environment, running, write_config
 
@@ -51,7 +57,7 @@ graph = "own_graphs:breaking"
 
 async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) -> None:
     """Each line waits for the answer before it; the end of the input ends the chat with 0, and
-    `--thread` goes on with what was said.
+    `--thread` goes on as the same user, with the new answer alone.
     """
     config = write_config(tmp_path, delay=0.02)
     # A second message would be refused while the first is being answered.
@@ -67,20 +73,68 @@ async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) 
     told = chat.complained.decode()
     thread = told.rpartition("--thread ")[2].strip()
     assert thread.isdigit(), told
+    assert f"Come back with: segue chat --user sam --thread {thread}\n" in told
 
     async with running(tmp_path, "chat", "--thread", thread) as again:
         await again.say("Thanks, bye!")
         again.hang_up()
         assert await again.ended() == 0
-    lines = again.printed.splitlines()
-    assert lines[:4] == [
-        "you: I want to learn the guitar.",
-        first,
-        "you: I play the piano.",
-        second,
-    ]
-    assert lines[4].startswith("Ada: ")
-    assert len(lines) == 5
+    [last] = again.printed.splitlines()
+    assert last.startswith("Ada: ")
+    assert last not in (first, second)
+    assert "You talk with Ada as sam. " in again.complained.decode()
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--user", "The user of thread 'talk' is 'ann', and --user says 'eve'."),
+        ("--agent", "The agent of thread 'talk' is 'ada', and --agent says 'eve'."),
+    ],
+)
+async def test_a_thread_is_gone_on_with_only_by_its_own(
+    segue: Segue, tmp_path: Path, flag: str, words: str
+) -> None:
+    """Nobody speaks in another one's name, or to another agent than they think."""
+    write_config(tmp_path)
+    settings = Settings(database=str(tmp_path / "segue-data"))
+    async with open_journal(settings, make=True) as journal:
+        now = SystemClock().now()
+        await journal.create_thread("talk", agent_id="ada", user_id="ann", now=now)
+    result = await asyncio.to_thread(segue, "chat", "--thread", "talk", flag, "eve")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {words}")
+
+
+def test_the_way_back_has_all_flags_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key and an address that may hold a password are left for the user to fill in."""
+    monkeypatch.setenv("SEGUE_KEY", "sgu_known")
+    here = way_back(None, None, "ann lee", Path("my.toml"), "data")
+    assert here == "segue chat --user 'ann lee' --config my.toml --database data"
+    for address in ("postgresql://me:word@db/segue", "user=me password=word"):
+        assert way_back(None, None, None, None, address) == "segue chat --database …"
+    url = "http://127.0.0.1:8000"
+    assert (
+        way_back(url, "sgu_other", "bo", None, None) == f"segue chat --url {url} --key … --user bo"
+    )
+    assert way_back(url, "sgu_known", None, None, None) == f"segue chat --url {url}"
+
+
+async def test_a_terminal_shows_what_was_said_before(tmp_path: Path) -> None:
+    """Who comes back sees where they were."""
+    write_config(tmp_path)
+    async with running(tmp_path, "chat") as chat:
+        await chat.say("I want to learn the guitar.")
+        chat.hang_up()
+        assert await chat.ended() == 0
+    thread = chat.complained.decode().rpartition("--thread ")[2].strip()
+    async with at_terminal(tmp_path, "chat", "--thread", thread) as (terminal, process):
+        await terminal.until("you: ")
+        await terminal.until("I want to learn the guitar.")
+        await terminal.until("Ada: ")
+        await terminal.until("you> ")
+        terminal.type("\x03")
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
 
 
 async def test_ctrl_c_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
@@ -129,22 +183,7 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
     line is there again after it. Ctrl-C asks first then, and leaves the terminal as it was.
     """
     write_config(tmp_path, delay=0.02)
-    main, end = pty.openpty()
-    before = termios.tcgetattr(main)
-    process = await asyncio.create_subprocess_exec(
-        *SEGUE,
-        "chat",
-        cwd=tmp_path,
-        env={**environment(), "TERM": "xterm", "INPUTRC": "/dev/null"},
-        stdin=end,
-        stdout=end,
-        stderr=end,
-        start_new_session=True,
-        preexec_fn=_own_terminal,
-    )
-    os.close(end)
-    terminal = _Terminal(main)
-    try:
+    async with at_terminal(tmp_path, "chat") as (terminal, process):
         await terminal.until("you> ")
         terminal.type("I want to learn the guitar.\n")
         await terminal.until("Ada is writing…")
@@ -159,12 +198,7 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
         terminal.type("\x03")
         await terminal.until("Come back with: segue chat --thread")
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
-        assert termios.tcgetattr(main) == before
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        terminal.close()
+        assert terminal.is_as_before()
 
 
 @pytest.mark.parametrize(
@@ -191,6 +225,34 @@ async def test_what_cannot_be_is_told_in_one_line(
     assert words in line
 
 
+@asynccontextmanager
+async def at_terminal(
+    folder: Path, *args: str
+) -> AsyncIterator[tuple["_Terminal", asyncio.subprocess.Process]]:
+    """Run `segue` at a terminal of its own until the block is left."""
+    main, end = pty.openpty()
+    terminal = _Terminal(main)
+    process = await asyncio.create_subprocess_exec(
+        *SEGUE,
+        *args,
+        cwd=folder,
+        env={**environment(), "TERM": "xterm", "INPUTRC": "/dev/null"},
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+        preexec_fn=_own_terminal,
+    )
+    os.close(end)
+    try:
+        yield terminal, process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        terminal.close()
+
+
 def _own_terminal() -> None:
     """In the new process: what is typed there, Ctrl-C too, is for it."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -205,7 +267,12 @@ class _Terminal:
         self._seen = 0
         self._more = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._before = termios.tcgetattr(number)
         self._loop.add_reader(number, self._read)
+
+    def is_as_before(self) -> bool:
+        """Whether it is set as it was before anything ran in it."""
+        return termios.tcgetattr(self._number) == self._before
 
     def type(self, text: str) -> None:
         os.write(self._number, text.encode())

@@ -79,6 +79,38 @@ def test_a_dry_run_shows_what_would_leave_and_changes_nothing(
     assert "Fact 0 is the number 0." in shown("compress", story.id, "--dry-run")
 
 
+def test_a_dry_run_shows_all_that_would_leave(shown: Shown, story: Thread, database: str) -> None:
+    """Also where it takes several summaries; the run says that each of them is taken back alone."""
+    summing_up = CONFIG.format(strategy="summarise").replace("4000", "500")
+    Path("segue.toml").write_text(summing_up, encoding="utf-8")
+    would = json.loads(shown("compress", story.id, "--dry-run", "--json"))
+    count, rounds = len(would["leaving"]), would["rounds"]
+    assert 1 < rounds <= count == COUNT - 2
+    assert would["certain"] == count
+    assert f"{count} batches would leave in {rounds} rounds." in shown(
+        "compress", story.id, "--dry-run"
+    )
+    printed = shown("compress", story.id)
+    assert all(batch in printed for batch in would["leaving"])
+    assert f"{rounds} summaries were stored; --undo takes back the newest" in printed
+    assert len(live(database, story)) == COUNT - count
+    assert "--undo once more" in shown("compress", story.id, "--undo")
+    assert COUNT - count < len(live(database, story)) < COUNT
+
+
+def test_a_dry_run_says_what_depends_on_the_summaries(shown: Shown, story: Thread) -> None:
+    """Short ones leave room for more batches in the window."""
+    summing_up = CONFIG.format(strategy="summarise").replace("4000", "2250")
+    Path("segue.toml").write_text(summing_up, encoding="utf-8")
+    would = json.loads(shown("compress", story.id, "--dry-run", "--json"))
+    least, most = would["certain"], len(would["leaving"])
+    assert 0 < least < most
+    told = shown("compress", story.id, "--dry-run")
+    assert f"At least {least} and at most {most} batches would leave" in told
+    done = json.loads(shown("compress", story.id, "--json"))
+    assert least <= len(done["leaving"]) <= most
+
+
 def test_what_leaves_can_be_taken_back(shown: Shown, story: Thread, database: str) -> None:
     """History shows all of it throughout; a second time nothing has to leave."""
     told = shown("history", story.id)
@@ -91,18 +123,20 @@ def test_what_leaves_can_be_taken_back(shown: Shown, story: Thread, database: st
     would = json.loads(shown("compress", story.id, "--undo", "--dry-run", "--json"))
     assert would["undone"]["id"] == summary["id"]
     assert live(database, story) != everything
-    assert "in the window again" in shown("compress", story.id, "--undo")
+    undone = shown("compress", story.id, "--undo")
+    count = len(done["leaving"])
+    assert undone == f"{count} batches are in the window again. No summary stood for them.\n"
     assert live(database, story) == everything
     assert shown("history", story.id) == told
 
 
 def test_a_summary_is_shown(shown: Shown, story: Thread) -> None:
-    """As the agent's own model writes it; the scripted one says anything but nothing."""
+    """As the agent's own model writes it; the scripted one repeats what was said."""
     Path("segue.toml").write_text(CONFIG.format(strategy="summarise"), encoding="utf-8")
     printed = shown("compress", story.id)
     [words] = printed.split("Summary:\n")[1:]
-    assert words.strip()
-    assert words.strip() in shown("context", story.id)
+    assert words.startswith("The user said: Fact ")
+    assert words.splitlines()[0] in shown("context", story.id)
 
 
 def test_there_may_be_nothing_to_undo(segue: Segue, story: Thread, database: str) -> None:

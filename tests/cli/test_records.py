@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, FunctionMessage
 
 from segue.cli.opening import open_journal
 from segue.core.messages import user_message
@@ -20,7 +20,7 @@ from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.settings import Settings
 from segue.testing.world import Stage, plain_agent
 from tests.cli.conftest import Segue
-from tests.runtime.scenes import always, lines
+from tests.runtime.scenes import Held, always, lines
 
 CONFIG = """
 [agents.guide]
@@ -80,7 +80,31 @@ def test_conversations_are_listed_by_user(shown: Shown, story: Thread) -> None:
     assert "Where are the maps?" in line
     [thread] = json.loads(shown("threads", "--user", "ann", "--json"))
     assert (thread["id"], thread["user_id"], thread["message_count"]) == (story.id, "ann", 3)
-    assert shown("threads") == "me has no conversation here.\n"
+    nothing = "me has no conversation here; --all lists those of all users.\n"
+    assert shown("threads") == nothing
+
+
+def test_the_newest_conversations_of_all_users_are_listed(
+    segue: Segue, shown: Shown, story: Thread, database: str
+) -> None:
+    """With whose they are, as many as are asked for."""
+
+    async def store() -> None:
+        async with open_journal(Settings(database=database)) as journal:
+            later = story.updated_at + timedelta(hours=1)
+            await journal.create_thread("bobs", agent_id="clerk", user_id="bob", now=later)
+
+    asyncio.run(store())
+    rows = [line.split()[:3] for line in shown("threads", "--all").splitlines()]
+    assert [row for row in rows if row[2:] in (["guide"], ["clerk"])] == [
+        ["bobs", "bob", "clerk"],
+        [story.id, "ann", "guide"],
+    ]
+    [newest] = json.loads(shown("threads", "--all", "--limit", "1", "--json"))
+    assert (newest["id"], newest["user_id"]) == ("bobs", "bob")
+    result = segue("threads", "--all", "--user", "ann", "--database", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "leave out --user" in result.stderr
 
 
 def test_history_is_what_a_person_sees(shown: Shown, story: Thread) -> None:
@@ -119,6 +143,29 @@ def test_batches_show_type_state_and_nesting(shown: Shown, story: Thread) -> Non
     assert last["id"] == second["id"]
 
 
+def test_pictures_and_old_roles_are_shown(shown: Shown, story: Thread, database: str) -> None:
+    """A mark for each picture, and a blank after each role."""
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/map.png"}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    said = [
+        user_message([{"type": "text", "text": "Look at this."}, picture, picture]),
+        FunctionMessage(content="The map.", name="see"),
+        AIMessage("I see it."),
+        user_message([sound]),
+    ]
+
+    async def store() -> None:
+        async with open_journal(Settings(database=database)) as journal:
+            await journal.import_messages(story.id, stamp(said, SnowflakeGenerator(5)))
+
+    asyncio.run(store())
+    printed = shown("batches", story.id).splitlines()
+    assert "    user    Look at this. [image] [image]" in printed
+    assert "    function The map." in printed
+    assert "    user    [audio]" in printed
+    assert "Look at this. [image] [image]" in shown("history", story.id)
+
+
 def test_an_unfinished_batch_says_why(shown: Shown, story: Thread, database: str) -> None:
     """An imported one, whose tool never answered: in `batches`, and left out of the context."""
     calls = [{"name": "order", "args": {}, "id": "c1"}]
@@ -155,11 +202,37 @@ def test_the_context_is_what_the_model_would_get(shown: Shown, story: Thread) ->
 def test_timers_and_reasons_tell_what_became_of_a_follow_up(shown: Shown, story: Thread) -> None:
     """That it was planned and sent, and why."""
     timers = json.loads(shown("timers", story.id, "--json"))
-    assert "fired" in [timer["state"] for timer in timers]
+    assert ("fired", "sent") in [(timer["state"], timer["became"]) for timer in timers]
     assert "question_unanswered" in shown("timers", story.id)
     reasons = json.loads(shown("why", story.id, "--json"))
     assert ("a follow-up", "sent") in [(r["what"], r["outcome"]) for r in reasons]
     assert "The reply asks the user something." in shown("why", story.id)
+
+
+def test_timers_tell_a_follow_up_that_was_stopped(shown: Shown, database: str) -> None:
+    """The user wrote before they saw it; one that did not fire became nothing yet."""
+    held = Held("Never seen.")
+
+    async def play() -> str:
+        models = {"guide": lines("Where to?", held, "Good.", "And then?")}
+        async with Stage(database).world(models=models) as world:
+            thread = await world.segue.create_thread("ann")
+            await world.say(thread.id, "I want to travel.")
+            passing = asyncio.create_task(world.pass_time(timedelta(hours=2)))
+            await held.asked.wait()
+            await world.segue.send(thread.id, "To Oslo.")
+            held.go.set()
+            await passing
+            return thread.id
+
+    thread_id = asyncio.run(play())
+    found = json.loads(shown("timers", thread_id, "--json"))
+    stopped = ("fired", "stopped")
+    assert [(t["state"], t["became"]) for t in found if t["state"] == "fired"] == [stopped]
+    assert all(t["became"] is None for t in found if t["state"] != "fired")
+    [line] = [x for x in shown("timers", thread_id).splitlines() if "fired" in x]
+    assert "stopped" in line
+    assert "The user wrote." in line
 
 
 def test_looking_works_on_nothing(shown: Shown, story: Thread, database: str) -> None:

@@ -13,7 +13,13 @@ from langgraph.types import interrupt
 from segue.agent.config import AgentConfig
 from segue.cli.remote import RemoteTalk, client_of
 from segue.cli.talks import OwnTalk, Spoken, Talk, TalkEvent
-from segue.core.errors import BackendError, DeniedError, NotFoundError, SegueError
+from segue.core.errors import (
+    BackendError,
+    DeniedError,
+    NotFoundError,
+    SegueError,
+    UsageError,
+)
 from segue.runtime.clock import SystemClock
 from segue.runtime.events import Asked, Cancelled, Writing
 from segue.server.keys import new_key
@@ -84,7 +90,7 @@ async def test_an_answer_is_told_whole_before_it_is_over(sqlite_stage: Stage, ki
         sqlite_stage.world(models={"guide": lines("Oslo, I think.")}) as world,
         talking(world, kind) as (talk, ear),
     ):
-        assert talk.agent == "guide"
+        assert (talk.agent, talk.user) == ("guide", "me")
         await talk.ask("Where?")
         assert ear.said == ["Where?", "Oslo, I think."]
         pieces = [event.text for event in ear.heard if isinstance(event, Writing)]
@@ -148,6 +154,19 @@ async def test_what_a_server_refuses_is_told_in_its_words(
         async with client_of(site.address, given, None) as client:
             with pytest.raises(kind, match=words):
                 await RemoteTalk.begin(client, None, thread)
+
+
+async def test_a_key_speaks_for_its_own_user_alone(sqlite_stage: Stage) -> None:
+    """Somebody who names another one is told, before a thread is begun."""
+    stored, key = new_key("laptop", "ann", SystemClock().now())
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        await world.journal.add_key(stored)
+        async with client_of(site.address, key, "bob") as client:
+            with pytest.raises(UsageError, match="The key is of user 'ann', and --user says 'bob'"):
+                await RemoteTalk.begin(client, None, None)
+        assert await world.journal.list_newest_threads() == []
+        async with client_of(site.address, key, None) as client:
+            assert (await RemoteTalk.begin(client, None, None)).user == "ann"
 
 
 async def test_what_is_no_segue_server_is_told(sqlite_stage: Stage) -> None:

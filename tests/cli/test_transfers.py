@@ -99,6 +99,11 @@ def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
     segue("export", "--full", "--out", "all.jsonl", "--database", told)
     refused = segue("import", "all.jsonl", "--database", told)
     assert (refused.exit_code, "here already" in refused.stderr) == (1, True)
+    assert "--skip-existing" in refused.stderr
+    assert "--remap" in refused.stderr
+    again = segue("import", "all.jsonl", "--remap", "--database", told)
+    assert (again.exit_code, "--skip-existing" in again.stderr) == (1, True)
+    assert "--remap" not in again.stderr
     left = segue("import", "all.jsonl", "--skip-existing", "--database", told)
     assert "Thread blue is here already and was left alone." in left.stdout
     copied = segue("import", "all.jsonl", "--remap", "--skip-existing", "--database", told)
@@ -135,6 +140,79 @@ def test_what_cannot_be_done_is_told_in_a_line(
     assert done.stderr.startswith("Error: ")
     assert words in done.stderr
     assert not list(tmp_path.glob("*.jsonl*"))
+
+
+def test_a_refused_file_begins_no_database(segue: Segue, tmp_path: Path) -> None:
+    """What is no export leaves the folder as it was."""
+    (tmp_path / "notes.txt").write_text("Hello!\n", encoding="utf-8")
+    refused = segue("import", "notes.txt", "--database", "new")
+    assert (refused.exit_code, "Line 1" in refused.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_counts_are_told_in_the_right_number(segue: Segue, told: str) -> None:
+    """One thread, two threads; of lines, of rows and of what is deleted."""
+    out = segue("export", "--full", "--out", "all.jsonl", "--json", "--database", told)
+    lines = json.loads(out.stdout)["lines"]
+    told_lines = {
+        "thread": "5 threads",
+        "memory": "3 memories",
+        "preferences": "2 users' preferences",
+    }
+    for name, words in told_lines.items():
+        assert words.startswith(f"{lines[name]} ")
+        assert f" {words}" in out.stderr
+    assert f" {lines['batch']} batches" in out.stderr
+    one = segue("export", "blue", "--out", "blue.jsonl", "--database", told)
+    assert "1 thread." in one.stderr
+    came = segue("import", "all.jsonl", "--database", "new")
+    assert "2 users' preferences" in came.stdout
+    gone = segue("forget", "Bö", "--yes", "--database", "new")
+    assert "1 user's preferences" in gone.stdout
+    assert "1 memory" in gone.stdout
+
+
+def test_how_much_would_be_deleted_is_told_before(segue: Segue, told: str) -> None:
+    """The question and a trial say what is deleted then; a trial deletes nothing."""
+    tried = segue("forget", "ada", "--dry-run", "--json", "--database", told)
+    asked = segue("forget", "ada", "--database", told)
+    in_words = segue("forget", "ada", "--dry-run", "--database", told)
+    gone = segue("forget", "ada", "--yes", "--json", "--database", told)
+    would, did = json.loads(tried.stdout), json.loads(gone.stdout)
+    assert {k: v for k, v in would.items() if v} == {k: v for k, v in did.items() if v}
+    assert would["messages"] > 1 < would["threads"]
+    amount = f"{would['threads']} threads, {would['messages']} messages, 2 memories?"
+    assert amount in asked.stderr
+    assert in_words.stdout.startswith(f"Would delete {amount[:-1]}, ")
+    nothing = segue("forget", "ada", "--dry-run", "--database", told)
+    assert nothing.stdout == "Nothing was stored of ada.\n"
+
+
+def test_a_key_is_not_told_as_deleted(segue: Segue, told: str) -> None:
+    """It is kept and opens nothing, and that is what is said of it."""
+    segue("keys", "create", "phone", "--user", "ada", "--database", told)
+    tried = segue("forget", "ada", "--dry-run", "--database", told)
+    assert "not deleted, but would open nothing any more: 1." in tried.stdout
+    gone = segue("forget", "ada", "--yes", "--database", told)
+    assert "api_keys" not in gone.stdout
+    assert "not deleted, but open nothing any more: 1." in gone.stdout
+
+
+@pytest.mark.parametrize("how", [["--yes"], ["--dry-run"], ["--yes", "--json"], []])
+def test_who_would_come_back_by_a_migration_is_told(
+    segue: Segue, database: str, tmp_path: Path, how: list[str]
+) -> None:
+    """The source still has what was migrated from it, and the next run brings it in again."""
+    chat = {"id": "a1", "user": "ann", "messages": [{"role": "user", "content": "Hello!"}]}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n", encoding="utf-8")
+    segue("migrate", "chats.jsonl", "--database", database)
+    gone = segue("forget", "ann", *how, "--database", database)
+    assert gone.stderr.count("`segue migrate`") == 1
+
+
+def test_who_was_not_migrated_does_not_come_back(segue: Segue, told: str) -> None:
+    """Of them nothing is said of migrations."""
+    assert "migrate" not in segue("forget", "ada", "--yes", "--database", told).output
 
 
 def test_a_user_is_forgotten_only_if_that_is_meant(segue: Segue, told: str) -> None:

@@ -67,7 +67,7 @@ async def test_chats_become_threads(tmp_path: Path, database: str) -> None:
         assert (await journal.get_thread("a1")).created_at == began
         assert time_of(MessageMetadata.of(stored[-1]).position or 0) == began
         [named] = await journal.list_threads("bob")
-        assert named.id == "chats-2"
+        assert named.id.startswith("chat-")
         assert named.created_at == LATER
         all_there = await everything(journal)
         assert (await migrate(place, journal)).unchanged == 2
@@ -86,6 +86,46 @@ async def test_a_chat_that_grew_goes_on(tmp_path: Path, sqlite_journals: Journal
         shown = await journal.history("a1")
         assert [m.text for m in shown.messages][-2:] == ["Yes.", "Good."]
         assert all(b.is_complete for b in group_batches(await messages_of(journal, "a1")))
+
+
+async def test_a_chat_without_an_id_is_known_by_how_it_begins(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """In another line of another file, and longer, it is the same one; others are told apart."""
+    more = [*CHAT, {"role": "user", "content": "Yes."}, {"role": "assistant", "content": "Good."}]
+    other = [*CHAT[:1], {"role": "user", "content": "Hello!"}]
+    async with sqlite_journals() as journal:
+        first = write(tmp_path / "chats.jsonl", {"user": "ann", "messages": CHAT[:2]})
+        await migrate(first, journal)
+        [grown] = await journal.list_threads("ann")
+        moved = write(
+            tmp_path / "moved.jsonl",
+            {"user": "ann", "messages": other},
+            {"user": "bob", "messages": CHAT},
+            {"user": "ann", "created_at": "2024-05-01T09:00:00Z", "messages": CHAT},
+            {"user": "ann", "messages": more},
+            {"user": "ann", "messages": CHAT},
+        )
+        report = await migrate(moved, journal)
+        assert (report.migrated, report.continued, report.skipped) == (4, 1, [])
+        assert (await journal.history(grown.id)).messages[-1].text == "Good."
+        names = {thread.id for thread in await journal.list_threads("ann")}
+        assert len(names) == 4
+        assert {name for name in names if name.count("-") > 1} == {f"{grown.id}-2"}
+        assert (await migrate(moved, journal)).unchanged == 5
+
+
+async def test_chats_of_two_users_who_begin_alike_are_not_one(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """Wherever the file names them, nobody's chat goes on with the words of another."""
+    hello = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hi."}]
+    path = tmp_path / "chats.jsonl"
+    async with sqlite_journals() as journal:
+        for user, messages in (("ann", hello[:1]), ("bob", hello)):
+            place = write(path, {"customer": {"name": user}, "messages": messages})
+            report = await migrate(place, journal, user_from="customer.name")
+            assert report.users == {user: 1}
 
 
 async def test_messages_may_have_times_of_their_own(
@@ -152,18 +192,24 @@ async def test_lines_that_cannot_be_read_are_skipped(
         {"id": "a1", "user": "bob", "messages": hello},
         {"id": "a5", "user": "ann", "messages": []},
         {"id": "a6", "messages": hello},
+        {"user": "ann"},
+        {"user": "ann", "messages": []},
+        [],
     )
     async with sqlite_journals() as journal:
         report = await migrate(place, journal)
         why = {skipped.thread: skipped.why for skipped in report.skipped}
-        assert (report.threads, report.migrated) == (8, 1)
-        assert "no JSON" in why["chats-2"]
+        assert (report.threads, report.migrated) == (11, 1)
+        assert why["line 2"] == "It is no JSON."
+        assert "no list of 'messages'" in why["line 10"]
         assert "no list of 'messages'" in why["a2"]
         assert "message 1" in why["a3"]
         assert "message 2" in why["a4"]
         assert "same id" in why["a1, again in line 7"]
         assert "no messages" in why["a5"]
         assert "--user" in why["a6"]
+        assert "no messages" in why["line 11"]
+        assert "line 12" in why
 
 
 async def test_a_killed_run_over_chats_without_times_is_repeated(
@@ -182,3 +228,42 @@ async def test_a_killed_run_over_chats_without_times_is_repeated(
                 await migrate(place, mortal)
             await migrate(place, journal, now=LATER + timedelta(days=1))
             assert await everything(journal) == unbroken
+
+
+async def test_a_thread_of_the_same_name_stays_its_users(tmp_path: Path, database: str) -> None:
+    """Two apps may count their chats and greet alike; nobody gets to read what another said."""
+    begun = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}]
+    secret = [*begun, {"role": "user", "content": "My card is 4111."}]
+    ann = write(tmp_path / "a.jsonl", {"id": "1", "user": "ann", "messages": begun})
+    bob = write(tmp_path / "b.jsonl", {"id": "1", "user": "bob", "messages": secret})
+    async with opened(database) as journal:
+        await migrate(ann, journal)
+        report = await migrate(bob, journal)
+        [skipped] = report.skipped
+        assert "another user's; --prefix tells" in skipped.why
+        assert [m.text for m in (await journal.history("1")).messages] == ["Hi", "Hello!"]
+
+
+async def test_what_is_skipped_leaves_no_empty_thread(tmp_path: Path, database: str) -> None:
+    """Whatever is wrong with its messages is found before a thread is begun, in a dry run too."""
+    future = {"id": "f", "user": "ann", "created_at": "2050-01-01T00:00:00Z", "messages": CHAT}
+    place = write(tmp_path / "chats.jsonl", future)
+    async with opened(database) as journal:
+        for is_dry_run in (True, False):
+            report = await migrate(place, journal, is_dry_run=is_dry_run)
+            assert (report.migrated, [s.thread for s in report.skipped]) == (0, ["f"])
+        assert await journal.list_threads("ann") == []
+
+
+async def test_a_chat_that_is_nested_too_deeply_is_skipped(tmp_path: Path, database: str) -> None:
+    """And those after it come in."""
+    block = '{"type": "text", "x": ' * 900 + "1" + "}" * 900
+    messages = f'[{{"role": "user", "content": [{block}]}}]'
+    deep = f'{{"id": "d", "user": "ann", "messages": {messages}}}'
+    place = write(tmp_path / "chats.jsonl", deep, {"id": "e", "user": "ann", "messages": CHAT})
+    async with opened(database) as journal:
+        report = await migrate(place, journal)
+        [skipped] = report.skipped
+        assert report.migrated == 1
+        assert (await journal.get_thread("e")).message_count > 0
+        assert skipped.thread == "d"

@@ -2,7 +2,7 @@
 
 import shutil
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
@@ -320,6 +320,97 @@ async def test_owners_are_found_or_given(tmp_path: Path, sqlite_journals: Journa
         await migrate(str(path), journal, user="cyd", user_from="metadata.customer")
         [two] = await journal.list_threads("cyd")
         assert two.id == "two"
+
+
+async def test_a_user_that_is_given_gets_only_what_nobody_has(
+    old_app: OldApp, database: str
+) -> None:
+    """Threads that name a user stay with that one, and the report says how many went to whom."""
+    tell_old_stories(old_app.app)
+    old_app.app.say("nobody", "Hello!", "Hi.")
+    async with opened(database) as journal:
+        tried = await migrate(old_app.place, journal, user="cyd", is_dry_run=True)
+        report = await migrate(old_app.place, journal, user="cyd")
+        assert tried.users == report.users == {"ann": 1, "bob": 2, "cyd": 1}
+        assert [thread.id for thread in await journal.list_threads("cyd")] == ["nobody"]
+        assert [thread.id for thread in await journal.list_threads("ann")] == ["trip"]
+        assert (await migrate(old_app.place, journal, user="cyd")).users == {}
+
+
+async def test_a_thread_that_cannot_keep_its_name_is_told_with_both(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """Also in a later run, so that it can be found; a prefix alone is no other name."""
+    path = tmp_path / "old.sqlite"
+    with sqlite_app(path) as app:
+        app.say("bob/work", "Hello!", "Hi.", user_id="bob")
+        app.say("trip", "Hello!", "Hi.", user_id="bob")
+    async with sqlite_journals() as journal:
+        for _ in range(2):
+            [renamed] = (await migrate(str(path), journal, prefix="old-")).renamed
+            assert renamed.thread == "bob/work"
+            assert (await journal.get_thread(renamed.became)).user_id == "bob"
+
+
+async def test_nothing_is_left_beside_a_file(tmp_path: Path, sqlite_journals: Journals) -> None:
+    """A source that nobody has open is the same file alone in its folder, refused or read."""
+    folder = tmp_path / "old"
+    folder.mkdir()
+    path = folder / "old.sqlite"
+    with sqlite_app(path) as app:
+        tell_old_stories(app)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    async with sqlite_journals() as journal:
+        assert (await migrate(str(path), journal)).migrated == 3
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [*folder.iterdir()] == [path]
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE checkpoints RENAME TO others")
+        db.commit()
+    with pytest.raises(UsageError, match="no checkpoints"):
+        open_source(str(path))
+    assert [*folder.iterdir()] == [path]
+
+
+async def test_the_log_of_an_app_that_has_its_file_open_stays(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """What it wrote and what it writes later is read, be it open before us or after."""
+    path = tmp_path / "old.sqlite"
+    with sqlite_app(path) as app:
+        app.say("trip", "Hello!", "Hi.", user_id="ann")
+    source = open_source(str(path))
+    source.heads()
+    async with sqlite_journals() as journal:
+        with sqlite_app(path) as app:
+            app.say("trip", "Rome?", "Rome.", user_id="ann")
+            source.close()
+            app.say("trip", "Oslo?", "Oslo.", user_id="ann")
+            log = (tmp_path / "old.sqlite-wal").read_bytes()
+            assert log
+            await migrate(str(path), journal)
+            assert (tmp_path / "old.sqlite-wal").read_bytes() == log
+            app.say("trip", "Bye!", "Bye.", user_id="ann")
+        await migrate(str(path), journal)
+        shown = [message.text for message in (await journal.history("trip")).messages]
+        assert shown == ["Hello!", "Hi.", "Rome?", "Rome.", "Oslo?", "Oslo.", "Bye!", "Bye."]
+
+
+async def test_the_log_of_an_app_that_was_killed_is_read_and_stays(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """What it had stored is in the log alone; both files are as they were."""
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with sqlite_app(tmp_path / "old.sqlite") as app:
+        app.say("trip", "Hello!", "Hi.", user_id="ann")
+        for name in ("old.sqlite", "old.sqlite-wal"):
+            shutil.copyfile(tmp_path / name, killed / name)
+    files = [killed / "old.sqlite", killed / "old.sqlite-wal"]
+    before = [path.read_bytes() for path in files]
+    async with sqlite_journals() as journal:
+        assert (await migrate(str(files[0]), journal)).migrated == 1
+    assert [path.read_bytes() for path in files] == before
 
 
 async def test_threads_of_the_async_saver_are_read(

@@ -251,6 +251,81 @@ async def test_batches_in_which_nobody_spoke_leave_the_summary_as_it_is() -> Non
         assert ({summary.text for summary in stored}, summariser.calls) == ({""}, 0)
 
 
+class Saying(Faithful):
+    """Sums up by the same words each time."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+
+    async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
+        await super().summarise(earlier, retold, max_tokens)
+        return self._words
+
+
+async def foreseen(compressor: Compressor, thread: Thread) -> tuple[list[list[int]], int]:
+    """The rounds that would be, and how many of them are certain."""
+    rounds = [each async for each in compressor.foresee(thread)]
+    certain = sum(each.is_certain for each in rounds)
+    assert all(each.is_certain for each in rounds[:certain])
+    return [[batch.id for batch in each.leaving] for each in rounds], certain
+
+
+@settings(max_examples=40)
+@given(
+    st.one_of(threads(max_batches=8), broken_threads()),
+    st.sampled_from(Strategy),
+    st.integers(20, 400),
+    st.integers(1, 3),
+    st.sampled_from(["", "They talked. " * 5, "x" * 5_000]),
+)
+def test_what_is_foreseen_is_what_happens(
+    messages: list[BaseMessage], strategy: Strategy, window: int, keep: int, earlier: str
+) -> None:
+    """Round by round: all of it with summaries as long as may be, what is certain with short ones.
+    Looking changes nothing.
+    """
+
+    async def check() -> None:
+        agent = agent_of(window, strategy=strategy, keep=keep)
+        async with conversation(stored_once(messages)) as (journal, thread):
+            first = [b.id for b in await journal.tail("t", max_tokens=9_999) if b.is_complete][-1:]
+            if earlier and first:
+                ids = ticking_generator(node=3)
+                await journal.save_summary("t", earlier, first, ids=ids, now=START)
+            before = await journal.list_live_batches("t")
+            rounds, certain = await foreseen(compressor_of(journal, agent, None), thread)
+            assert await journal.list_live_batches("t") == before
+            for words, expected in (("x" * 5_000, rounds), ("x", rounds[:certain])):
+                assert await _carried_out(journal, thread, agent, Saying(words)) == expected
+                assert await journal.list_live_batches("t") == before
+
+    asyncio.run(check())
+
+
+async def _carried_out(
+    journal: Journal, thread: Thread, agent: AgentConfig, summariser: Any
+) -> list[list[int]]:
+    """What really leaves, round by round; it is taken back."""
+    compressor, stored = compressor_of(journal, agent, summariser), list[Summary]()
+    while done := await compressor.shrink(thread, at_once=True):
+        stored += done
+    for summary in reversed(stored):
+        await journal.undo_summary(summary)
+    return [[*summary.batches] for summary in stored]
+
+
+async def test_a_backlog_is_foreseen_to_its_end() -> None:
+    """Not only the first round: four of them and more, of batches that no window reaches."""
+    async with conversation(backlog(orphans=70, sound=100)) as (journal, thread):
+        agent = agent_of(700, keep=1)
+        rounds, certain = await foreseen(compressor_of(journal, agent, None), thread)
+        assert len(rounds) > 4
+        assert certain <= len(rounds)
+        longest = Saying("x" * 5_000)
+        assert await _carried_out(journal, thread, agent, longest) == rounds
+
+
 @pytest.mark.parametrize("window", [1, 50, 1_000, 8_000, 200_000])
 def test_measures_fit_into_any_window(window: int) -> None:
     """The summary is at most half of what stays, and what stays less than what is too much."""

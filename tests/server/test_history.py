@@ -297,3 +297,12 @@ async def test_a_chat_of_old_times_goes_on(sqlite_stage: Stage) -> None:
         said = [each["message"]["text"] for each in data if each["type"] == "message"]
         assert said == ["Still there?", "Fine."]
         assert [m["created_at"][:10] for m in await shown(site, thread)] == ["2011-05-01"] * 4
+
+
+async def test_what_a_migration_notes_is_not_shown(sqlite_stage: Stage) -> None:
+    """A user who looks at their thread sees their own wishes there."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        noted = {"migrated": {"digest": "x"}, "muted": True}
+        await world.journal.update_thread(thread, settings=noted, now=world.clock.now())
+        assert (await site.get(f"/api/threads/{thread}"))["settings"] == {"muted": True}

@@ -14,7 +14,7 @@ from segue.core.context import build_context
 from segue.core.errors import BackendError, UsageError
 from segue.core.stamp import stamp
 from segue.core.tokens import estimate_text, estimate_tokens
-from segue.journal.records import EffectState
+from segue.journal.records import EffectState, TurnState
 from segue.testing.providers import request_problems
 from segue.testing.scenario import read_scenario
 from segue.testing.world import Stage, World, plain_agent
@@ -199,6 +199,26 @@ async def test_a_summary_that_is_too_long_ends_with_a_sentence(stage: Stage) -> 
             assert 30 < estimate_text(summary.text) <= 40
             assert summary.text.endswith(("said.", "again."))
         assert speaker.asked[1]["summary"] == first.text
+
+
+async def test_a_summary_of_a_larger_window_leaves_room_in_a_smaller_one(stage: Stage) -> None:
+    """Who gives an agent a smaller window goes on talking; the model is told the beginning."""
+    async with stage.world(small_agent()) as world:
+        thread = await new_thread(world)
+        await talk(world, thread, 2)
+        parts = world.composed.parts
+        [first, _] = await live(world, thread)
+        await world.journal.save_summary(
+            thread, "It was said. " * 900, [first], ids=parts.ids, now=world.clock.now()
+        )
+    model = Speaker().model
+    async with stage.world(small_agent(), models={"guide": model}) as world:
+        await world.say(thread, "Are you there?")
+        [told, *_] = model.seen[-1]
+        assert "It was said." in told.text
+        assert estimate_text(told.text) < WINDOW / 2
+        [turn, *_] = await world.journal.list_turns(thread)
+        assert turn.state is TurnState.DONE
 
 
 async def test_a_process_that_ends_during_a_summary_leaves_it_to_the_next(stage: Stage) -> None:

@@ -1,9 +1,11 @@
 """The past once more: under its own settings what it was, under others what they make of it."""
 
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +15,21 @@ from segue.agent.config import AgentConfig, Autonomy
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.gates import Gate
 from segue.core.messages import user_message
+from segue.core.preferences import Preferences
 from segue.core.quiet import QuietHours
 from segue.core.snowflake import millis_of
 from segue.core.stamp import stamp
+from segue.core.triggers import TriggerType
 from segue.journal.ports import Journal
+from segue.journal.records import nested_id
 from segue.runtime.clock import sleep
 from segue.runtime.inbox import DoubleTexting
-from segue.runtime.reliving import Kind
+from segue.runtime.past import Cycle, PastThread, Plan
+from segue.runtime.reliving import Kind, relive
 from segue.runtime.replay import Replay, Wanted, replay
 from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.settings import Settings
-from segue.stores import journal_of
+from segue.stores import JOURNAL_FILE, journal_of
 from segue.testing.clock import VirtualClock
 from segue.testing.world import START, Stage, World, plain_agent
 from tests.stories.scenes import PATIENCE, TOLD, eager_agent, model_of, new_thread, slowly
@@ -230,6 +236,7 @@ def waited(found: Replay) -> list[timedelta]:
 
 
 DAY = timedelta(days=1)
+CHECK_IN = Plan(TriggerType.CHECK_IN)
 GROWING = [PATIENCE, 3 * PATIENCE, 7 * PATIENCE]
 NIGHT = {"quiet_hours": QuietHours(time(8), time(9))}  # the story begins at eight
 
@@ -403,6 +410,51 @@ async def test_an_agent_that_goes_on_has_ended_when_it_is_done(stage: Stage) -> 
         found = await again(world.journal, agent, until=world.clock.now())
     assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
     assert of(found, Kind.SENT)[0][0] == START + timedelta(hours=1) + PATIENCE
+
+
+async def test_a_thread_that_cannot_be_read_is_left_out(folder: str) -> None:
+    """One damaged decision does not hide everybody else's past."""
+    stage = Stage(folder)
+    agent = eager_agent()
+    async with stage.world(agent, models={"guide": model_of()}) as world:
+        broken, whole = await new_thread(world, "ann"), await new_thread(world, "kim")
+        for thread in (broken, whole):
+            await world.say(thread, "Where is Oslo?")
+        await world.pass_time(DAY)
+        with closing(sqlite3.connect(Path(folder) / JOURNAL_FILE)) as db, db:
+            db.execute("UPDATE decisions SET facts = '[1]' WHERE thread_id = ?", (broken,))
+        found = await again(world.journal, agent, until=world.clock.now())
+    assert (found.threads, found.unreadable, found.then.total()) == (1, 1, 3)
+    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
+
+
+async def test_settings_without_any_delay_come_to_an_end(stage: Stage) -> None:
+    """Nobody means them, and a replay does not try to reach the last of a billion."""
+    endless = eager_agent(
+        policy={"max_consecutive": 10**9, "max_per_day": 10**9, "min_delay": 0, "max_delay": 0}
+    )
+    async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, _):
+        found = await again(world.journal, endless, until=world.clock.now())
+    assert found.now.total() == 1_000
+
+
+def test_what_was_put_off_until_now_is_not_tried_for_ever() -> None:
+    """A clock that went back may have left such a record."""
+    asked = Cycle(batch=1, is_follow_up=False, began_at=START, ended_at=START, plan=CHECK_IN)
+    due = START + PATIENCE
+    unseen = Cycle(batch=2, is_follow_up=True, began_at=due, put_off_until=due)
+    past = PastThread("t", "guide", "ann", (asked, unseen), (), (), (), Preferences(), False)
+    assert [*relive([past], lambda _: eager_agent().autonomy, FAR)] == []
+
+
+async def test_threads_in_which_agents_ask_each_other_are_not_counted(stage: Stage) -> None:
+    """Nobody is followed up in them."""
+    async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, thread):
+        await world.journal.create_thread(
+            nested_id(thread, "guide"), agent_id="guide", user_id="ann", now=world.clock.now()
+        )
+        found = await again(world.journal, eager_agent(), until=world.clock.now())
+    assert found.threads == 1
 
 
 async def test_nothing_is_written(folder: str) -> None:

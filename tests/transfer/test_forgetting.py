@@ -85,6 +85,8 @@ async def test_of_a_deleted_user_no_word_is_left_anywhere(stage: Stage) -> None:
         kept = await live(world, "bob", "marimba")
         before = await world.heard(kept)
         deleted = await world.segue.delete_user(f"user-{CANARY}")
+        # At once, and not when the last process lets go of the file.
+        assert files_with(stage.database, CANARY) == []
         assert {name for name, count in deleted.rows.items() if count} >= {
             *("threads", "messages", "turns", "memories", "users", "api_keys")
         }

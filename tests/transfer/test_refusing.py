@@ -72,6 +72,12 @@ def _message_of_another_batch(lines: Lines) -> int:
     return place + 1
 
 
+def _half_archived(lines: Lines) -> int:
+    place = next(n for n, line in enumerate(lines) if len(line.get("messages", ())) > 1)
+    lines[place]["messages"][0]["archived"] = not lines[place]["messages"][0]["archived"]
+    return place + 1
+
+
 def _no_message(lines: Lines) -> int:
     place = first(lines, "batch")
     lines[place]["messages"][0]["message"] = {"type": "human", "data": {}}
@@ -121,6 +127,12 @@ WRONG: dict[str, tuple[Callable[[Lines], int], str]] = {
     "a message without a place": (_unstamped, "cannot be read"),
     "no messages": (_set("batch", messages=[]), "no messages"),
     "another order": (_timer_before_turn, "out of order"),
+    "half of a batch archived": (_half_archived, "a part of its batch"),
+    "facts that are a list": (_set("decision", facts=[1]), "an object"),
+    "facts with half a character": (_set("decision", facts={"variant": "\ud800"}), "whole char"),
+    "reasons that are no list": (_set("decision", reasons="so"), "a list of texts"),
+    "wishes that are a number": (_set("thread", settings=3), "an object"),
+    "an ending that is a text": (_set("turn", ending="x"), "an object"),
 }
 
 
@@ -146,6 +158,17 @@ async def test_a_file_that_cannot_be_right_is_refused(new_journal: NewJournal, w
     lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
     change, words = WRONG[wrong]
     expected = f"Line {change(lines)} .*{words}"
+    await assert_nothing_came_in(new_journal, "sqlite", sealed(lines), expected)
+
+
+async def test_a_value_that_is_nested_too_deeply_is_refused(new_journal: NewJournal) -> None:
+    """In words, and not by an error of Python's."""
+    lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
+    deep: Any = []
+    for _ in range(900):
+        deep = [deep]
+    lines[first(lines, "turn")]["payload"] = {"answer": deep}
+    expected = r"(nested too deeply|Line \d+ is no JSON)"
     await assert_nothing_came_in(new_journal, "sqlite", sealed(lines), expected)
 
 

@@ -9,7 +9,7 @@ from segue.core.metadata import KEYS
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.transfer.writing import Scope
 from tests.transfer.conftest import NewJournal
-from tests.transfer.files import full, of_user
+from tests.transfer.files import MADE_AT, full, of_user
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +45,20 @@ async def test_a_user_gets_what_they_see_and_no_more(
     for line in lines:
         assert not line.keys() & (KEYS - {"position"})
     assert lines[-1]["counts"]["message"] == len(shown)
+
+
+async def test_only_the_users_own_wishes_are_told(new_journal: NewJournal, kind: str) -> None:
+    """What is noted in a thread's settings, such as by a migration, is for operators."""
+    async with new_journal(kind) as journal:
+        await (await Tale(journal).begin()).tell(EVERYTHING)
+        noted = {"muted": True, "migrated": {"mark": "m"}}
+        await journal.update_thread("blue", settings=noted)
+        await journal.update_user_settings("ada", noted, now=MADE_AT)
+        text = await of_user(journal, Scope(user_id="ada"))
+        assert b'"migrated"' in await full(journal)
+    told = [line["wishes"] for line in lines_of(text) if "wishes" in line]
+    assert [wishes for wishes in told if wishes.get("muted")]
+    assert b'"migrated"' not in text
 
 
 async def test_one_thread_comes_without_what_is_the_users(

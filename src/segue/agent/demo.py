@@ -1,9 +1,11 @@
 """The replies of the `scripted` model: a polite companion made of rules, for a demo without a key.
 
 The same conversation gets the same words. It plays the model, so like a model it knows a trigger
-only by what it says; it answers to something the user really said before.
+only by what it says; it answers to something the user really said before. Asked for a summary, it
+repeats what the user began to say.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +14,9 @@ from zlib import crc32
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.agent.summary_request import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT
+from segue.core.transcript import cut_at_sentence
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 
 # What may stand before a thing, and what ends its name.
@@ -48,6 +52,12 @@ _SMALL_TALK: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
+# Who is quoted in a summary, by what a transcript calls them.
+_QUOTED: Final[Mapping[str, str]] = MappingProxyType(
+    {"user": "The user", "another agent": "Another agent"}
+)
+_QUOTE_TOKENS: Final = 30
+_GREETING_WORDS: Final = 5
 _QUESTIONS: Final = (
     "Good question. With {topic} I would start small and see how it feels. What matters most?",
     "Hard to say from here, but {topic} is worth a closer look. What do you lean towards?",
@@ -89,8 +99,10 @@ def demo_reply(
     messages: Sequence[BaseMessage], own: Mapping[str, TriggerType] = MappingProxyType({})
 ) -> str:
     """What a friendly companion would say next. `own` are an agent's own prompts, which are as
-    little the user's words as the fixed ones.
+    little the user's words as the fixed ones. A request for a summary gets one.
     """
+    if (request := SummaryRequest.find(messages)) is not None:
+        return _summary(request)
     said = [message.text.strip() for message in messages if isinstance(message, HumanMessage)]
     said = [TRIGGER_PROMPTS[own[text]] if text in own else text for text in said]
     real = [text for text in said if text not in _FOLLOW_UPS]
@@ -128,6 +140,28 @@ def find_choice(text: str) -> str:
     """Two things that a text weighs against each other; empty if it does not."""
     found = _CHOICE.search(text)
     return found[0] if found else ""
+
+
+def _summary(request: SummaryRequest) -> str:
+    """One line for each thing that was said to the agent; where room is short, the newest ones."""
+    lines = request.earlier.splitlines()
+    for told in json.loads(request.retold):
+        who, text = _QUOTED.get(told.get("from")), " ".join(told.get("text", "").split())
+        if who and text and not _is_small_talk_alone(text):
+            lines.append(f"{who} said: {cut_at_sentence(text, _QUOTE_TOKENS)}")
+    room, kept = request.words, list[str]()
+    for line in reversed(lines):
+        room -= len(line.split())
+        if kept and room < 0:
+            break
+        kept.insert(0, line)
+    return "\n".join(kept) or "There was some small talk."
+
+
+def _is_small_talk_alone(text: str) -> bool:
+    """A long message says something else besides."""
+    is_short = len(text.split()) <= _GREETING_WORDS
+    return is_short and any(re.search(meant, text) for meant in _SMALL_TALK)
 
 
 def _ways(asked: str) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """`segue chat`: a conversation in the terminal, with a server or all in this process."""
 
+import os
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +13,9 @@ from segue.core.errors import UsageError
 
 _URL = "A server's address; without it everything runs in this process."
 _KEY = "A key of the server."
-_USER = "Whom to talk as; `me`, or the user of the key, if not given."
+# Stands for what is not shown.
+_NAMELESS = "…"
+_USER = "Whom to talk as; `me`, or the user of the thread or of the key, if not given."
 
 
 def chat(  # noqa: PLR0913 - they are its options
@@ -36,7 +41,28 @@ def chat(  # noqa: PLR0913 - they are its options
     from segue.cli.chatting import Whom, chat_here, chat_with_server  # noqa: PLC0415
     from segue.cli.opening import read_settings, run  # noqa: PLC0415
 
-    whom = Whom(user, agent, thread)
+    whom = Whom(user, agent, thread, back=way_back(url, key, user, config, database))
     if url is not None:
         raise typer.Exit(run(chat_with_server(url, key, whom)))
     raise typer.Exit(run(chat_here(read_settings(config, database), whom)))
+
+
+def way_back(
+    url: str | None,
+    key: str | None,
+    user: str | None,
+    config: Path | None,
+    database: str | None,
+) -> str:
+    """The command that leads back to the same place, without what is secret."""
+    if key is not None:
+        key = None if key == os.environ.get("SEGUE_KEY") else _NAMELESS
+    if database is not None and ("://" in database or "=" in database):
+        database = _NAMELESS  # it may hold a password
+    flags = {"url": url, "key": key, "user": user, "config": config, "database": database}
+    given = (
+        f"--{name} {value if value is _NAMELESS else shlex.quote(str(value))}"
+        for name, value in flags.items()
+        if value is not None
+    )
+    return " ".join(["segue chat", *given])

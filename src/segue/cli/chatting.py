@@ -5,6 +5,7 @@ order, and neither waits for the other.
 """
 
 import asyncio
+import shlex
 import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
@@ -16,22 +17,27 @@ from segue.cli.keyboard import END, INTERRUPT, Keyboard
 from segue.cli.remote import RemoteTalk, client_of
 from segue.cli.screen import Screen
 from segue.cli.talks import OwnTalk, Talk, TalkEvent
-from segue.core.errors import SegueError
+from segue.core.errors import SegueError, UsageError
 from segue.facade import Segue
+from segue.journal.records import Thread
 from segue.runtime.events import Asked, Failed
 from segue.runtime.logs import configure_logging
 from segue.settings import Settings
 
 _EARLIER: Final = 10
+_DEFAULT_USER: Final = "me"
 
 
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """Who talks, with whom, and where; what is not named is chosen."""
+    """Who talks, with whom, and where; what is not named is chosen. `back` is the command that
+    leads back there, but for the thread.
+    """
 
     user: str | None
     agent: str | None
     thread: str | None
+    back: str
 
 
 async def chat_here(settings: Settings, whom: Whom) -> int:
@@ -39,26 +45,38 @@ async def chat_here(settings: Settings, whom: Whom) -> int:
     configure_logging("warning")
     async with Segue.open(settings) as segue:
         if whom.thread is None:
-            user = "me" if whom.user is None else whom.user
+            user = _DEFAULT_USER if whom.user is None else whom.user
             thread = await segue.create_thread(user, whom.agent)
         else:
             thread = await segue.thread(whom.thread)
-        return await _chat(OwnTalk(segue, thread), "segue chat")
+            _check_same("user", whom.user, thread.user_id, thread)
+            _check_same("agent", whom.agent, thread.agent_id, thread)
+        return await _chat(OwnTalk(segue, thread), whom.back)
 
 
 async def chat_with_server(url: str, key: str | None, whom: Whom) -> int:
     """Chat with an agent of a server; the exit code."""
     async with client_of(url, key, whom.user) as client:
         talk = await RemoteTalk.begin(client, whom.agent, whom.thread)
-        return await _chat(talk, f"segue chat --url {url}")
+        return await _chat(talk, whom.back)
 
 
-async def _chat(talk: Talk, command: str) -> int:
+def _check_same(what: str, named: str | None, own: str, thread: Thread) -> None:
+    if named is not None and named != own:
+        raise UsageError(
+            f"The {what} of thread {thread.id!r} is {own!r}, and --{what} says {named!r}. Leave "
+            f"out --{what} to go on with it, or --thread to begin another one."
+        )
+
+
+async def _chat(talk: Talk, back: str) -> int:
     keyboard = Keyboard()
     screen = Screen(talk.agent, keyboard)
-    screen.announce(f"You talk with {talk.agent}. Ctrl-C stops an answer, Ctrl-D leaves.")
+    who = "" if talk.user == _DEFAULT_USER else f" as {talk.user}"
+    screen.announce(f"You talk with {talk.agent}{who}. Ctrl-C stops an answer, Ctrl-D leaves.")
     for said in await talk.earlier(_EARLIER):
-        screen.recall(said)
+        if keyboard.is_terminal:  # who reads a pipe wants the answers alone
+            screen.recall(said)
     chat = Chat(talk, screen, keyboard)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, keyboard.interrupt)
@@ -69,7 +87,7 @@ async def _chat(talk: Talk, command: str) -> int:
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGTERM)
-    screen.announce(f"Come back with: {command} --thread {talk.thread_id}")
+    screen.announce(f"Come back with: {back} --thread {shlex.quote(talk.thread_id)}")
     return FAILED if chat.has_failed and not keyboard.is_terminal else 0
 
 

@@ -39,12 +39,18 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What left or would leave, oldest first, and what was stored or undone."""
+    """What left or would leave, oldest first, and what was stored or undone.
+
+    They leave in `rounds`, each with a summary of its own. `certain` of them would leave whatever
+    the summaries say; the others, if these are as long as they may be.
+    """
 
     is_dry_run: bool
     tokens: int = 0
     target: int = 0
     leaving: list[Left] = field(default_factory=list)
+    certain: int = 0
+    rounds: int = 0
     stored: list[Summary] = field(default_factory=list)
     undone: Summary | None = None
 
@@ -52,7 +58,7 @@ class Outcome:
 async def compress_thread(
     journal: Journal, thread: Thread, settings: Settings, *, dry_run: bool
 ) -> Outcome:
-    """Compress a thread down to its target, or say what would leave first."""
+    """Compress a thread down to its target, or say what would leave."""
     agent = config_of(settings, thread.agent_id)
     summariser: Summariser | None = None
     if not dry_run and agent.compression.strategy is Strategy.SUMMARISE:
@@ -61,11 +67,15 @@ async def compress_thread(
     ids = LeasedIds(journal, clock, owner=f"compress:{os.getpid()}", lease_for=_LEASE)
     compressor = Compressor(journal, ids, clock, lambda _: agent, lambda _: summariser)
     used, target = await compressor.used(thread), Measures.of(agent).target
-    if dry_run:
-        found = await compressor.propose(thread, at_once=True)
-        return Outcome(True, used, target, [*map(Left.of, found.leaving)] if found else [])
-    stored: list[Summary] = []
     left: list[Left] = []
+    if dry_run:
+        certain = rounds = 0
+        async for each in compressor.foresee(thread):
+            rounds += 1
+            certain += len(each.leaving) if each.is_certain else 0
+            left += map(Left.of, each.leaving)
+        return Outcome(True, used, target, _in_order(left), certain, rounds)
+    stored: list[Summary] = []
     await ids.open()
     try:
         while done := await compressor.shrink(
@@ -74,7 +84,7 @@ async def compress_thread(
             stored += done
     finally:
         await ids.close()
-    return Outcome(False, used, target, sorted(left, key=lambda each: each.id), stored)
+    return Outcome(False, used, target, _in_order(left), len(left), len(stored), stored)
 
 
 async def undo_summary(
@@ -88,3 +98,7 @@ async def undo_summary(
     if not dry_run:
         await journal.undo_summary(newest)
     return Outcome(dry_run, undone=newest)
+
+
+def _in_order(left: list[Left]) -> list[Left]:
+    return sorted(left, key=lambda each: each.id)

@@ -10,6 +10,16 @@ from segue.core.messages import origin_of, spoken_text
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
 
+_MEDIA: Final = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "file": "file",
+    "media": "media",
+}
 _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
 
 
@@ -33,8 +43,17 @@ def role_of(message: BaseMessage) -> str:
 
 
 def in_words(message: BaseMessage, longest: int = 200) -> str:
-    """Its text in one line, and what it calls."""
+    """Its text in one line, which pictures and files it has, and what it calls."""
     calls = ""
     if isinstance(message, AIMessage):
         calls = ", ".join(call.name for call in calls_of(message))
-    return one_line(f"{message.text} {f'[calls {calls}]' if calls else ''}", longest)
+    words = with_media(message.text, message)
+    return one_line(f"{words} {f'[calls {calls}]' if calls else ''}", longest)
+
+
+def with_media(text: str, message: BaseMessage) -> str:
+    """Words of a message, and a mark for each picture, recording or file in it."""
+    content = [] if isinstance(message.content, str) else message.content
+    kinds = (block.get("type") for block in content if isinstance(block, dict))
+    marks = (f"[{_MEDIA[kind]}]" for kind in kinds if isinstance(kind, str) and kind in _MEDIA)
+    return " ".join([*([text] if text else []), *marks])

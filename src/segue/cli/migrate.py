@@ -1,5 +1,6 @@
 """`segue migrate`: the conversations of another system become threads here."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,16 @@ _ROWS = {
     "orphans": "results without a call",
     "repairs": "unfinished batches settled",
 }
+_DRY_ROWS = {
+    **_ROWS,
+    "migrated": "would be migrated",
+    "held_back": "last batch would be held back: it may be going on",
+    "messages": "messages would be stored",
+    "markers": "old markers would be turned into triggers",
+    "repairs": "unfinished batches would be settled",
+}
+# So many users are named, those with the most threads first.
+_USERS = 10
 # Lines of progress in all.
 _LINES = 20
 
@@ -34,7 +45,7 @@ def migrate(  # noqa: PLR0913 - they are its options
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE)],
     *,
     user: Annotated[
-        str | None, typer.Option(help="Whose conversations become that do not say.")
+        str | None, typer.Option(help="Whose a conversation becomes that names no user.")
     ] = None,
     user_from: Annotated[str | None, typer.Option(help=_USER_FROM)] = None,
     agent: Annotated[
@@ -105,9 +116,27 @@ def _tell(done: int, of: int) -> None:
         typer.echo(f"{done} of {of} conversations", err=True)
 
 
+def _shares(users: Mapping[str, int]) -> list[tuple[str, str]]:
+    by_size = sorted(users.items(), key=lambda share: (-share[1], share[0]))
+    rows = [(user, str(threads)) for user, threads in by_size[:_USERS]]
+    if rest := by_size[_USERS:]:
+        rows.append((f"and {len(rest)} more", str(sum(threads for _, threads in rest))))
+    return rows
+
+
 def _print(report: "Report") -> None:
-    rows = [(words, str(getattr(report, name))) for name, words in _ROWS.items()]
+    words = _DRY_ROWS if report.is_dry_run else _ROWS
+    rows = [(told, str(getattr(report, name))) for name, told in words.items()]
     print_table(("what", "how many"), rows, nothing="")
+    if report.users:
+        whose = (
+            "threads that would be theirs" if report.is_dry_run else "threads that became theirs"
+        )
+        print_table(("user", whose), _shares(report.users), nothing="")
+    if report.renamed:
+        became = "would be called here" if report.is_dry_run else "is called here"
+        renamed = ((each.thread, each.became) for each in report.renamed)
+        print_table(("conversation", became), renamed, nothing="")
     if report.skipped:
         skipped = ((each.thread, one_line(each.why, 400)) for each in report.skipped)
         print_table(("skipped", "why"), skipped, nothing="")

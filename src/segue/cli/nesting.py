@@ -64,7 +64,7 @@ def lines_of(node: Node, depth: int = 0) -> Iterator[str]:
         f"{batch.state.value}{f' ({worked})' if worked else ''}{where}"
     )
     yield from (f"{inset}    ! {reason}" for reason in batch.reasons)
-    yield from (f"{inset}    {role_of(m):8}{in_words(m)}" for m in batch.messages)
+    yield from (f"{inset}    {role_of(m):7} {in_words(m)}" for m in batch.messages)
     for child in node.children:
         yield from lines_of(child, depth + 1)
 

@@ -71,25 +71,26 @@ def timers(
     as_json: AsJson = False,
 ) -> None:
     """Planned and past follow-ups of a thread, newest first, with what became of them."""
-    found = with_thread(
-        thread_id,
-        config,
-        database,
-        lambda journal, thread, _: journal.list_timers(thread.id, limit=limit),
-    )
+    from segue.cli.fates import Fate, load_fates  # noqa: PLC0415
+
+    async def work(journal: "Journal", thread: "Thread", _: "Settings") -> list[Fate]:
+        return await load_fates(journal, thread.id, limit=limit)
+
+    found = with_thread(thread_id, config, database, work)
     if as_json:
-        print_json(found)
+        print_json([fate.as_json() for fate in found])
         return
     rows = (
         (
-            when(timer.due_at),
-            timer.state.value,
-            timer.trigger_type or timer.kind.value,
-            timer.state_reason or timer.reason or "",
+            when(fate.timer.due_at),
+            fate.timer.state.value,
+            fate.became or "",
+            fate.timer.trigger_type or fate.timer.kind.value,
+            fate.why,
         )
-        for timer in found
+        for fate in found
     )
-    print_table(("due", "state", "trigger", "why"), rows, nothing="There is no timer.")
+    print_table(("due", "state", "became", "trigger", "why"), rows, nothing="There is no timer.")
 
 
 def why(

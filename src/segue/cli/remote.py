@@ -19,6 +19,7 @@ from segue.core.errors import BackendError, ConflictError, DeniedError, NotFound
 from segue.core.snowflake import parse
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing, place_of
 
+_USER_HEADER: Final = "Segue-User"
 _PAUSE_SECONDS: Final = 1.0
 # For so many pauses a message waits for a server that is away.
 _TRIES: Final = 60
@@ -41,8 +42,11 @@ class _Away(BackendError):
 class RemoteTalk:
     """A thread of a server."""
 
-    def __init__(self, client: httpx.AsyncClient, thread: Mapping[str, Any], agent: str) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, thread: Mapping[str, Any], agent: str, user: str
+    ) -> None:
         self._client = client
+        self._user = user
         self._id: str = thread["id"]
         self._path = f"/api/threads/{quote(self._id, safe='')}"
         self._agent = agent
@@ -52,18 +56,25 @@ class RemoteTalk:
     async def begin(
         cls, client: httpx.AsyncClient, agent_id: str | None, thread_id: str | None
     ) -> Self:
-        """Go on with a thread, or begin one."""
+        """Go on with a thread, or begin one; `UsageError` if the key is not the named user's."""
+        user = (await _json(client, "GET", "/api/me"))["user_id"]
+        if (named := client.headers.get(_USER_HEADER, user)) != user:
+            raise UsageError(f"The key is of user {user!r}, and --user says {named!r}.")
         if thread_id is None:
             thread = await _json(client, "POST", "/api/threads", {"agent_id": agent_id})
         else:
             thread = await _json(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
         agents = await _json(client, "GET", "/api/agents")
         names = {agent["id"]: agent["name"] for agent in agents}
-        return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]))
+        return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
 
     @property
     def thread_id(self) -> str:
         return self._id
+
+    @property
+    def user(self) -> str:
+        return self._user
 
     @property
     def agent(self) -> str:
@@ -149,7 +160,7 @@ async def client_of(
     """A client that says who it is with each request."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     if user is not None:
-        headers["Segue-User"] = user
+        headers[_USER_HEADER] = user
     async with httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers) as client:
         yield client
 

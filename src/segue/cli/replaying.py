@@ -107,7 +107,7 @@ def replay_past(question: Question, config: Path | None, database: str | None) -
         met: dict[str, Autonomy] = {}
         autonomy_of = _autonomies(settings, values, question.agent, met)
         found = await replay(journal, autonomy_of, wanted, _told_now_and_then())
-        if not found.threads:
+        if not found.threads and not found.unreadable:
             raise NotFoundError("There is no conversation in the database yet.")
         if question.agent is not None and question.agent not in met:
             raise NotFoundError(
@@ -171,4 +171,6 @@ def _sentences(found: Replay) -> Iterator[str]:
             f"Threads that were brought in from elsewhere: {found.brought_in:,}. By which settings "
             "they were followed up is not known."
         )
+    if found.unreadable:
+        yield f"Threads that are left out, since they cannot be read: {found.unreadable:,}."
     yield _UNKNOWN

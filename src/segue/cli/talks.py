@@ -57,6 +57,11 @@ class Talk(Protocol):
     def thread_id(self) -> str: ...
 
     @property
+    def user(self) -> str:
+        """Whom it is talked as."""
+        ...
+
+    @property
     def agent(self) -> str:
         """The agent's name, for people."""
         ...
@@ -107,6 +112,10 @@ class OwnTalk:
     @property
     def thread_id(self) -> str:
         return self._thread.id
+
+    @property
+    def user(self) -> str:
+        return self._thread.user_id
 
     @property
     def agent(self) -> str:

@@ -14,7 +14,7 @@ from segue.cli.errors import told_plainly
 from segue.cli.options import AsJson, ConfigFile, Database
 from segue.cli.output import print_json
 from segue.cli.working import with_journal
-from segue.core.errors import NotFoundError, UsageError
+from segue.core.errors import ConflictError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from segue.core.snowflake import SnowflakeSource
@@ -30,6 +30,26 @@ _OUT = "Where to write it; to stdout if not given."
 _REMAP = "Give everything new ids, in the same order: a copy beside the original."
 _SKIP = "Leave threads, memories and preferences alone that are there already."
 _DRY = "Check and try everything, and write nothing."
+_COUNT = "Only say how much would be deleted."
+# What there is one of, and more. A line has the one's name, a table that of the others.
+_PLURALS: Final[Mapping[str, str]] = {
+    "thread": "threads",
+    "batch": "batches",
+    "message": "messages",
+    "summary": "summaries",
+    "turn": "turns",
+    "timer": "timers",
+    "decision": "decisions",
+    "effect": "effects",
+    "memory": "memories",
+    "user's preferences": "users' preferences",
+}
+_ONE: Final[Mapping[str, str]] = {
+    **{more: one for one, more in _PLURALS.items()},
+    **dict.fromkeys(("preferences", "users"), "user's preferences"),
+}
+_KEYS: Final = "api_keys"
+_ASKED: Final = ("threads", "messages", "memories")
 
 
 def export(  # noqa: PLR0913 - they are its options
@@ -68,27 +88,29 @@ def import_(  # noqa: PLR0913 - they are its options
     """Take in a full export: all of it or, if anything is wrong, nothing."""
     from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
-    from segue.transfer.importing import Manner, import_file  # noqa: PLC0415
+    from segue.transfer.importing import Manner, checked, import_draft  # noqa: PLC0415
 
     settings = read_settings(config, database)
 
     async def work() -> "Imported":
         now = SystemClock().now()
+        # Before a database is begun: for a file that is refused there is none.
         async with (
+            checked(opened) as draft,
             _place(settings, dry_run=dry_run) as place,
             open_journal(place, make=True) as journal,
             _ids(journal, remap=remap, dry_run=dry_run) as ids,
         ):
-            manner = Manner(ids, skip_existing, dry_run)
-            return await import_file(journal, opened, manner, now=now)
+            with _options_named(remap=remap, skip_existing=skip_existing):
+                manner = Manner(ids, skip_existing, dry_run)
+                return await import_draft(journal, draft, manner, now=now)
 
     with told_plainly(), _opened(file) as opened:
         came = run(work())
     if as_json:
         print_json(came)
         return
-    total = ", ".join(f"{count} {name}" for name, count in came.rows.items()) or "nothing"
-    typer.echo(f"{'Would import' if dry_run else 'Imported'} {total}.")
+    typer.echo(f"{'Would import' if dry_run else 'Imported'} {_told(came.rows)}.")
     for thread_id in came.skipped:
         typer.echo(f"Thread {thread_id} is here already and was left alone.")
     for old, new in came.renamed.items():
@@ -99,23 +121,34 @@ def forget(
     user: Annotated[str, typer.Argument(help="Whose.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=_COUNT)] = False,
     config: ConfigFile = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete all that is stored of a user: conversations, memories, preferences."""
-    if not yes:
-        typer.confirm(f"Delete everything of {user}? It does not come back.", abort=True, err=True)
+
+    async def look(journal: "Journal", _: "Settings") -> "Deleted":
+        from segue.transfer.counting import count_user  # noqa: PLC0415
+
+        await _warn_of_return(journal, user)
+        return await count_user(journal, user)
 
     async def work(journal: "Journal", settings: "Settings") -> "Deleted":
+        if yes:
+            await _warn_of_return(journal, user)
         return await _forget(journal, settings, user)
 
-    deleted = with_journal(config, database, work)
+    if not yes and not dry_run:
+        stored = with_journal(config, database, look).rows
+        amount = _told({name: stored.get(name, 0) for name in _ASKED})
+        question = f"Delete everything of {user}: {amount}? It does not come back."
+        typer.confirm(question, abort=True, err=True)
+    rows = with_journal(config, database, look if dry_run else work).rows
     if as_json:
-        print_json(deleted.rows)
-        return
-    found = [f"{count} {name}" for name, count in deleted.rows.items() if count]
-    typer.echo(f"Deleted {', '.join(found)}." if found else f"Nothing was stored of {user}.")
+        print_json(rows)
+    else:
+        _print_forgotten(user, rows, dry_run=dry_run)
 
 
 async def _export(
@@ -138,7 +171,7 @@ async def _export(
                 if number % _EVERY == 0:
                     typer.echo(f"{number} lines", err=True)
         target.flush()
-    typer.echo(_told(writing.counts), err=True)
+    typer.echo(f"Exported {_told(writing.counts)}.", err=True)
     return writing.counts
 
 
@@ -202,6 +235,36 @@ async def _ids(
         await ids.close()
 
 
+@contextmanager
+def _options_named(*, remap: bool, skip_existing: bool) -> Iterator[None]:
+    """Say which options there still are for what is here already."""
+    from segue.journal.restoring import BatchTaken  # noqa: PLC0415
+
+    try:
+        yield
+    except ConflictError as error:
+        hints = []
+        if not skip_existing and not isinstance(error, BatchTaken):
+            hints.append("--skip-existing leaves alone what is here.")
+        if not remap:
+            hints.append("--remap imports a copy under new ids.")
+        raise ConflictError(" ".join([str(error), *hints])) from error
+
+
+async def _warn_of_return(journal: "Journal", user: str) -> None:
+    """Say that what was migrated comes again, as long as its source has it."""
+    from segue.journal.tables import THREADS, Whose, all_rows  # noqa: PLC0415
+    from segue.migrate.ledger import SETTING  # noqa: PLC0415
+
+    threads = [row async for row in all_rows(journal, THREADS, Whose(user_id=user))]
+    if count := sum(SETTING in row["settings"] for row in threads):
+        typer.echo(
+            f"Of {user}'s threads, {count} came by `segue migrate`: the next run over the same "
+            "source brings them in again, unless they are deleted there, too.",
+            err=True,
+        )
+
+
 async def _forget(journal: "Journal", settings: "Settings", user: str) -> "Deleted":
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.sweeper import Sweeper  # noqa: PLC0415
@@ -216,6 +279,20 @@ async def _forget(journal: "Journal", settings: "Settings", user: str) -> "Delet
     return deleted
 
 
+def _print_forgotten(user: str, rows: Mapping[str, int], *, dry_run: bool) -> None:
+    in_order = {**dict.fromkeys(_ASKED, 0), **rows}
+    gone = {name: count for name, count in in_order.items() if count and name != _KEYS}
+    done = "Would delete" if dry_run else "Deleted"
+    typer.echo(f"{done} {_told(gone)}." if gone else f"Nothing was stored of {user}.")
+    if keys := rows.get(_KEYS, 0):
+        would = "would open" if dry_run else "open"
+        typer.echo(f"Keys that are not deleted, but {would} nothing any more: {keys}.")
+
+
 def _told(counts: Mapping[str, int]) -> str:
-    found = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"Exported {found or 'nothing'}."
+    return ", ".join(_amount(count, name) for name, count in counts.items()) or "nothing"
+
+
+def _amount(count: int, name: str) -> str:
+    one = _ONE.get(name, name)
+    return f"{count} {one if count == 1 else _PLURALS.get(one, name)}"

@@ -46,7 +46,7 @@ def with_thread(
         try:
             thread = await journal.get_thread(thread_id)
         except NotFoundError as error:
-            hint = "`segue threads --user NAME` lists a user's."
+            hint = "`segue threads --user NAME` lists a user's, `--all` everybody's."
             raise NotFoundError(f"{error} {hint}") from None
         return await work(journal, thread, settings)
 

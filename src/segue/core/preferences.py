@@ -101,6 +101,11 @@ def check_wishes(wishes: Mapping[str, Any]) -> dict[str, Any]:
     return check_preferences(wishes)
 
 
+def wishes_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of all settings, those that are about follow-ups: what else is kept there is no wish."""
+    return {name: value for name, value in settings.items() if name in _RULES}
+
+
 def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (read, _) in _RULES.items():

@@ -29,6 +29,9 @@ LONGEST_LEASE: Final = timedelta(days=366)
 LONGEST_COLLECT: Final = timedelta(days=1)
 COLLECT_AT_MOST: Final = 5  # times
 
+# How deep a value may be nested.
+_DEEPEST: Final = 64
+
 
 def lease_end(now: datetime, lease_for: timedelta) -> datetime:
     """When a lease ends. One without an end would never be taken over from a dead worker."""
@@ -120,6 +123,19 @@ def check_answer(answer: Any) -> None:
         raise UsageError(
             f"An answer is a JSON value, and this one is not: {error}. Nothing was written."
         ) from error
+    if _is_deeper(answer, _DEEPEST):
+        raise UsageError(
+            f"An answer is nested {_DEEPEST} deep at most: an export of a deeper one could not be "
+            "read again. Nothing was written."
+        )
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    for _ in range(most):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
+    return bool(level)
 
 
 def embedding_of(memory: NewMemory) -> Vector | None:

@@ -88,6 +88,14 @@ class Threads(Protocol):
         """
         ...
 
+    async def list_newest_threads(self, *, limit: int = 50) -> list[Thread]:
+        """Threads of all users, the one written to last first, for who may see everybody's.
+
+        Those in which agents ask each other are not among them. Every thread is looked at, and no
+        more than the limit kept.
+        """
+        ...
+
     async def update_thread(
         self,
         thread_id: str,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
+from segue.core.transcript import cut_at_sentence
 
 
 class TurnKind(StrEnum):
@@ -389,6 +390,15 @@ class Window:
 
     batches: list[Batch]
     summary: Summary | None
+
+    def told(self, max_tokens: int) -> str | None:
+        """The summary's words for a model of that window, of which they take a third at most.
+
+        One that was made for a larger window would leave no room for the conversation.
+        """
+        if self.summary is None:
+            return None
+        return cut_at_sentence(self.summary.text, max_tokens // 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,14 @@
 
     {"messages": [{"role": "user", "content": "Hello!"}], "id": "a1", "user": "ann"}
 
-`id`, `user` and `created_at` may be missing; a message may have a `created_at` of its own.
+`id`, `user` and `created_at` may be missing; a message may have a `created_at` of its own. A chat
+without an `id` is named by how it begins, so that it is the same one in whatever line or file it
+stands, and however long it grew.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +23,10 @@ from segue.core.errors import NotFoundError
 from segue.core.legacy import created_at
 from segue.migrate.sources import Conversation, Head, UnreadableError
 
+# What of its first messages names a chat.
+_NAMING: Final = ("role", "content", "created_at", "timestamp")
+_NAME_LENGTH: Final = 16
+_USER: Final = ("user", "human")
 # What else stands in a message is no part of what was said, and could pass for our metadata.
 _FIELDS: Final = frozenset(
     {"role", "content", "name", "tool_call_id", "function_call", "id", "created_at", "timestamp"}
@@ -39,14 +46,12 @@ class ChatSource:
         # Where each conversation begins in the file.
         self._places: dict[str, int] = {}
         self._repeated: set[str] = set()
+        self._begun: Counter[str] = Counter()
 
     def heads(self) -> list[Head]:
         heads = []
         for number, place, line in self._lines():
-            name = _name(line) or f"{self._path.stem}-{number}"
-            if name in self._places:
-                name = f"{name}, again in line {number}"
-                self._repeated.add(name)
+            name = self._name(number, line)
             self._places[name] = place
             heads.append(Head(name, hashlib.sha256(line.strip()).hexdigest()))
         return heads
@@ -63,10 +68,30 @@ class ChatSource:
     def close(self) -> None:
         pass
 
+    def _name(self, number: int, line: bytes) -> str:
+        try:
+            chat = json.loads(line)
+            name = _own_id(chat) or self._numbered(_beginning(chat, self.user_from))
+        except (ValueError, RecursionError):  # told when it is read
+            name = None
+        name = name or f"line {number}"
+        if name in self._places:
+            name = f"{name}, again in line {number}"
+            self._repeated.add(name)
+        return name
+
+    def _numbered(self, name: str | None) -> str | None:
+        """The name, with a number if a chat before it begins in the same way."""
+        if name is None:
+            return None
+        self._begun[name] += 1
+        return name if self._begun[name] == 1 else f"{name}-{self._begun[name]}"
+
     def _lines(self) -> Iterator[tuple[int, int, bytes]]:
         """The lines that are not empty, with their numbers and places."""
         self._places.clear()
         self._repeated.clear()
+        self._begun.clear()
         place = 0
         with self._path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -75,22 +100,33 @@ class ChatSource:
                 place += len(line)
 
 
-def _name(line: bytes) -> str | None:
-    try:
-        chat = json.loads(line)
-    except (ValueError, RecursionError):  # told when it is read
-        return None
+def _own_id(chat: Any) -> str | None:
     name = chat.get("id") if isinstance(chat, dict) else None
     return str(name) if isinstance(name, str | int) and str(name).strip() else None
+
+
+def _beginning(chat: Any, user_from: str) -> str | None:
+    """A name by whose a chat is, when it began, and all up to the user's first words; None if it
+    says nothing.
+    """
+    messages = chat.get("messages") if isinstance(chat, dict) else None
+    if not isinstance(messages, list) or not messages:
+        return None
+    told = [each if isinstance(each, dict) else {"content": each} for each in messages]
+    first = next((n for n, each in enumerate(told) if each.get("role") in _USER), len(told))
+    said = [[each.get(name) for name in _NAMING] for each in told[: first + 1]]
+    whose = Conversation((), (), chat).fact(user_from)
+    digest = hashlib.sha256(json.dumps([whose, chat.get("created_at"), said]).encode())
+    return f"chat-{digest.hexdigest()[:_NAME_LENGTH]}"
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
         chat = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"Its line is no JSON: {error}.") from error
+        raise UnreadableError("It is no JSON.") from error
     if not isinstance(chat, dict) or not isinstance(chat.get("messages"), list):
-        raise UnreadableError("Its line has no list of 'messages'.")
+        raise UnreadableError("It has no list of 'messages'.")
     return chat
 
 
@@ -103,6 +139,8 @@ def _message(given: Any, place: int) -> BaseMessage:
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
         raise UnreadableError(f"Its message {place} cannot be read: {reason}") from error
+    except RecursionError:
+        raise UnreadableError(f"Its message {place} is nested too deeply.") from None
 
 
 def _with_calls(message: BaseMessage, given: Any) -> BaseMessage:

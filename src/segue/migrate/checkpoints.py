@@ -31,7 +31,14 @@ Typed = tuple[str, bytes]
 
 _SAFE: Final = JsonPlusSerializer(allowed_msgpack_modules=None)
 _DELTA: Final = 7  # LangGraph's number for a snapshot of a DeltaChannel
-_BROKEN: Final = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError)
+_BROKEN: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    NotImplementedError,
+    RecursionError,
+)
 
 
 class _Closed(NamedTuple):

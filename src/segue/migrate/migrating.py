@@ -18,11 +18,11 @@ from segue.core.batch import BATCH_TIMEOUT
 from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import time_of
-from segue.journal.places import place_of
+from segue.journal.places import importable, place_of
 from segue.journal.records import NESTING, Thread
 from segue.migrate.ledger import Ledger, Record
 from segue.migrate.placing import Old, OldIds, Placed, digest_of, place, readied, unfinished
-from segue.migrate.report import Report, Skipped, Taken
+from segue.migrate.report import Renamed, Report, Skipped, Taken
 from segue.migrate.sources import Conversation, Head, Source, UnreadableError
 
 logger = logging.getLogger(__name__)
@@ -48,13 +48,12 @@ class Owners:
     def agent_of(self, talk: Conversation) -> str:
         return self._check((self.agent_from and talk.fact(self.agent_from)) or self.agent)
 
-    def user_of(self, talk: Conversation, usual: str) -> str:
-        path = self.user_from or (usual if self.user is None else "")
-        user = (path and talk.fact(path)) or self.user
+    def user_of(self, talk: Conversation, path: str) -> str:
+        user = talk.fact(path) or self.user
         if user is None:
             raise UnreadableError(
-                f"Nobody knows whose it is: it has no {path!r}. --user names whose it becomes, "
-                "--user-from where it says so."
+                f"Nobody knows whose it is: it has no {path!r}. --user names whose those become "
+                "that do not say, --user-from where they say so."
             )
         return user
 
@@ -73,6 +72,8 @@ class Migration:
         self, source: Source, ledger: Ledger, owners: Owners, *, now: datetime, prefix: str = ""
     ) -> None:
         self._source = source
+        # Before its conversations are named: those without an id are by whose they are, too.
+        source.user_from = owners.user_from or source.user_from
         self._ledger = ledger
         self._owners = owners
         self._now = now
@@ -84,9 +85,17 @@ class Migration:
         report = Report(is_dry_run=self._ledger.is_dry_run, threads=len(heads))
         for done, head in enumerate(heads, 1):
             try:
-                report.count(await self._take(head))
+                taken = await self._take(head)
             except (UsageError, ConflictError) as error:
                 report.skipped.append(Skipped(head.id, str(error)))
+            except RecursionError:
+                reason = "It holds something that is nested too deeply."
+                report.skipped.append(Skipped(head.id, reason))
+            else:
+                report.count(taken)
+                name = thread_name(head.id, self._prefix)
+                if taken.became and name != f"{self._prefix}{head.id}":
+                    report.renamed.append(Renamed(head.id, name))
             told(done, len(heads))
         logger.info(
             "Of %d threads without metadata %d were migrated, %d went on, and %d were skipped",
@@ -105,6 +114,7 @@ class Migration:
             return Taken("unchanged")
         talk = await asyncio.to_thread(self._source.load, head)
         _check_same(talk, record, thread)
+        self._check_owner(talk, thread)
         stored = [] if thread is None else await self._ledger.tail(thread, record)
         first = self._now if thread is None else thread.created_at
         new = _dated(talk, thread_id, first)[record.messages :]
@@ -119,12 +129,15 @@ class Migration:
         if end is None:
             late = [] if is_held else _late(talk, thread_id, ready)
             placed = place(stored, [*ready, *late], OldIds(thread_id))
+            importable(placed.messages)  # raises before anything is begun
         taken = record.messages + len(ready)
         begun = replace(record, going_to=taken)
         if thread is None:
-            await self._begin(thread_id, begun, talk, ready[0].time)
-        elif placed.messages:
-            await self._ledger.note(thread_id, begun)
+            user = await self._begin(thread_id, begun, talk, ready[0].time)
+        else:
+            user = thread.user_id
+            if placed.messages:
+                await self._ledger.note(thread_id, begun)
         await self._ledger.store(thread_id, placed.messages)
         done = Record(
             mark="" if is_held else head.mark,
@@ -134,14 +147,23 @@ class Migration:
         )
         if done != record:
             await self._ledger.note(thread_id, done)
-        return placed.as_taken(is_new=not record.messages, is_held=is_held)
+        return placed.as_taken(is_new=not record.messages, is_held=is_held, user=user)
 
-    async def _begin(
-        self, thread_id: str, record: Record, talk: Conversation, at: datetime
-    ) -> None:
+    def _check_owner(self, talk: Conversation, thread: Thread | None) -> None:
+        """Whether it is the same user's here: two apps may call their threads alike."""
+        named = talk.fact(self._source.user_from)
+        if thread is not None and named is not None and named != thread.user_id:
+            raise ConflictError(
+                "The thread of that name here is another user's; --prefix tells the conversations "
+                "of two apps apart."
+            )
+
+    async def _begin(self, thread_id: str, record: Record, talk: Conversation, at: datetime) -> str:
+        """Make the thread, and say whose it is."""
         agent_id = self._owners.agent_of(talk)
         user_id = self._owners.user_of(talk, self._source.user_from)
         await self._ledger.begin(thread_id, record, agent_id=agent_id, user_id=user_id, at=at)
+        return user_id
 
     def _ready(
         self, thread_id: str, record: Record, stored: list[BaseMessage], new: list[Old]

@@ -35,7 +35,7 @@ class Placed:
     orphans: int = 0
     repairs: int = 0
 
-    def as_taken(self, *, is_new: bool, is_held: bool) -> Taken:
+    def as_taken(self, *, is_new: bool, is_held: bool, user: str) -> Taken:
         if not self.messages:
             return Taken("unchanged", is_held=is_held)
         return Taken(
@@ -45,6 +45,7 @@ class Placed:
             orphans=self.orphans,
             repairs=self.repairs,
             is_held=is_held,
+            user=user,
         )
 
 

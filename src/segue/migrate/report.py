@@ -16,6 +16,16 @@ class Taken:
     orphans: int = 0
     repairs: int = 0
     is_held: bool = False
+    # Whose the thread is.
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A conversation whose name cannot be a thread's, and what it is called here."""
+
+    thread: str
+    became: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,10 @@ class Report:
     orphans: int = 0
     # Batches that nobody had finished, and that were settled.
     repairs: int = 0
+    # How many of those that are new here went to whom.
+    users: dict[str, int] = field(default_factory=dict)
+    # Of all that are here, known ones too.
+    renamed: list[Renamed] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
     def count(self, taken: Taken) -> None:
@@ -57,3 +71,5 @@ class Report:
         self.markers += taken.markers
         self.orphans += taken.orphans
         self.repairs += taken.repairs
+        if taken.became == "migrated":
+            self.users[taken.user] = self.users.get(taken.user, 0) + 1

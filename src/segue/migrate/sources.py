@@ -48,7 +48,7 @@ class Source(Protocol):
     """Where conversations are, opened for reading alone."""
 
     user_from: str
-    """Where its conversations say whose they are, as a rule."""
+    """Where its conversations say whose they are: as a rule, or as a migration was told."""
     is_live: bool
     """Whether an app may be writing to it."""
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,16 +28,14 @@ class SqliteTables:
         if not path.is_file():
             raise NotFoundError(f"There is no file {str(path)!r}.")
         self._path = path
-        self._db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro",
-            uri=True,
-            timeout=_BUSY_SECONDS,
-            check_same_thread=False,
-        )
+        # An app that has it open, or was killed, has a log beside it, which is not ours to remove.
+        self._log = Path(f"{path.absolute()}-wal")
+        self._is_log_ours = not self._log.exists()
+        self._db = self._connect("ro")
         try:
             self._check()
         except BaseException:
-            self._db.close()
+            self.close()
             raise
 
     def heads(self) -> list[Head]:
@@ -86,7 +85,22 @@ class SqliteTables:
                     continue  # it only dates messages
 
     def close(self) -> None:
+        """Also removes what SQLite makes beside a file to read it, if nothing was there before."""
         self._db.close()
+        if not self._is_log_ours or not self._log.exists():
+            return
+        # A reader leaves it there. Who may write removes it when nobody else has the file open;
+        # SQLite's own locks tell, so an app that came meanwhile loses nothing.
+        with suppress(sqlite3.Error), closing(self._connect("rw")) as db:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            check_same_thread=False,
+        )
 
     def _check(self) -> None:
         try:

@@ -7,8 +7,8 @@ that stands for them. A summary that fails leaves everything as it was. History 
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol, Self
 from weakref import WeakValueDictionary
@@ -99,6 +99,17 @@ class Proposal:
     def earlier(self) -> str:
         """The words of the summary before."""
         return _words_of(self.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Batches that would leave together, oldest first.
+
+    `is_certain`: however short the summaries are that would be made before.
+    """
+
+    leaving: list[Batch]
+    is_certain: bool
 
 
 def compresses(config: AgentConfig) -> bool:
@@ -203,18 +214,46 @@ class Compressor:
         used = _used(window.batches, _words_of(window.summary))
         if used <= (measures.target if at_once else measures.trigger):
             return None
-        current = await self._current(thread.id)
-        leaving = await self._out_of_reach(thread.id, window, current, after)
-        leaving = leaving or await self._least_needed(window, config, current)
-        if config.compression.strategy is Strategy.SUMMARISE:
-            leaving = first_fitting(leaving, measures.reading)
+        leaving = await self._next(thread, window, after)
         return Proposal(thread.id, leaving, window.summary, used) if leaving else None
+
+    async def foresee(self, thread: Thread) -> AsyncIterator[Round]:
+        """What would leave at once, round by round; nobody is asked, and nothing is stored.
+
+        Each summary is taken to be as long as it may be. A shorter one may end it sooner.
+        """
+        config = self._config_of(thread.agent_id)
+        measures = Measures.of(config)
+        window = await self._journal.window(thread.id, max_tokens=config.context_tokens)
+        is_summed_up = config.compression.strategy is Strategy.SUMMARISE
+        shortest = longest = estimate_text(_words_of(window.summary))
+        after = 0
+        while (said := _used(window.batches, "")) + longest > measures.target:
+            leaving = await self._next(thread, window, after)
+            if not leaving:
+                return
+            yield Round(leaving, is_certain=said + shortest > measures.target)
+            if is_summed_up and retell(leaving, measures.reading):
+                shortest, longest = 0, measures.summary
+            gone, after = {batch.id for batch in leaving}, leaving[-1].id
+            left = [batch for batch in window.batches if batch.id not in gone]
+            window = replace(window, batches=left)
 
     async def used(self, thread: Thread) -> int:
         """What the window of a thread costs now."""
         config = self._config_of(thread.agent_id)
         window = await self._journal.window(thread.id, max_tokens=config.context_tokens)
         return _used(window.batches, _words_of(window.summary))
+
+    async def _next(self, thread: Thread, window: Window, after: int) -> list[Batch]:
+        """The batches that leave a window together."""
+        config = self._config_of(thread.agent_id)
+        current = await self._current(thread.id)
+        leaving = await self._out_of_reach(thread.id, window, current, after)
+        leaving = leaving or await self._least_needed(window, config, current)
+        if config.compression.strategy is Strategy.SUMMARISE:
+            leaving = first_fitting(leaving, Measures.of(config).reading)
+        return leaving
 
     async def _carry_out(self, found: Proposal, config: AgentConfig) -> Summary:
         text = found.earlier

@@ -4,6 +4,7 @@ Read page by page from one snapshot, and nothing is written. What was said is lo
 no decision was recorded that says what it called for.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.preferences import Preferences
 from segue.core.triggers import TriggerType, parse_trigger
-from segue.journal.records import DROPPED, TimerState, TurnKind
+from segue.journal.records import DROPPED, NESTING, TimerState, TurnKind
 from segue.journal.rows import UNREADABLE
 from segue.journal.tables import (
     DECISIONS,
@@ -33,6 +34,8 @@ from segue.journal.tables import (
     Whose,
     all_rows,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +112,30 @@ class _Name:
     settings: Mapping[str, Any]
 
 
-async def past_of(rows: Rows, user_id: str | None = None) -> AsyncIterator[list[PastThread]]:
-    """The threads of one user after the other; of one user alone, if one is named."""
+async def past_of(rows: Rows, user_id: str | None = None) -> AsyncIterator[list[PastThread | None]]:
+    """The threads of one user after the other; of one user alone, if one is named.
+
+    A thread that holds something unreadable is None. Threads in which agents ask each other are
+    left out: nobody is followed up in them.
+    """
     by_user: dict[str, list[_Name]] = defaultdict(list)
     async for row in all_rows(rows, THREADS, Whose(user_id=user_id)):
-        by_user[row["user_id"]].append(_Name(row["id"], row["agent_id"], row["settings"]))
+        if NESTING not in row["id"]:
+            by_user[row["user_id"]].append(_Name(row["id"], row["agent_id"], row["settings"]))
     for user, names in by_user.items():
         page = await rows.read_rows(USERS, Whose(user_id=user), limit=1)
         settings = page[0]["settings"] if page else {}
-        yield [await _thread(rows, user, name, settings) for name in names]
+        yield [await _readable_thread(rows, user, name, settings) for name in names]
+
+
+async def _readable_thread(
+    rows: Rows, user: str, name: _Name, settings: Mapping[str, Any]
+) -> PastThread | None:
+    try:
+        return await _thread(rows, user, name, settings)
+    except (*UNREADABLE, SegueError) as error:
+        logger.warning("The past of thread %s cannot be read: %s", name.thread_id, error)
+        return None
 
 
 async def _thread(rows: Rows, user: str, name: _Name, settings: Mapping[str, Any]) -> PastThread:

@@ -19,7 +19,7 @@ async def next_context(journal: Journal, thread: Thread, config: AgentConfig) ->
     Memories are not in it: which ones are told depends on what the user says next.
     """
     window = await journal.window(thread.id, max_tokens=config.context_tokens)
-    summary = window.summary.text if window.summary else None
+    summary = window.told(config.context_tokens)
     return build_context(
         window.batches, None, config.context_tokens, system=config.system_prompt, summary=summary
     )

@@ -231,7 +231,7 @@ class SessionProcessor:
             turn.user_id,
             current,
             window.batches,
-            window.summary.text if window.summary else None,
+            window.told(agent.config.context_tokens),
             answer=turn.payload.get("answer"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
             attempt=(turn.id, lease.token),

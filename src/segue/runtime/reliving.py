@@ -162,6 +162,8 @@ class _Thread:
         return shown[self.sent][1] if self.sent < len(shown) else None
 
 
+# Whatever the settings allow, no silence is replayed further: without delays it would have no end.
+_MOST: Final = 1_000
 Act = Callable[[datetime], Iterator[Entry]]
 
 
@@ -223,7 +225,7 @@ class _Life:
     def _plan(
         self, thread: _Thread, plan: Plan | None, moment: datetime, *, is_assumed: bool = False
     ) -> Iterator[Entry]:
-        if plan is None:
+        if plan is None or thread.sent >= _MOST:
             return
         if refusal(thread.sent, thread.autonomy):
             gate = _refused_by(thread)
@@ -293,7 +295,7 @@ class _Life:
             yield Entry(moment, Kind.HELD_OUT, *told)
             return
         if (unseen := thread.never_seen(moment)) is not None:  # what ended it then, ends it now
-            if unseen.put_off_until is not None:
+            if unseen.put_off_until is not None and unseen.put_off_until > moment:
                 self._put_off(thread, timer, unseen.put_off_until)
             return
         like = thread.like()
@@ -335,9 +337,8 @@ def _late_spans(threads: Iterable[PastThread]) -> list[tuple[datetime, datetime]
 
 def _times_of(like: Cycle | None, moment: datetime) -> tuple[datetime, datetime]:
     """When a follow-up is seen and when it ends: after as long as its counterpart took."""
-    none = timedelta()
     if like is None:
         return moment, moment
-    shown = like.shown_at - like.began_at if like.shown_at else none
+    shown = like.shown_at - like.began_at if like.shown_at else timedelta()
     ended = like.ended_at - like.began_at if like.ended_at else shown
-    return moment + shown, moment + ended
+    return after(moment, shown), after(moment, ended)

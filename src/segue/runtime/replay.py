@@ -41,6 +41,8 @@ class Replay:
     threads: int = 0
     # Of these, so many came from elsewhere: nobody knows what they were followed up by.
     brought_in: int = 0
+    # Threads that are left out, since something of them cannot be read.
+    unreadable: int = 0
     then: Counter[str] = field(default_factory=Counter)
     now: Counter[str] = field(default_factory=Counter)
     held_back: Counter[str] = field(default_factory=Counter)
@@ -82,6 +84,7 @@ class Replay:
             "users": self.users,
             "threads": self.threads,
             "threads_brought_in": self.brought_in,
+            "threads_unreadable": self.unreadable,
             "sent_then": dict(sorted(self.then.items())),
             "sent": dict(sorted(self.now.items())),
             "difference": self.difference,
@@ -110,7 +113,9 @@ async def replay(
     """
     found = Replay(wanted.since, wanted.until)
     async with journal.snapshot() as rows:
-        async for threads in past_of(rows, wanted.user_id):
+        async for past in past_of(rows, wanted.user_id):
+            threads = [thread for thread in past if thread is not None]
+            found.unreadable += len(past) - len(threads)
             counted = [t for t in threads if wanted.thread_id in (None, t.id)]
             found.users += 1
             found.threads += len(counted)

@@ -23,6 +23,7 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
+from segue.migrate.ledger import SETTING
 from segue.runtime.events import (
     Asked,
     Cancelled,
@@ -87,7 +88,8 @@ def thread_out(thread: Thread) -> ThreadOut:
         preview=thread.preview,
         preview_role=None if role is None else ("user" if role == "human" else "agent"),
         message_count=thread.message_count,
-        settings=exact_json(thread.settings),
+        # What a migration notes of its thread is not the user's.
+        settings=exact_json({k: v for k, v in thread.settings.items() if k != SETTING}),
         created_at=thread.created_at,
         updated_at=thread.updated_at,
     )

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 
 from segue.core.errors import BackendError
 from segue.journal.tables import Row, Table
+from segue.transfer.lines import FormatError
 from segue.transfer.reading import ORDER, Reading
 
 # So many rows are written and read at a time.
@@ -35,7 +36,13 @@ class Draft:
         reading = Reading(file)
         rows = ((reading.line, _NUMBERS[table.name], row) for table, row in reading.rows())
         while together := [*islice(rows, _TOGETHER)]:
-            self._keep(together)
+            try:
+                self._keep(together)
+            except RecursionError:
+                raise FormatError(
+                    f"One of the lines {together[0][0]} to {together[-1][0]} holds a value that is "
+                    "nested too deeply. Nothing was imported."
+                ) from None
         self._keep(None)  # the end
 
     def rows(self) -> Iterator[tuple[Table, Row]]:

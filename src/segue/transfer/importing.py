@@ -1,8 +1,8 @@
 """Takes an export into a journal: all of it, or nothing."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Final
@@ -46,12 +46,22 @@ async def import_file(
 
     `FormatError` names the line that is wrong; `ConflictError` says what is here already.
     """
+    async with checked(file) as draft:
+        return await import_draft(journal, draft, manner, now=now)
+
+
+@asynccontextmanager
+async def checked(file: BinaryIO) -> AsyncIterator[Draft]:
+    """A file that was checked whole, for who has no journal yet."""
     with closing(Draft()) as draft:
         await asyncio.to_thread(draft.fill, file)
-        return await _import(journal, draft, manner, now)
+        yield draft
 
 
-async def _import(journal: Journal, draft: Draft, manner: Manner, now: datetime) -> Imported:
+async def import_draft(
+    journal: Journal, draft: Draft, manner: Manner, *, now: datetime
+) -> Imported:
+    """Write all of a checked file in one transaction; `ConflictError` as above."""
     remapping = None if manner.ids is None else Remapping(manner.ids)
     for _ in range(_TRIES):
         try:

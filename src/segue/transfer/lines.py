@@ -176,14 +176,14 @@ def _decoded(table: Table, column: Column, line: Line) -> Any:
     if column.name not in line:
         raise FormatError(f"has no {column.name!r}.")
     value = line[column.name]
-    if value is None and (column.nullable or column.form is Form.JSON):
+    if value is None and column.nullable:
         return None
+    are_texts = column.name == "reasons"
     try:
-        found = _FROM_LINE[column.form](value)
+        found = _texts(value) if are_texts else _FROM_LINE[column.form](value)
     except (ValueError, TypeError, OverflowError):
-        raise FormatError(
-            f"has {value!r:.60} as {column.name!r}; expected {_EXPECTED[column.form]}."
-        ) from None
+        expected = "a list of texts" if are_texts else _EXPECTED[column.form]
+        raise FormatError(f"has {value!r:.60} as {column.name!r}; expected {expected}.") from None
     words = _WORDS.get((table.name, column.name))
     if words is not None and found not in words:
         raise FormatError(
@@ -194,6 +194,19 @@ def _decoded(table: Table, column: Column, line: Line) -> Any:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _texts(value: Any) -> list[str]:
+    return [_of(str)(text) for text in _of(list)(value)]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A JSON object without half characters: a database that looks into it cannot read on."""
+    found: dict[str, Any] = _of(dict)(value)
+    for text in found.values():
+        if isinstance(text, str):
+            text.encode()  # raises a ValueError
+    return found
 
 
 def _of(kind: type) -> Callable[[Any], Any]:
@@ -248,7 +261,7 @@ _FROM_LINE: Final[Mapping[Form, Callable[[Any], Any]]] = {
     Form.NUMBER: _of(int),
     Form.FLAG: _of(bool),
     Form.TIME: _from_time,
-    Form.JSON: _same,
+    Form.JSON: _object,
     Form.VECTOR: _from_vector,
 }
 _EXPECTED: Final[Mapping[Form, str]] = {
@@ -258,5 +271,6 @@ _EXPECTED: Final[Mapping[Form, str]] = {
     Form.NUMBER: "a whole number",
     Form.FLAG: "true or false",
     Form.TIME: "a time such as 2027-01-15T08:00:00.000000Z",
+    Form.JSON: "an object of whole characters",
     Form.VECTOR: "32-bit numbers in base64",
 }

@@ -101,6 +101,8 @@ class Reading:
             raise FormatError("holds a message of another batch.")
         if len({row["message_id"] for row in rows}) < len(rows):
             raise FormatError("holds a message twice.")
+        if len({row["archived"] for row in rows}) > 1:
+            raise FormatError("says that a part of its batch has left the window.")
         return rows
 
     def _check_stage(self, table: Table) -> None:

@@ -11,6 +11,7 @@ from segue.core.errors import NotFoundError
 from segue.core.messages import origin_of, shown_content, spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.plain import exact_json
+from segue.core.preferences import wishes_in
 from segue.core.snowflake import time_of, to_text
 from segue.journal.ports import Journal
 from segue.journal.records import NESTING, Page
@@ -81,7 +82,7 @@ async def export_user(
                 yield line
     if not scope.threads:
         async for row in all_rows(journal, USERS, scope.whose):
-            yield writing.line("preferences", {"wishes": exact_json(row["settings"])})
+            yield writing.line("preferences", {"wishes": _wishes(row)})
         async for row in all_rows(journal, MEMORIES, scope.whose):
             yield writing.line("memory", _shown_memory(row))
     yield writing.footer()
@@ -145,10 +146,14 @@ def _shown_thread(thread: Row) -> Mapping[str, Any]:
         "id": thread["id"],
         "agent_id": thread["agent_id"],
         "title": thread["title"],
-        "wishes": exact_json(thread["settings"]),
+        "wishes": _wishes(thread),
         "created_at": to_time(thread["created_at"]),
         "updated_at": to_time(thread["updated_at"]),
     }
+
+
+def _wishes(row: Row) -> Any:
+    return exact_json(wishes_in(row["settings"]))
 
 
 def _shown_memory(memory: Row) -> Mapping[str, Any]:

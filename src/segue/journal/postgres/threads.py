@@ -88,6 +88,17 @@ class ThreadSteps:
 
         return await self._db.read(step)
 
+    async def list_newest_threads(self, *, limit: int = 50) -> list[Thread]:
+        sql: LiteralString = (
+            "SELECT * FROM threads WHERE strpos(id, %s) = 0 "
+            "ORDER BY updated_at DESC, id DESC LIMIT %s"
+        )
+
+        async def step(db: Connection) -> list[Thread]:
+            return [to_thread(row) for row in await fetch_all(db, sql, (NESTING, limit))]
+
+        return await self._db.read(step)
+
     async def update_thread(
         self,
         thread_id: str,

@@ -7,6 +7,7 @@ SQLite's lock before it reads.
 """
 
 import asyncio
+import logging
 import sqlite3
 import threading
 import time
@@ -29,6 +30,8 @@ from segue.core.errors import (
 
 T = TypeVar("T")
 Step = Callable[[sqlite3.Connection], T]
+
+logger = logging.getLogger(__name__)
 
 BUSY_SECONDS = 30.0
 _READERS = 2
@@ -100,6 +103,10 @@ class Database:
     async def read(self, step: Step[T]) -> T:
         """Run a step that only reads, on one snapshot."""
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
+
+    async def fold_log(self) -> None:
+        """Write the log back into the file and empty it, so that neither holds what was deleted."""
+        await self._run(self._writer, self._fold_log)
 
     async def run_reading(self, work: Callable[[], T]) -> T:
         """Run something in a reader's thread that brings its own connection."""
@@ -215,6 +222,11 @@ class Database:
                 connection.execute("ROLLBACK")
             raise
         return result
+
+    def _fold_log(self) -> None:
+        (is_busy, _, _) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            logger.warning("Somebody reads %s for long; its log is emptied later.", self.path)
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)

@@ -68,6 +68,13 @@ class ThreadSteps:
         values.append(limit)
         return await self._db.read(lambda db: [to_thread(r) for r in db.execute(sql, values)])
 
+    async def list_newest_threads(self, *, limit: int = 50) -> list[Thread]:
+        sql = (
+            "SELECT * FROM threads WHERE instr(id, ?) = 0 ORDER BY updated_at DESC, id DESC LIMIT ?"
+        )
+        values = (NESTING, limit)
+        return await self._db.read(lambda db: [to_thread(r) for r in db.execute(sql, values)])
+
     async def update_thread(
         self,
         thread_id: str,

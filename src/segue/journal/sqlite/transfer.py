@@ -89,7 +89,9 @@ class TransferSteps:
             return over.restored
 
     async def delete_user(self, user_id: str) -> Deleted:
-        return await self._db.write(lambda db: _overwriting(db, user_id))
+        deleted = await self._db.write(lambda db: _overwriting(db, user_id))
+        await self._db.fold_log()
+        return deleted
 
 
 class _Snapshot:

@@ -3,6 +3,7 @@
 # ruff: noqa: S101 - tests assert
 
 import asyncio
+import json
 from datetime import datetime
 from typing import Any
 
@@ -127,7 +128,10 @@ async def test_of_two_answers_at_once_one_counts(
     assert (await journal.get_thread("chat")).epoch == 2
 
 
-@pytest.mark.parametrize("answer", [None, object(), {1, 2}, float("nan"), b"yes"], ids=type)
+DEEP: Any = json.loads("[" * 64 + "]" * 64)
+
+
+@pytest.mark.parametrize("answer", [None, object(), {1, 2}, float("nan"), b"yes", [DEEP]], ids=type)
 async def test_an_answer_that_does_not_arrive_as_it_is_is_refused(
     journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime, answer: object
 ) -> None:
@@ -137,6 +141,15 @@ async def test_an_answer_that_does_not_arrive_as_it_is_is_refused(
         await journal.answer_turn(asked.id, answer, ids=ids, now=now)
     assert (await journal.get_turn(asked.id)).is_waiting
     assert len(await journal.list_turns("chat")) == 1
+
+
+async def test_an_answer_may_be_nested(
+    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+) -> None:
+    """As deep as any form that a person fills in."""
+    asked = await chat.ask_back()
+    turn = await journal.answer_turn(asked.id, DEEP, ids=ids, now=now)
+    assert (await journal.get_turn(turn.id)).payload["answer"] == DEEP
 
 
 async def test_a_message_settles_the_batch_that_waits(journal: Journal, chat: Chat) -> None:

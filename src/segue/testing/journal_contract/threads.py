@@ -89,6 +89,19 @@ async def test_a_user_sees_only_own_threads(journal: Journal, chat: Chat) -> Non
     assert await journal.list_threads("nobody") == []
 
 
+async def test_the_newest_threads_are_those_of_all_users(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The one written to last first, as many as are asked for, and none of agents' own."""
+    bobs = await chat.another("bobs", user_id="bob")
+    await chat.another(nested_id("bobs", "clerk"), agent_id="clerk", user_id="bob")
+    for seconds, thread in enumerate([chat, bobs], 1):
+        await write_at(thread, now + seconds * SECOND)
+    newest = await journal.list_newest_threads()
+    assert [(t.id, t.user_id) for t in newest] == [("bobs", "bob"), ("chat", "ada")]
+    assert await journal.list_newest_threads(limit=1) == newest[:1]
+
+
 async def test_pages_of_threads_hold_each_thread_once(journal: Journal, chat: Chat) -> None:
     """Paging reaches every thread once, even those of the same moment."""
     names = {chat.thread_id, *(f"thread-{n}" for n in range(6))}
