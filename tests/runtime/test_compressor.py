@@ -326,6 +326,16 @@ async def test_a_backlog_is_foreseen_to_its_end() -> None:
         assert await _carried_out(journal, thread, agent, longest) == rounds
 
 
+async def test_short_summaries_may_end_it_sooner() -> None:
+    """What is called certain leaves all the same, and the rest does not."""
+    async with conversation(talked(14)) as (journal, thread):
+        agent = agent_of(2_250, keep=1)
+        rounds, certain = await foreseen(compressor_of(journal, agent, None), thread)
+        assert 0 < certain < len(rounds)
+        assert await _carried_out(journal, thread, agent, Saying("x" * 5_000)) == rounds
+        assert await _carried_out(journal, thread, agent, Saying("x")) == rounds[:certain]
+
+
 @pytest.mark.parametrize("window", [1, 50, 1_000, 8_000, 200_000])
 def test_measures_fit_into_any_window(window: int) -> None:
     """The summary is at most half of what stays, and what stays less than what is too much."""

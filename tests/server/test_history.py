@@ -304,5 +304,5 @@ async def test_what_a_migration_notes_is_not_shown(sqlite_stage: Stage) -> None:
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         noted = {"migrated": {"digest": "x"}, "muted": True}
-        await world.journal.update_thread(thread, settings=noted, now=world.clock.now())
+        await world.journal.update_thread(thread, settings=noted)
         assert (await site.get(f"/api/threads/{thread}"))["settings"] == {"muted": True}
