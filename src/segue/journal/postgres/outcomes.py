@@ -94,7 +94,8 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
         NULL, held_out AND %(now)s - moment > %(window)s
     FROM ended {_WROTE.format("ended", "AND ended.held_out")}
 ), counted AS (
-    SELECT agent_id, trigger_type, variant, outcome, wrote, coalesce(is_over, false) AS is_over,
+    SELECT agent_id, trigger_type, variant, outcome, wrote,
+        outcome IN ('replied', 'ignored', 'held_out') AND coalesce(is_over, false) AS is_over,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome <> 'replied' THEN NULL WHEN latency < 600
             THEN floor(latency) ELSE floor(latency / 60) * 60 END AS seconds

@@ -108,7 +108,8 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
     FROM outcomes
     WHERE outcome <> 'postponed' AND (:trigger IS NULL OR trigger_type = :trigger)
 ), counted AS (
-    SELECT agent_id, trigger_type, variant, outcome, wrote, coalesce(is_over, 0) AS is_over,
+    SELECT agent_id, trigger_type, variant, outcome, wrote,
+        outcome IN ('replied', 'ignored', 'held_out') AND coalesce(is_over, 0) AS is_over,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome <> 'replied' THEN NULL WHEN latency < 600000000
             THEN latency / 1000000 ELSE latency / 60000000 * 60 END AS seconds
