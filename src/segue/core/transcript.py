@@ -25,6 +25,8 @@ _TOOL_LENGTH: Final = 300
 _CUT: Final = " […] "
 _LEFT_OUT: Final = json.dumps({"left out": "some messages"})
 _BYTES_PER_TOKEN: Final = 4
+# No text has so few tokens that more of it could fit.
+_ROOMY: Final = 16
 # A full stop in a number or an abbreviation is followed by something.
 _SENTENCE_END: Final = re.compile(r"[.!?…][)\]\"'”’]*(?=\s|\Z)|[。！？]|\n")  # noqa: RUF001
 
@@ -58,10 +60,11 @@ def first_fitting(batches: Sequence[Batch], max_tokens: int) -> list[Batch]:
 
 def cut_at_sentence(text: str, max_tokens: int) -> str:
     """The text, or as many of its first sentences as fit; where none does, as many words."""
-    text = storable(text).strip()
+    size = max(max_tokens, 0) * _BYTES_PER_TOKEN
+    # Megabytes need not be looked through to keep a page of them.
+    text = storable(text[: _ROOMY * size + _ROOMY]).strip()
     if estimate_text(text) <= max_tokens:
         return text
-    size = max(max_tokens, 0) * _BYTES_PER_TOKEN
     room = len(text.encode()[:size].decode(errors="ignore"))
     ends = (found.end() for found in _SENTENCE_END.finditer(text))
     last = max((end for end in ends if end <= room), default=0)
