@@ -45,7 +45,7 @@ def stats(  # noqa: PLR0913 - each is an option
     from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
     from segue.cli.output import print_json, print_lines, print_table  # noqa: PLC0415
     from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.core.errors import NotFoundError, UsageError  # noqa: PLC0415
+    from segue.core.errors import UsageError  # noqa: PLC0415
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.stats import Wanted  # noqa: PLC0415
     from segue.runtime.stats import stats as stats_of  # noqa: PLC0415
@@ -69,12 +69,7 @@ def stats(  # noqa: PLR0913 - each is an option
 
     found = run(work())
     with told_plainly():
-        known = [config.id for config in settings.agents]
-        if agent is not None and not found.outcomes and agent not in known:
-            raise NotFoundError(
-                f"There is no agent {agent!r:.60}, and nothing of one is stored; the settings "
-                f"have: {', '.join(known)}."
-            )
+        _refuse_unknown(agent, [config.id for config in settings.agents], found)
     if as_json:
         print_json(found.as_json())
     elif as_csv:
@@ -82,6 +77,16 @@ def stats(  # noqa: PLR0913 - each is an option
     else:
         print_table(_HEADINGS, map(_row, found.outcomes), nothing="There was no follow-up.")
         print_lines(_sentences(found))
+
+
+def _refuse_unknown(agent: str | None, known: list[str], found: "Stats") -> None:
+    from segue.core.errors import NotFoundError  # noqa: PLC0415
+
+    if agent is not None and agent not in known and not found.outcomes:
+        raise NotFoundError(
+            f"There is no agent {agent!r:.60}, and nothing of one is stored; the settings have: "
+            f"{', '.join(known)}."
+        )
 
 
 def moment(text: str | None, now: datetime) -> datetime | None:

@@ -260,11 +260,10 @@ class _Life:
         if decision.outcome is Outcome.ALLOW:
             yield from self._fire(thread, timer, moment)
             return
-        is_put_off = decision.outcome is Outcome.POSTPONE and decision.until is not None
-        kind = Kind.POSTPONED if is_put_off else Kind.HELD_BACK
+        kind = Kind.HELD_BACK if decision.until is None else Kind.POSTPONED
         gate = next(v.gate for v in decision.verdicts if v.outcome is decision.outcome)
         yield Entry(moment, kind, thread.past.id, timer.trigger.value, gate)
-        if is_put_off and decision.until is not None:
+        if decision.until is not None:
             self._put_off(thread, timer, decision.until)
 
     def _put_off(self, thread: _Thread, timer: _Timer, until: datetime) -> None:
