@@ -121,7 +121,10 @@ LOOKS: dict[str, tuple[Callable[[SqliteJournal], Awaitable[object]], set[str]]] 
         {"turns_counted_by_thread", "turns_counted_by_user"},
     ),
     "list_effects": (lambda journal: journal.list_effects("chat"), {"effects_by_thread"}),
-    "next_effect_at": (lambda journal: journal.next_effect_at("webhook"), {"effects_by_kind"}),
+    "next_effect_at": (
+        lambda journal: journal.next_effect_at("webhook", now=START),
+        {"effects_by_kind", "effects_claimed"},
+    ),
 }
 
 

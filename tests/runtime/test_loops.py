@@ -2,12 +2,13 @@
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from segue.runtime.clock import SystemClock
 from segue.runtime.loops import Agenda, keep_going
+from segue.testing.world import START
 
 pytestmark = pytest.mark.anyio
 
@@ -35,3 +36,40 @@ async def test_a_loop_ends_although_its_step_took_the_cancellation_for_itself(
     done, _ = await asyncio.wait({task}, timeout=10)
     assert done == {task}
     assert task.cancelled()
+
+
+class SteppedBack(SystemClock):
+    """A clock that is set back by an hour during the first wait."""
+
+    def __init__(self) -> None:
+        self._now = START
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
+        del until
+        if self._now < START:
+            await wake.wait()
+        self._now = START - timedelta(hours=1)
+
+
+async def test_a_loop_looks_again_after_the_clock_was_set_back() -> None:
+    """What was planned by the wrong time would else wait until that time comes again."""
+    looked: list[datetime] = []
+    clock, second = SteppedBack(), asyncio.Event()
+
+    async def step() -> datetime | None:
+        looked.append(clock.now())
+        if len(looked) == 2:
+            second.set()
+        return clock.now() + timedelta(seconds=10)
+
+    task = asyncio.create_task(keep_going("stepped back", step, Agenda(), clock))
+    try:
+        async with asyncio.timeout(10):
+            await second.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert looked == [START, START - timedelta(hours=1)]

@@ -28,6 +28,9 @@ Vector = npt.NDArray[np.float32]
 LONGEST_LEASE: Final = timedelta(days=366)
 LONGEST_COLLECT: Final = timedelta(days=1)
 COLLECT_AT_MOST: Final = 5  # times
+# How far the clocks of two healthy hosts may differ. A lease that was taken longer than that after
+# now is one of a clock that was ahead: it lasts from now on, and an owner that is alive extends it.
+CLOCK_SKEW: Final = timedelta(seconds=10)
 
 # How deep a value may be nested.
 _DEEPEST: Final = 64

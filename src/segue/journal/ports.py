@@ -274,6 +274,8 @@ class Turns(Protocol):
         It waits since it was served last, since its lease ran out, or since it was to be tried
         again. A turn whose lease ran out is taken again. Two callers never get the same turn.
         One that was never taken and was queued by a clock ahead of `now` counts as queued now.
+        A lease or pause that began more than `CLOCK_SKEW` after `now` lasts from now on; the same
+        holds for leases of timers and effects.
         None if there is none, or if the only ones are in somebody's hands this moment:
         `next_turn_at` says when to ask again.
         """
@@ -493,8 +495,10 @@ class Outbox(Protocol):
         """
         ...
 
-    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
-        """When the next effect of a kind is due or a claimed one may be taken again."""
+    async def next_effect_at(
+        self, kind: str, *, now: datetime, not_of: Collection[str] = ()
+    ) -> datetime | None:
+        """When to claim effects of a kind: one is due then or a lease ends."""
         ...
 
     async def complete_effect(self, lease: EffectLease, evidence: str | None = None) -> None: ...

@@ -69,7 +69,8 @@ class EffectRunner:
             if self._is_closing or not room:
                 return None  # the end of one wakes us
             busy = [agent for agent, count in jobs.items() if count >= _SHARE]
-            next_at, now = await journal.next_effect_at(kind, not_of=busy), parts.clock.now()
+            now = parts.clock.now()
+            next_at = await journal.next_effect_at(kind, now=now, not_of=busy)
             if next_at is None or next_at > now:
                 return next_at
             leases = await journal.claim_effects(

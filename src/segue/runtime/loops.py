@@ -76,8 +76,10 @@ async def keep_going(
                 agenda.at(next_at)
             if poll is not None:
                 agenda.at(clock.now() + poll)
-            while not agenda.is_due(clock.now()):
+            while not agenda.is_due(now := clock.now()):
                 await agenda.wait(clock)
+                if clock.now() < now:  # it was set back: what was planned by it is planned anew
+                    break
 
 
 def _stop_if_cancelled() -> None:

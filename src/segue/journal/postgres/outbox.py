@@ -8,7 +8,7 @@ from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.journal.inputs import lease_end
+from segue.journal.inputs import CLOCK_SKEW, lease_end
 from segue.journal.postgres.database import (
     TELL,
     Connection,
@@ -31,10 +31,17 @@ _DUE: LiteralString = f"""
     SELECT effects.*, threads.agent_id {_OF_KIND} AND wake_at <= %(now)s
     ORDER BY wake_at, effects.id LIMIT %(limit)s FOR UPDATE OF effects SKIP LOCKED
 """
+# Leases of a clock that was ahead last from now on.
+_AHEAD: LiteralString = "kind = %(kind)s AND state = 'claimed' AND held_at > %(ahead)s"
+_PULL_BACK: LiteralString = f"""
+    UPDATE effects SET wake_at = %(now)s + (wake_at - held_at), held_at = %(now)s
+    WHERE id IN (SELECT id FROM effects WHERE {_AHEAD} FOR UPDATE SKIP LOCKED)
+"""  # noqa: S608 - our own words
 _NEXT_AT: LiteralString = f"""
-    SELECT least(greatest(wake_at, 'epoch'), %(latest)s) AS at {_OF_KIND} AND wake_at IS NOT NULL
-    ORDER BY wake_at LIMIT 1
-"""
+    SELECT least((SELECT %(now)s FROM effects WHERE {_AHEAD} LIMIT 1), (
+        SELECT least(greatest(wake_at, 'epoch'), %(latest)s) {_OF_KIND} AND wake_at IS NOT NULL
+        ORDER BY wake_at LIMIT 1)) AS at
+"""  # noqa: S608 - our own words
 _EFFECT: LiteralString = "(%s, %s, %s, %s, %s, 'pending', %s, %s, %s)"
 _QUEUE_EFFECTS: LiteralString = (
     "INSERT INTO effects (id, thread_id, kind, payload, dedupe_key, state, due_at, wake_at, "
@@ -63,9 +70,10 @@ class OutboxSteps:
         limit: int = 20,
         not_of: Collection[str] = (),
     ) -> list[EffectLease]:
-        values = {"kind": kind, "now": now, "limit": limit, "not_of": [*not_of]}
+        values = {"limit": limit, "not_of": [*not_of], **_moments(kind, now)}
 
         async def step(db: Connection) -> list[EffectLease]:
+            await db.execute(_PULL_BACK, values)
             due = await fetch_all(db, _DUE, values)
             sound = {row["id"]: row["agent_id"] for row in due if readable(to_effect, [row])}
             # A row that cannot be read holds up nobody.
@@ -77,20 +85,23 @@ class OutboxSteps:
             rows = await fetch_all(
                 db,
                 "UPDATE effects SET state = 'claimed', owner = %s, token = token + 1, "
-                "attempts = attempts + 1, wake_at = %s WHERE id = ANY(%s) RETURNING *",
-                (owner, lease_end(now, lease_for), [*sound]),
+                "attempts = attempts + 1, wake_at = %s, held_at = %s WHERE id = ANY(%s) "
+                "RETURNING *",
+                (owner, lease_end(now, lease_for), now, [*sound]),
             )
             leases = {row["id"]: _to_lease(row, sound[row["id"]]) for row in rows}
             return [leases[effect_id] for effect_id in sound]
 
         return await self._db.write(step)
 
-    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
-        values = {"kind": kind, "latest": LATEST, "not_of": [*not_of]}
+    async def next_effect_at(
+        self, kind: str, *, now: datetime, not_of: Collection[str] = ()
+    ) -> datetime | None:
+        values = {"latest": LATEST, "not_of": [*not_of], **_moments(kind, now)}
 
         async def step(db: Connection) -> datetime | None:
-            row = await fetch_one(db, _NEXT_AT, values)
-            return None if row is None else row["at"]
+            at: datetime | None = (await fetch_row(db, _NEXT_AT, values))["at"]
+            return at
 
         return await self._db.look(step)
 
@@ -168,6 +179,10 @@ class OutboxSteps:
             return [_to_decision(row) for row in await fetch_all(db, sql, (thread_id, limit))]
 
         return await self._db.read(step)
+
+
+def _moments(kind: str, now: datetime) -> dict[str, Any]:
+    return {"kind": kind, "now": now, "ahead": now + CLOCK_SKEW}
 
 
 async def queue_effects(

@@ -19,7 +19,13 @@ from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
 from segue.core.stamp import stamp
-from segue.journal.inputs import check_epoch, check_synthetic, check_timer, lease_end
+from segue.journal.inputs import (
+    CLOCK_SKEW,
+    check_epoch,
+    check_synthetic,
+    check_timer,
+    lease_end,
+)
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
 from segue.journal.postgres.batches import append_to_batch, message_values, next_id
@@ -52,6 +58,14 @@ _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+# Leases of a clock that was ahead last from now on.
+_PULL_BACK: LiteralString = """
+    UPDATE timers SET wake_at = %(now)s + (wake_at - updated_at), updated_at = %(now)s
+    WHERE id IN (
+        SELECT id FROM timers WHERE state = 'claimed' AND updated_at > %(latest)s
+        FOR UPDATE SKIP LOCKED
+    )
+"""
 
 
 class TimerSteps:
@@ -75,6 +89,7 @@ class TimerSteps:
     ) -> list[TimerLease]:
         async def step(db: Connection) -> list[TimerLease]:
             # Locks timers without their threads, but never waits for one.
+            await db.execute(_PULL_BACK, {"now": now, "latest": now + CLOCK_SKEW})
             due = await fetch_all(
                 db,
                 "SELECT id FROM timers WHERE wake_at <= %s ORDER BY wake_at, id LIMIT %s "

@@ -11,7 +11,7 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID
-from segue.journal.inputs import lease_end
+from segue.journal.inputs import CLOCK_SKEW, lease_end
 from segue.journal.places import NewTurn, RisingIds
 from segue.journal.postgres.batches import NOTE_IDS, STORE_MESSAGE
 from segue.journal.postgres.database import (
@@ -62,7 +62,9 @@ _AHEAD: LiteralString = (
     "state = 'queued' AND attempts = 0 AND wake_at > %(now)s "
     "AND (available_at <= queued_at OR queued_at > %(now)s)"
 )
-# Turns that were queued by a clock that was ahead wait as if they were queued now, which the next
+# Leased or given back by a clock that was ahead.
+_HELD_AHEAD: LiteralString = "attempts > 0 AND wake_at > %(now)s AND held_at > %(latest)s"
+# Turns that were queued or held by a clock that was ahead wait as if that were now, which the next
 # claim sees. A thread that another step holds is passed over; `next_turn_at` still names it. The
 # weaker lock does not pass over threads whose row is only held by a foreign key. There is a row
 # without a turn if none was taken: the time of the next one that can be is the same for all rows.
@@ -74,6 +76,11 @@ _CLAIM: LiteralString = f"""
             available_at = least(queued_at, %(now)s) + (available_at - queued_at),
             queued_at = least(queued_at, %(now)s)
         FROM ahead WHERE turns.id = ahead.id RETURNING turns.wake_at
+    ), held_ahead AS (
+        SELECT id FROM turns WHERE {_HELD_AHEAD} FOR NO KEY UPDATE SKIP LOCKED
+    ), held_back AS (
+        UPDATE turns SET wake_at = %(now)s + (wake_at - held_at), held_at = %(now)s
+        FROM held_ahead WHERE turns.id = held_ahead.id RETURNING turns.wake_at
     ), next AS (
         SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
         FROM turns JOIN threads ON threads.id = turns.thread_id
@@ -83,10 +90,11 @@ _CLAIM: LiteralString = f"""
         UPDATE threads SET served_at = %(now)s FROM next WHERE threads.id = next.thread_id
     ), taken AS (
         UPDATE turns SET state = 'running', owner = %(owner)s, token = token + 1,
-            wake_at = %(until)s, attempts = attempts + 1, partial_id = NULL, partial_text = NULL
+            wake_at = %(until)s, held_at = %(now)s, attempts = attempts + 1, partial_id = NULL,
+            partial_text = NULL
         FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
     ), others AS (
-        SELECT least((SELECT min(wake_at) FROM pulled_back), (
+        SELECT least((SELECT min(wake_at) FROM pulled_back), (SELECT min(wake_at) FROM held_back), (
             SELECT wake_at FROM turns WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
             ORDER BY wake_at LIMIT 1)) AS next_at, EXISTS (SELECT 1 FROM pulled_back) AS was_ahead
     )
@@ -94,7 +102,8 @@ _CLAIM: LiteralString = f"""
 """  # noqa: S608 - our own words
 _NEXT_AT: LiteralString = f"""
     SELECT least((SELECT min(wake_at) FROM turns WHERE wake_at IS NOT NULL),
-        (SELECT %(now)s FROM turns WHERE {_AHEAD} LIMIT 1)) AS at
+        (SELECT %(now)s FROM turns WHERE {_AHEAD} LIMIT 1),
+        (SELECT %(now)s FROM turns WHERE {_HELD_AHEAD} LIMIT 1)) AS at
 """  # noqa: S608 - our own words
 # Both at once, the thread first as everywhere: the order is that of the names.
 _LOCK_BOTH: LiteralString = f"""
@@ -139,7 +148,7 @@ class TurnSteps:
         return Claimed(taken.leases, taken.next_at)
 
     async def _take(self, owner: str, now: datetime, until: datetime, limit: int) -> _Taken:
-        values = {"owner": owner, "now": now, "until": until, "limit": limit}
+        values = {"owner": owner, "until": until, "limit": limit, **_moments(now)}
         try:
             rows = await self._db.act(lambda db: fetch_all(db, _CLAIM, values))
         except ConflictError:
@@ -184,8 +193,8 @@ class TurnSteps:
             await check_turn(db, lease)
             row = await fetch_row(
                 db,
-                "UPDATE turns SET wake_at = %s WHERE id = %s RETURNING *",
-                (lease_end(now, lease_for), lease.turn.id),
+                "UPDATE turns SET wake_at = %s, held_at = %s WHERE id = %s RETURNING *",
+                (lease_end(now, lease_for), now, lease.turn.id),
             )
             return _to_lease(row)
 
@@ -208,8 +217,8 @@ class TurnSteps:
             await lock_turn(db, lease)
             await db.execute(
                 "UPDATE turns SET state = 'queued', owner = NULL, available_at = %(at)s, "
-                "wake_at = %(at)s WHERE id = %(id)s",
-                {"at": retry_at or now, "id": lease.turn.id},
+                "wake_at = %(at)s, held_at = %(now)s WHERE id = %(id)s",
+                {"at": retry_at or now, "now": now, "id": lease.turn.id},
             )
 
         await self._db.write(step)
@@ -353,8 +362,12 @@ async def clear_partial(db: Connection, lease: TurnLease) -> None:
 
 
 async def _next_at(db: Connection, now: datetime) -> datetime | None:
-    at: datetime | None = (await fetch_row(db, _NEXT_AT, {"now": now}))["at"]
+    at: datetime | None = (await fetch_row(db, _NEXT_AT, _moments(now)))["at"]
     return None if at is None else max(at, aware(now))
+
+
+def _moments(now: datetime) -> dict[str, datetime]:
+    return {"now": now, "latest": now + CLOCK_SKEW}
 
 
 async def wake_first(db: Connection, thread_id: str, now: datetime) -> None:

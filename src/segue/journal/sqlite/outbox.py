@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.journal.inputs import lease_end
+from segue.journal.inputs import CLOCK_SKEW, lease_end
 from segue.journal.places import RisingIds
 from segue.journal.records import Decision, Effect, EffectLease, EffectState, NewEffect
-from segue.journal.rows import LATEST, from_json, from_micros, readable, to_json, to_micros
+from segue.journal.rows import LATEST, aware, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.batches import next_id
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
@@ -18,6 +18,13 @@ from segue.journal.sqlite.threads import thread_of
 _OF_KIND = (
     "FROM effects CROSS JOIN threads ON threads.id = effects.thread_id WHERE effects.kind = ?"
 )
+# Leases of a clock that was ahead last from now on.
+_AHEAD = "effects.kind = :kind AND state = 'claimed' AND held_at > :latest"
+_FIND_AHEAD = f"SELECT 1 FROM effects INDEXED BY effects_claimed WHERE {_AHEAD} LIMIT 1"  # noqa: S608 - our own words
+_PULL_BACK = f"""
+    UPDATE effects INDEXED BY effects_claimed
+    SET wake_at = :now + wake_at - held_at, held_at = :now WHERE {_AHEAD}
+"""  # noqa: S608 - our own words
 
 
 class OutboxSteps:
@@ -39,6 +46,7 @@ class OutboxSteps:
         )
 
         def step(db: sqlite3.Connection) -> list[EffectLease]:
+            db.execute(_PULL_BACK, _moments(kind, now))
             due = db.execute(sql, (kind, to_micros(now), *not_of, limit)).fetchall()
             until = lease_end(now, lease_for)
             sound = [row for row in due if readable(to_effect, [row])]
@@ -48,20 +56,24 @@ class OutboxSteps:
             for row in sound:
                 db.execute(
                     "UPDATE effects SET state = 'claimed', owner = ?, token = token + 1, "
-                    "attempts = attempts + 1, wake_at = ? WHERE id = ?",
-                    (owner, to_micros(until), row["id"]),
+                    "attempts = attempts + 1, wake_at = ?, held_at = ? WHERE id = ?",
+                    (owner, to_micros(until), to_micros(now), row["id"]),
                 )
             return [_lease_of(db, row["id"]) for row in sound]
 
         return await self._db.write(step)
 
-    async def next_effect_at(self, kind: str, *, not_of: Collection[str] = ()) -> datetime | None:
+    async def next_effect_at(
+        self, kind: str, *, now: datetime, not_of: Collection[str] = ()
+    ) -> datetime | None:
         sql = (
             f"SELECT wake_at {_OF_KIND} AND wake_at IS NOT NULL AND {_leaving_out(not_of)} "
             "ORDER BY wake_at LIMIT 1"
         )
 
         def step(db: sqlite3.Connection) -> datetime | None:
+            if db.execute(_FIND_AHEAD, _moments(kind, now)).fetchone() is not None:
+                return aware(now)
             row = db.execute(sql, (kind, *not_of)).fetchone()
             return None if row is None else from_micros(min(row["wake_at"], to_micros(LATEST)))
 
@@ -201,6 +213,10 @@ def _effect_of(db: sqlite3.Connection, effect_id: int) -> Effect:
     if row is None:
         raise NotFoundError(f"There is no effect {effect_id}.")
     return to_effect(row)
+
+
+def _moments(kind: str, now: datetime) -> dict[str, str | int]:
+    return {"kind": kind, "now": to_micros(now), "latest": to_micros(now + CLOCK_SKEW)}
 
 
 def _leaving_out(agents: Collection[str]) -> str:

@@ -16,7 +16,13 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_epoch, check_synthetic, check_timer, lease_end
+from segue.journal.inputs import (
+    CLOCK_SKEW,
+    check_epoch,
+    check_synthetic,
+    check_timer,
+    lease_end,
+)
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import (
     Decision,
@@ -43,6 +49,12 @@ logger = logging.getLogger(__name__)
 _ENDS = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
+# Leases of a clock that was ahead last from now on.
+_PULL_BACK = """
+    UPDATE timers INDEXED BY timers_claimed
+    SET wake_at = :now + wake_at - updated_at, updated_at = :now
+    WHERE state = 'claimed' AND updated_at > :latest
+"""
 
 
 class TimerSteps:
@@ -64,6 +76,7 @@ class TimerSteps:
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
     ) -> list[TimerLease]:
         def step(db: sqlite3.Connection) -> list[TimerLease]:
+            db.execute(_PULL_BACK, {"now": to_micros(now), "latest": to_micros(now + CLOCK_SKEW)})
             due = db.execute(
                 "SELECT * FROM timers WHERE wake_at <= ? ORDER BY wake_at, id LIMIT ?",
                 (to_micros(now), limit),

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
-from segue.journal.inputs import check_ending, lease_end
+from segue.journal.inputs import CLOCK_SKEW, check_ending, lease_end
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import Claimed, Ending, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, from_micros, readable, to_json, to_micros
@@ -32,6 +32,14 @@ _PULL_BACK = f"""
         available_at = min(queued_at, :now) + available_at - queued_at,
         queued_at = min(queued_at, :now)
     WHERE {_AHEAD}
+"""  # noqa: S608 - our own words
+
+# Leased or given back by a clock that was ahead.
+_HELD_AHEAD = "attempts > 0 AND wake_at > :now AND held_at > :latest"
+_FIND_HELD_AHEAD = f"SELECT 1 FROM turns INDEXED BY turns_held WHERE {_HELD_AHEAD} LIMIT 1"  # noqa: S608 - our own words
+_PULL_HELD_BACK = f"""
+    UPDATE turns INDEXED BY turns_held SET wake_at = :now + wake_at - held_at, held_at = :now
+    WHERE {_HELD_AHEAD}
 """  # noqa: S608 - our own words
 
 
@@ -65,8 +73,8 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> TurnLease:
             check_turn(db, lease)
             [row] = db.execute(
-                "UPDATE turns SET wake_at = ? WHERE id = ? RETURNING *",
-                (to_micros(lease_end(now, lease_for)), lease.turn.id),
+                "UPDATE turns SET wake_at = ?, held_at = ? WHERE id = ? RETURNING *",
+                (to_micros(lease_end(now, lease_for)), to_micros(now), lease.turn.id),
             )
             return _to_lease(row)
 
@@ -89,8 +97,12 @@ class TurnSteps:
             check_turn(db, lease)
             db.execute(
                 "UPDATE turns SET state = 'queued', owner = NULL, available_at = :at, "
-                "wake_at = :at WHERE id = :id",
-                {"at": to_micros(retry_at or now), "id": lease.turn.id},
+                "wake_at = :at, held_at = :now WHERE id = :id",
+                {
+                    "at": to_micros(retry_at or now),
+                    "now": to_micros(now),
+                    "id": lease.turn.id,
+                },
             )
 
         await self._db.write(step)
@@ -295,17 +307,22 @@ def _claim(
         return None
     [row] = db.execute(
         "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-        "wake_at = ?, attempts = attempts + 1, partial_id = NULL, partial_text = NULL "
-        "WHERE id = ? RETURNING *",
-        (owner, until, row["id"]),
+        "wake_at = ?, held_at = ?, attempts = attempts + 1, partial_id = NULL, "
+        "partial_text = NULL WHERE id = ? RETURNING *",
+        (owner, until, to_micros(now), row["id"]),
     )
     db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (to_micros(now), row["thread_id"]))
     return _to_lease(row)
 
 
 def _pull_back(db: sqlite3.Connection, now: datetime) -> None:
-    """Let turns that were queued by a clock that was ahead wait as if they were queued now."""
+    """Let turns that were queued or leased by a clock that was ahead wait as if that were now."""
     db.execute(_PULL_BACK, {"now": to_micros(now)})
+    db.execute(_PULL_HELD_BACK, _moments(now))
+
+
+def _moments(now: datetime) -> dict[str, int]:
+    return {"now": to_micros(now), "latest": to_micros(now + CLOCK_SKEW)}
 
 
 def _next_at(db: sqlite3.Connection, now: datetime) -> datetime | None:
@@ -313,6 +330,8 @@ def _next_at(db: sqlite3.Connection, now: datetime) -> datetime | None:
     if micros is None:
         return None
     if db.execute(_FIND_AHEAD, {"now": to_micros(now)}).fetchone() is not None:
+        return aware(now)
+    if db.execute(_FIND_HELD_AHEAD, _moments(now)).fetchone() is not None:
         return aware(now)
     return max(from_micros(micros), aware(now))
 

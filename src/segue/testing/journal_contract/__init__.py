@@ -20,6 +20,7 @@ _NOUNS = (
     "arriving",
     "cancelling",
     "claiming",
+    "clocks",
     "collecting",
     "counting",
     "decisions",
@@ -59,6 +60,7 @@ from segue.testing.journal_contract.appending import *
 from segue.testing.journal_contract.arriving import *
 from segue.testing.journal_contract.cancelling import *
 from segue.testing.journal_contract.claiming import *
+from segue.testing.journal_contract.clocks import *
 from segue.testing.journal_contract.collecting import *
 from segue.testing.journal_contract.counting import *
 from segue.testing.journal_contract.decisions import *

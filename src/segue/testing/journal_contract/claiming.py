@@ -191,9 +191,9 @@ async def test_turns_collected_by_a_clock_that_was_ahead_wait_from_now_on(
 async def test_a_turn_that_is_to_be_tried_again_waits_for_its_time_by_any_clock(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
-    """A pause that somebody asked for holds, also where the turn was queued by a clock ahead."""
+    """A pause is a length of time: it holds, also where it was asked for by a clock ahead."""
     chat.now = now + HOUR
     await chat.say()
-    await journal.release_turn(await chat.take_turn(), now=chat.now, retry_at=now + DAY)
+    await journal.release_turn(await chat.take_turn(), now=chat.now, retry_at=chat.now + DAY)
     assert await take(journal, now, 2) == Claimed([], now + DAY)
     assert await journal.next_turn_at(now=now) == now + DAY

@@ -102,16 +102,16 @@ async def test_the_next_effect_is_known_without_asking_again(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
     """A worker can sleep until one is queued, is to be tried again, or its lease has run out."""
-    assert await journal.next_effect_at("webhook") is None
+    assert await journal.next_effect_at("webhook", now=now) is None
     await queue(chat, "reply-1")
-    assert await journal.next_effect_at("webhook") == now
+    assert await journal.next_effect_at("webhook", now=now) == now
     [lease] = await due_effects(journal, now)
-    assert await journal.next_effect_at("webhook") == now + LEASE
+    assert await journal.next_effect_at("webhook", now=now) == now + LEASE
     await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
-    assert await journal.next_effect_at("webhook") == now + HOUR
+    assert await journal.next_effect_at("webhook", now=now) == now + HOUR
     [again] = await due_effects(journal, now + HOUR)
     await journal.complete_effect(again)
-    assert await journal.next_effect_at("webhook") is None
+    assert await journal.next_effect_at("webhook", now=now) is None
 
 
 async def test_an_effect_whose_lease_ran_out_is_claimed_again(
@@ -238,9 +238,9 @@ async def test_each_kind_of_effect_has_its_own_line(
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)
     [lease] = await journal.claim_effects("worker-a", kind="decide", now=now, lease_for=LEASE)
     assert lease.effect.kind == "decide"
-    assert await journal.next_effect_at("decide") == now + LEASE
-    assert await journal.next_effect_at("webhook") == now
-    assert await journal.next_effect_at("post") is None
+    assert await journal.next_effect_at("decide", now=now) == now + LEASE
+    assert await journal.next_effect_at("webhook", now=now) == now
+    assert await journal.next_effect_at("post", now=now) is None
     assert [lease.effect.kind for lease in await due_effects(journal, now)] == ["webhook"]
 
 
@@ -253,12 +253,12 @@ async def test_effects_of_some_agents_can_be_left_for_later(
     other.now = now + SECOND
     await queue(other, "of the clerk")
     busy = ["guide", "nobody"]
-    assert await journal.next_effect_at("webhook", not_of=busy) == now + SECOND
+    assert await journal.next_effect_at("webhook", now=now, not_of=busy) == now + SECOND
     [lease] = await journal.claim_effects(
         "worker-a", kind="webhook", now=now + SECOND, lease_for=LEASE, limit=3, not_of=busy
     )
     assert (lease.agent_id, lease.effect.dedupe_key) == ("clerk", "of the clerk")
-    assert await journal.next_effect_at("webhook", not_of=["guide", "clerk"]) is None
+    assert await journal.next_effect_at("webhook", now=now, not_of=["guide", "clerk"]) is None
     assert {lease.agent_id for lease in await due_effects(journal, now)} == {"guide"}
 
 

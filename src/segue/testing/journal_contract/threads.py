@@ -265,7 +265,7 @@ async def test_nothing_of_a_deleted_thread_is_left(
     assert await journal.list_incomplete_batches("guide") == []
     assert await journal.claim_turn("worker-a", now=now, lease_for=HOUR) is None
     assert await journal.claim_due_timers("worker-a", now=now, lease_for=HOUR) == []
-    assert await journal.next_effect_at("webhook") is None
+    assert await journal.next_effect_at("webhook", now=now) is None
     assert await journal.last_position() == 0
     await chat.begin()
     assert await chat.messages() == []

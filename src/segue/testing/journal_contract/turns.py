@@ -195,7 +195,7 @@ async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: 
     with pytest.raises(UnknownTrigger):
         await chat.finish(lease, AIMessage("Good."), bad, effects=[EFFECT])
     assert texts(await chat.messages()) == ["Is it open?"]
-    assert await journal.next_effect_at("webhook") is None
+    assert await journal.next_effect_at("webhook", now=chat.now) is None
     assert (await journal.get_turn(lease.turn.id)).state is TurnState.RUNNING
     await chat.finish(lease, AIMessage("Yes."))
 
@@ -275,7 +275,7 @@ async def test_whoever_lost_a_turn_changes_nothing(
     assert await journal.get_turn(late.turn.id) == turn
     assert await chat.messages() == messages
     assert await journal.events("chat") == events
-    assert await journal.next_effect_at("webhook") is None
+    assert await journal.next_effect_at("webhook", now=chat.now) is None
 
 
 async def test_the_next_turn_is_known_without_asking_again(

@@ -1,0 +1,102 @@
+"""Leases that were taken by a clock that was ahead: they last from now on."""
+
+# ruff: noqa: S101 - these are tests
+
+from datetime import datetime, timedelta
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.errors import ConflictError
+from segue.journal.ports import Journal
+from segue.journal.records import Claimed
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+
+pytestmark = pytest.mark.anyio
+
+SKEW = timedelta(seconds=5)
+SHORT = LEASE / 2  # the lease of the process that looks: each process may have a length of its own
+
+
+async def test_a_turn_leased_by_a_clock_that_was_ahead_is_taken_when_its_lease_is_over(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A thread waits for one lease, and not for as long as the clock of a dead worker was ahead."""
+    await chat.say()
+    chat.now = now + HOUR
+    lost = await chat.take_turn("worker-a")
+    assert await journal.next_turn_at(now=now) == now
+    claimed = await journal.claim_turns("worker-b", now=now, lease_for=SHORT, limit=2)
+    assert claimed == Claimed([], now + LEASE)
+    assert await journal.next_turn_at(now=now) == now + LEASE
+    taken = await journal.claim_turn("worker-b", now=now + LEASE, lease_for=SHORT)
+    assert taken is not None
+    assert taken.turn.id == lost.turn.id
+    with pytest.raises(ConflictError):
+        await chat.finish(lost, AIMessage("Yes."))
+    chat.now = now + LEASE
+    await chat.finish(taken, AIMessage("Yes."))
+
+
+async def test_a_worker_whose_clock_is_ahead_keeps_a_turn_that_it_extends(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A worker that is alive is not robbed, by however much its clock is wrong."""
+    await chat.say()
+    chat.now = now + HOUR
+    lease = await chat.take_turn("worker-a")
+    for passed in (LEASE / 2, LEASE, 3 * LEASE / 2):
+        assert await journal.claim_turn("worker-b", now=now + passed, lease_for=SHORT) is None
+        await journal.extend_turn(lease, now=now + HOUR + passed, lease_for=LEASE)
+    await chat.finish(lease, AIMessage("Yes."))
+
+
+async def test_a_timer_leased_by_a_clock_that_was_ahead_is_taken_when_its_lease_is_over(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A follow-up is not put off for as long as the clock of a dead worker was ahead."""
+    await chat.arm()
+    chat.now = now + HOUR
+    lost = await chat.take_timer("worker-a")
+    assert await journal.claim_due_timers("worker-b", now=now, lease_for=SHORT) == []
+    assert await journal.next_due_at() == now + LEASE
+    [taken] = await journal.claim_due_timers("worker-b", now=now + LEASE, lease_for=SHORT)
+    with pytest.raises(ConflictError):
+        await chat.fire(lost)
+    chat.now = now + LEASE
+    assert await chat.fire(taken) is not None
+
+
+async def test_an_effect_leased_by_a_clock_that_was_ahead_is_taken_when_its_lease_is_over(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """A webhook is not put off for as long as the clock of a dead worker was ahead."""
+    await chat.queue_effect()
+    chat.now = now + HOUR
+    lost = await chat.take_effect("worker-a")
+    assert await journal.next_effect_at("webhook", now=now) == now
+    again = {"kind": "webhook", "lease_for": SHORT}
+    assert await journal.claim_effects("worker-b", now=now, **again) == []
+    assert await journal.next_effect_at("webhook", now=now) == now + LEASE
+    [taken] = await journal.claim_effects("worker-b", now=now + LEASE, **again)
+    with pytest.raises(ConflictError):
+        await journal.complete_effect(lost)
+    await journal.complete_effect(taken)
+
+
+async def test_leases_of_a_clock_a_few_seconds_ahead_last_to_their_end(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """The clocks of healthy hosts differ a little, and nothing is written for that."""
+    await chat.queue_effect()
+    await chat.say()
+    await chat.arm()
+    chat.now = now + SKEW
+    await chat.take_turn("worker-a")
+    await chat.take_timer("worker-a")
+    await chat.take_effect("worker-a")
+    claimed = await journal.claim_turns("worker-b", now=now, lease_for=SHORT, limit=2)
+    assert claimed == Claimed([], now + SKEW + LEASE)
+    assert await journal.claim_due_timers("worker-b", now=now, lease_for=SHORT) == []
+    assert await journal.next_due_at() == now + SKEW + LEASE
+    assert await journal.next_effect_at("webhook", now=now) == now + SKEW + LEASE
