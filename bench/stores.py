@@ -127,7 +127,7 @@ class SqliteStore(Store):
     async def open(self) -> None:
         await super().open()
         self._raw = sqlite3.connect(self._folder / "data.db", isolation_level=None, timeout=30)
-        self._raw.execute("PRAGMA synchronous = NORMAL")
+        self._raw.execute("PRAGMA synchronous = FULL")  # as the journal
 
     async def close(self) -> None:
         self._raw.close()

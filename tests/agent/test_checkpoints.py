@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
@@ -333,6 +334,16 @@ async def test_checkpoints_must_be_open(tmp_path: Path) -> None:
     """Before that there is nothing to save to, and the error says what to do."""
     with pytest.raises(UsageError, match="open"):
         SqliteCheckpoints(tmp_path / "runs.db").saver()
+
+
+async def test_checkpoints_in_a_file_wait_for_the_disk(tmp_path: Path) -> None:
+    """A tool that finished before a power cut does not run again after it."""
+    checkpoints = await SqliteCheckpoints(tmp_path / "runs.db").open()
+    saver = cast("AsyncSqliteSaver", checkpoints.saver())
+    async with saver.conn.execute("PRAGMA synchronous") as rows:
+        [(mode,)] = await rows.fetchall()
+    await checkpoints.close()
+    assert mode == 2  # SQLite's FULL
 
 
 async def test_processes_that_start_at_once_set_up_the_tables_once(server: PostgresServer) -> None:

@@ -86,7 +86,8 @@ class SqliteCheckpoints:
             connection = await self._stack.enter_async_context(
                 aiosqlite.connect(self._path, timeout=_BUSY_SECONDS)
             )
-            await connection.execute("PRAGMA synchronous = NORMAL")
+            # A finished tool must not run again, nor a question be lost, after a power cut either.
+            await connection.execute("PRAGMA synchronous = FULL")
             saver = AsyncSqliteSaver(connection)
             await saver.setup()
         except aiosqlite.Error as error:

@@ -235,7 +235,8 @@ class Database:
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA synchronous = NORMAL")
+            # What was acknowledged survives a power cut; steps that wait together share the sync.
+            connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             self._local.connection = connection
             self._opened.append(connection)
