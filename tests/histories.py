@@ -159,6 +159,19 @@ def broken_threads(draw: st.DrawFn) -> list[BaseMessage]:
     return draw(st.permutations([*survivors, *repeats, *again]))
 
 
+@st.composite
+def long_threads(draw: st.DrawFn) -> list[BaseMessage]:
+    """A thread, whole or broken, in which some texts are longer than most windows."""
+    messages = draw(st.one_of(threads(), broken_threads()))
+    times = {m.id: draw(st.sampled_from([1, 1, 100, 3_000])) for m in messages}
+    return [
+        message.model_copy(update={"content": message.content * times[message.id]})
+        if isinstance(message.content, str)
+        else message
+        for message in messages
+    ]
+
+
 def _stored_again(message: ToolMessage, n: int) -> ToolMessage:
     """The same result delivered twice: a row of its own, at a later place."""
     stamped = MessageMetadata.of(message)

@@ -20,11 +20,12 @@ from segue import (
     build_context,
     group_batches,
     is_synthetic,
+    settle,
     stamp,
     synthetic_message,
 )
-from segue.core.context import DropReason
 from segue.core.tokens import estimate_tokens
+from segue.core.window import DropReason
 from segue.testing.providers import request_problems
 from tests.histories import calling, exchange, result, ticking_generator, tool_exchange
 
@@ -192,9 +193,9 @@ def test_the_budget_counts_everything_that_is_sent(generator: SnowflakeGenerator
 
 def test_system_text_can_crowd_out_history(generator: SnowflakeGenerator) -> None:
     """A long prompt leaves less room for old batches."""
-    history = stamp(exchange("q" * 200, "a" * 200), generator)
-    assert build_context(history, max_tokens=200).batches
-    assert not build_context(history, max_tokens=200, system="x" * 300).batches
+    history = long_history(2, generator)
+    assert len(build_context(history, max_tokens=200).batches) == 2
+    assert len(build_context(history, max_tokens=200, system="x" * 200).batches) == 1
 
 
 def test_a_models_own_counter_can_be_used(generator: SnowflakeGenerator) -> None:
@@ -331,3 +332,85 @@ def test_batches_in_the_wrong_order_are_refused(generator: SnowflakeGenerator) -
     history = [*stamp(exchange(), generator), *stamp(exchange(), generator)]
     with pytest.raises(UsageError, match="newest first"):
         build_context(group_batches(history))
+
+
+def followed_up(*cycles: list[BaseMessage], generator: SnowflakeGenerator) -> list[BaseMessage]:
+    """Cycles, and the trigger of a follow-up behind them."""
+    nudge: list[BaseMessage] = [synthetic_message("check_in")]
+    return [message for cycle in [*cycles, nudge] for message in stamp(cycle, generator)]
+
+
+def test_a_follow_up_has_a_long_message_in_part(generator: SnowflakeGenerator) -> None:
+    """A message that fills the room is cut where it is too long, and the report says so."""
+    long = "Dear Ada, " + "word " * 4_000 + "yours, Bob."
+    history = followed_up(exchange(long, "Thank you, Bob."), generator=generator)
+    context = build_context(history, batch_id(history[-1:]), 6_000)
+    told = context.messages[0].text
+    assert (told[:9], told[-11:]) == ("Dear Ada,", "yours, Bob.")
+    assert " [… 3,637 characters left out …] " in told
+    assert contents(context.messages[1:]) == ["Thank you, Bob.", TRIGGER_PROMPTS["check_in"]]
+    assert not context.over_budget
+    assert context.tokens <= 6_000 - context.reserved
+    [shortened] = context.shortened
+    assert shortened.batch == batch_id(history)
+    assert shortened.detail == (
+        "Needs about 5018 tokens, 4487 were left. Texts are cut to 16,384 characters."
+    )
+    assert history[0].text == long
+
+
+def test_the_next_user_turn_has_a_long_message_in_part(generator: SnowflakeGenerator) -> None:
+    """Who sends a long text and then asks about it is understood."""
+    long = stamp(exchange("word " * 4_900, "Got it."), generator)
+    asking = stamp([HumanMessage("What did I just send?")], generator)
+    context = build_context(long + asking, batch_id(asking), 8_000)
+    assert context.batches == [batch_id(long), batch_id(asking)]
+    assert context.messages[0].text.startswith("word word")
+    assert request_problems(context.messages) == []
+
+
+def test_the_last_exchange_is_reached_over_follow_ups(generator: SnowflakeGenerator) -> None:
+    """Long follow-ups in between do not push out what they follow up on."""
+    nudge = [synthetic_message("check_in"), AIMessage("Still there? " * 300)]
+    talk = exchange("I lost my key.", "Where did you see it last? " * 300)
+    history = followed_up(exchange("old", "older"), talk, nudge, nudge, generator=generator)
+    context = build_context(history, batch_id(history[-1:]), 2_000)
+    assert context.messages[0].text == "I lost my key."
+    assert "Where did you see it last?" in context.messages[1].text
+    assert len(context.shortened) == 3
+    assert [d.batch for d in context.dropped] == [batch_id(history)]
+
+
+def test_what_was_said_before_a_failed_turn_is_in(generator: SnowflakeGenerator) -> None:
+    """A settled batch has no reply, so the exchange before it is told as well."""
+    talk = stamp(exchange("I lost my key.", "Where did you see it last?"), generator)
+    [lost] = group_batches(stamp([HumanMessage("word " * 10_000)], generator))
+    asking = stamp([HumanMessage("And now?")], generator)
+    context = build_context([*talk, *settle(lost).messages, *asking], batch_id(asking), 1_000)
+    assert contents(context.messages[:2]) == contents(talk)
+    assert "characters left out" in context.messages[2].text
+    assert [s.batch for s in context.shortened] == [lost.id]
+
+
+def test_a_follow_up_without_room_for_what_it_follows_is_over_budget(
+    generator: SnowflakeGenerator,
+) -> None:
+    """A trigger is not sent alone: its caller hears that the window is too small."""
+    history = followed_up(exchange("q" * 500, "a" * 500), generator=generator)
+    context = build_context(history, batch_id(history[-1:]), 80)
+    assert context.over_budget
+    assert len(context.messages) == 3
+    asked = stamp([HumanMessage("x" * 200)], generator)
+    alone = build_context(history[:2] + asked, batch_id(asked), 80)
+    assert (alone.messages, alone.over_budget) == (asked, False)
+    assert [d.reason for d in alone.dropped] == [DropReason.OVER_BUDGET]
+
+
+def test_a_growing_turn_sends_the_same_cut_texts(generator: SnowflakeGenerator) -> None:
+    """A few more tokens in the turn do not change what was sent before, so that caches hit."""
+    history = followed_up(exchange("q" * 30_000, "a"), generator=generator)
+    first, then = (
+        build_context(history, batch_id(history[-1:]), 8_000, extra_tokens=extra).messages[0]
+        for extra in (0, 50)
+    )
+    assert first.text == then.text

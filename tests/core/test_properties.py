@@ -4,7 +4,13 @@ from random import Random
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from segue import (
     Batch,
@@ -12,12 +18,14 @@ from segue import (
     group_batches,
     is_synthetic,
     settle,
+    stamp,
     strip_metadata,
+    synthetic_message,
     visible_messages,
 )
 from segue.core.metadata import KEYS
 from segue.testing.providers import request_problems
-from tests.histories import broken_threads, threads
+from tests.histories import broken_threads, long_threads, threads, ticking_generator
 
 histories = st.one_of(threads(), broken_threads())
 
@@ -60,11 +68,49 @@ def test_a_budget_keeps_whole_batches_without_a_hole(
     assert tight.batches == whole.batches[len(whole.batches) - len(tight.batches) :]
     spoken = [m for m in tight.messages if not isinstance(m, SystemMessage)]
     everything = [m for m in whole.messages if not isinstance(m, SystemMessage)]
-    # By words: an id whose first use fell out of the window is no longer renamed.
-    said = [(m.type, m.text) for m in spoken]
-    assert said == [(m.type, m.text) for m in everything][len(everything) - len(spoken) :]
+    if not tight.shortened:
+        # By words: an id whose first use fell out of the window is no longer renamed.
+        said = [(m.type, m.text) for m in spoken]
+        assert said == [(m.type, m.text) for m in everything][len(everything) - len(spoken) :]
     if current is None:
         assert tight.tokens <= max_tokens - tight.reserved
+
+
+@given(long_threads(), st.integers(50, 3_000), st.data())
+def test_no_request_is_over_budget_unless_its_batch_is(
+    messages: list[BaseMessage], max_tokens: int, data: st.DataObject
+) -> None:
+    """However long the texts before it are, they fit or are cut; the current batch is not."""
+    current = data.draw(st.sampled_from(group_batches(messages)))
+    context = build_context(messages, current, max_tokens)
+    assert request_problems(context.messages) == []
+    alone = build_context(current.messages, current, max_tokens)
+    if own_words(current.messages):
+        assert context.over_budget == alone.over_budget
+    assert context.over_budget == (context.tokens > max_tokens - context.reserved)
+    assert {s.batch for s in context.shortened} <= {*context.batches} - {current.id}
+    assert build_context(messages, current).shortened == []
+
+
+@given(long_threads(), st.integers(50, 3_000))
+def test_a_follow_up_has_a_piece_of_what_it_follows(
+    messages: list[BaseMessage], max_tokens: int
+) -> None:
+    """The last message of a person and the last reply are in its request, whole or in part."""
+    last = max(m.additional_kwargs["position"] for m in messages)
+    generator = ticking_generator()
+    [trigger] = stamp([synthetic_message("check_in")], generator)
+    while trigger.additional_kwargs["position"] <= last:
+        [trigger] = stamp([synthetic_message("check_in")], generator)
+    [batch] = group_batches([trigger])
+    context = build_context([*messages, trigger], batch, max_tokens)
+    assert request_problems(context.messages) == []
+    sent = [m.text for m in context.messages]
+    complete = [b for b in group_batches(messages) if b.is_complete]
+    said = [m for b in complete for m in visible_messages(b.arranged)]
+    for kind in (HumanMessage, AIMessage):
+        if found := [m for m in said if isinstance(m, kind)]:
+            assert any(found[-1].text.strip()[:20] in text for text in sent)
 
 
 @given(histories)

@@ -27,7 +27,7 @@ from segue.agent.config import AgentConfig
 from segue.agent.ids import by_position, missing_from
 from segue.agent.lazy_saver import LazySaver
 from segue.agent.model_calls import counting_callbacks
-from segue.agent.run import RUN_KEY, AgentEvent, Run
+from segue.agent.run import RUN_KEY, AgentEvent, Run, note_shortened
 from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
 from segue.core.context import build_context
@@ -161,6 +161,7 @@ class LangGraphAgent:
             context = build_context(
                 run.batches, run.batch.id, self.config.context_tokens, summary=run.summary
             )
+            note_shortened(run, context)
             return {"messages": by_position(context.messages, run.batch.id)}
         so_far = {"messages": list(run.batch.messages)}
         stopped_after = _stopped_after(run.batch)

@@ -29,7 +29,7 @@ from langgraph.errors import GraphBubbleUp
 from segue.agent.config import Limits
 from segue.agent.ids import unused_id
 from segue.agent.model_errors import ModelFailure
-from segue.agent.run import current_run
+from segue.agent.run import current_run, note_shortened
 from segue.agent.tool_results import ToolResult, failed, fitting, known_result
 from segue.core.batch import Batch
 from segue.core.context import Context, build_context
@@ -159,6 +159,7 @@ class Window(AgentMiddleware[Any, Any, Any]):
         if context.over_budget:
             room = self._max_tokens - context.reserved
             raise UsageError(_too_long(run.agent_id, context, extra, room))
+        note_shortened(run, context)
         return _with_messages(request, context.messages)
 
     def _cost_of(self, tool: BaseTool | dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ A run answers one batch. The runtime makes a `Run` from the journal and stores w
 tools and middleware find it with `current_run`.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -13,18 +14,23 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from segue.core.batch import Batch, group_batches
+from segue.core.context import Context
 from segue.core.errors import UsageError
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.query import QuerySource
-from segue.core.snowflake import SnowflakeSource
+from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
+from segue.noting import note
+
+logger = logging.getLogger(__name__)
 
 # LangGraph keeps what begins with underscores out of its checkpoints.
 RUN_KEY: Final = "__segue_run"
 # Where a run notes whose words it searched memories with, and whether the search failed.
 SEARCHED: Final = "memory_search"
+_SHORTENED: Final = "shortened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +148,20 @@ def current_run(config: RunnableConfig | None = None) -> Run | None:
     except RuntimeError:  # not inside of a graph
         return None
     return found if isinstance(found, Run) else None
+
+
+def note_shortened(run: Run, context: Context) -> None:
+    """Log, once in a run, that the model gets the last exchange in part."""
+    if not context.shortened or _SHORTENED in run.notes:
+        return
+    run.notes[_SHORTENED] = True
+    note(
+        logger,
+        "context_shortened",
+        "The last exchange of thread {thread_id} does not fit; the model gets it in part",
+        thread_id=run.thread_id,
+        agent_id=run.agent_id,
+        batch=run.batch.id,
+        shortened=[to_text(each.batch) for each in context.shortened],
+        tokens=context.tokens,
+    )

@@ -124,5 +124,8 @@ def _print_context(found: "Context") -> None:
     print_table(("role", "what the model gets"), rows, nothing="Nothing yet.")
     left = ((str(d.batch), d.reason.value, d.detail) for d in found.dropped)
     print_table(("left out", "why", "in words"), left, nothing="Nothing is left out.")
+    if found.shortened:
+        shorter = ((str(s.batch), s.detail) for s in found.shortened)
+        print_table(("told in part", "why"), shorter, nothing="")
     cut = ", and there may be older ones that do not fit" if found.cut else ""
     typer.echo(f"About {found.tokens} tokens in {len(found.batches)} batches{cut}.")

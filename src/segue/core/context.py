@@ -1,48 +1,28 @@
 """The context: which messages the model gets, in which order, within which budget.
 
 A whole batch or none of it. All complete batches that fit, newest first and without a hole, plus
-the current batch even if it is unfinished; every other unfinished batch stays out. The result is
+the current batch even if it is unfinished; every other unfinished batch stays out. The last
+exchange is never left out: if it is too long for the room, its texts are cut. The result is
 valid for OpenAI, Anthropic and Google whatever crashed, repeated or arrived out of order, and the
 same input gives the same bytes, so that prompt caches hit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import chain
 from typing import Final, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
 from segue.core.batch import Batch, group_batches
 from segue.core.errors import NotFoundError, UsageError
-from segue.core.messages import synthetic_message
-from segue.core.metadata import MessageMetadata
 from segue.core.plain import storable
-from segue.core.request import tidied, with_calls_joined, with_unique_calls
-from segue.core.settle import with_open_calls_answered
+from segue.core.request import with_unique_calls
 from segue.core.snowflake import check_snowflake
 from segue.core.tokens import estimate_tokens
-from segue.core.triggers import TriggerType
-
-TokenCounter = Callable[[BaseMessage], int]
+from segue.core.window import Dropped, DropReason, Shortened, TokenCounter, Window
 
 _MAX_ANSWER_TOKENS: Final = 4_096
-
-
-class DropReason(StrEnum):
-    INCOMPLETE = "incomplete"
-    OVER_BUDGET = "over_budget"
-    LATER = "later"
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A batch that the model does not get, and why."""
-
-    batch: int
-    reason: DropReason
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +36,11 @@ class Context:
     batches: list[int] = field(default_factory=list)
     # The budget ended the walk back: there is or may be older history than `dropped` names.
     cut: bool = False
-    # What had to be in, the current batch and the system text, is more than there is room for.
+    # What had to be in is more than there is room for: the system text, the current batch and,
+    # for a follow-up, the last exchange at its shortest.
     over_budget: bool = False
+    # Batches of the last exchange whose texts were cut to make them fit.
+    shortened: list[Shortened] = field(default_factory=list)
 
 
 def build_context(  # noqa: PLR0913  # all but three are keywords, and each is one plain fact
@@ -79,8 +62,10 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     stay free (a quarter, at most 4,096, unless said), and `extra_tokens` are what the caller
     sends besides, such as tool schemas. The current batch is the one to be answered: without
     it an unfinished batch is left out, the user's newest message with it. It is in even if it
-    alone is over the budget; `NotFoundError` if it is not there. The messages are the caller's
-    own where nothing had to change; treat them as read-only.
+    alone is over the budget; `NotFoundError` if it is not there. The last exchange before it, the
+    newest batches with a person's message and a reply, is in as well: whole if it fits, else with
+    its long texts cut. The messages are the caller's own where nothing had to change; treat them
+    as read-only.
     """
     current = current_batch.id if isinstance(current_batch, Batch) else current_batch
     if current is not None:
@@ -88,12 +73,13 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     head = _head(system, summary, memories)
     reserved = _reserved(max_tokens, answer_tokens)
     room = None if max_tokens is None else max_tokens - reserved
-    window = _Window(count_tokens, room, tokens=sum(map(count_tokens, head)) + extra_tokens)
+    window = Window(count_tokens, room, tokens=sum(map(count_tokens, head)) + extra_tokens)
     batches, report_all = _newest_first(messages)
     for batch in _up_to_current(batches, current, window.dropped):
         window.take(batch, is_current=batch.id == current)
         if window.is_full:
             break
+    window.close_exchange()
     if report_all:
         detail = "Older than the first batch that did not fit."
         window.dropped += [Dropped(b.id, DropReason.OVER_BUDGET, detail) for b in batches]
@@ -105,35 +91,8 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
         batches=window.batches[::-1],
         cut=window.is_full,
         over_budget=room is not None and window.tokens > room,
+        shortened=window.shortened,
     )
-
-
-@dataclass(slots=True)
-class _Window:
-    """The batches that are in, filled from the newest backwards until one does not fit."""
-
-    count_tokens: TokenCounter
-    room: int | None
-    tokens: int
-    is_full: bool = False
-    batches: list[int] = field(default_factory=list)
-    views: list[list[BaseMessage]] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-
-    def take(self, batch: Batch, *, is_current: bool) -> None:
-        if not (is_current or batch.is_complete):
-            self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
-            return
-        view = _view(batch, is_current)
-        cost = sum(map(self.count_tokens, view))
-        if self.room is not None and not is_current and self.tokens + cost > self.room:
-            detail = f"Needs about {cost} tokens, {max(self.room - self.tokens, 0)} are left."
-            self.dropped.append(Dropped(batch.id, DropReason.OVER_BUDGET, detail))
-            self.is_full = True
-            return
-        self.tokens += cost
-        self.views.append(view)
-        self.batches.append(batch.id)
 
 
 def _newest_first(
@@ -169,35 +128,6 @@ def _up_to_current(
         yield batch
     if not found:
         raise NotFoundError(f"The current batch {current_batch} is not among the messages given.")
-
-
-def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
-    """One batch as the model gets it, independent of the batches around it.
-
-    A reply nobody asked for (the agent's greeting, a system-initiated batch) gets a trigger's
-    words in front: a conversation starts with, and answers to, a human message everywhere.
-    """
-    source = with_open_calls_answered(batch) if is_current else batch
-    tidy = [tidied(message, is_current=is_current) for message in source.arranged]
-    # System messages move to the front of the request, so they separate nothing here.
-    instructions = [m for m in tidy if isinstance(m, SystemMessage)]
-    spoken = with_calls_joined(m for m in tidy if not isinstance(m, SystemMessage))
-    if not spoken or isinstance(spoken[0], AIMessage):
-        spoken = [_opener(batch), *spoken]
-    return [*instructions, *spoken]
-
-
-def _opener(batch: Batch) -> HumanMessage:
-    metadata = MessageMetadata(
-        synthetic=True,
-        trigger_type=TriggerType.CHECK_IN,
-        position=max(batch.id - 1, 1),
-        batch=batch.id,
-        sequence_num=0,
-        batch_type=batch.type,
-        parent_batch=batch.parent,
-    )
-    return metadata.onto(synthetic_message(TriggerType.CHECK_IN))
 
 
 def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> list[BaseMessage]:

@@ -43,4 +43,9 @@ def is_convertible(block: dict[str, Any]) -> bool:
 
 def stand_in(block: dict[str, Any]) -> dict[str, Any]:
     """Words in the place of a block that cannot be converted."""
-    return {"type": "text", "text": f"[{_NAMES[block['type']]} that cannot be read]"}
+    return {"type": "text", "text": f"[{name_of(block)} that cannot be read]"}
+
+
+def name_of(block: dict[str, Any]) -> str:
+    """What to call a block in a sentence."""
+    return _NAMES.get(block["type"], f"content of type {block['type']}")

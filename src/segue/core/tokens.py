@@ -35,19 +35,20 @@ def estimate_tokens(message: BaseMessage) -> int:
     if isinstance(content, str):
         tokens = estimate_text(content)
     else:
-        tokens = sum(_estimate_block(block) for block in content)
+        tokens = sum(estimate_block(block) for block in content)
     for call in calls_of(message):
         tokens += PER_CALL + estimate_text(call.name) + _estimate_args(call.args)
     return tokens + PER_MESSAGE
 
 
-def _estimate_block(block: Any) -> int:
+def estimate_block(block: Any) -> int:
+    """One block of a message's content; a call costs nothing here, it counts with the calls."""
     if isinstance(block, str):
         return estimate_text(block)
     if not isinstance(block, dict):
         return _estimate_json(block)
     if is_call_block(block):
-        return 0  # counted with the calls
+        return 0
     words = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
     if block.get("type") in _MEDIA_BLOCKS:
         return PER_MEDIA_BLOCK + words

@@ -11,6 +11,7 @@ from segue.core.plain import exact_json
 from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Thread
+from segue.runtime.windows import read_window
 
 
 async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
@@ -18,7 +19,7 @@ async def next_context(journal: Journal, thread: Thread, config: AgentConfig) ->
 
     Memories are not in it: which ones are told depends on what the user says next.
     """
-    window = await journal.window(thread.id, max_tokens=config.context_tokens)
+    window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
     summary = window.told(config.context_tokens)
     return build_context(
         window.batches, None, config.context_tokens, system=config.system_prompt, summary=summary
@@ -31,6 +32,7 @@ def context_json(context: Context) -> dict[str, Any]:
         "messages": messages_to_dict(strip_metadata(context.messages)),
         "batches": [to_text(batch) for batch in context.batches],
         "dropped": exact_json(context.dropped),
+        "shortened": exact_json(context.shortened),
         "tokens": context.tokens,
         "reserved": context.reserved,
         "is_cut": context.cut,

@@ -27,6 +27,7 @@ from segue.noting import REQUEST_ID, carried_in, count, watched
 from segue.runtime.endings import Endings, TurnRules, note_turn
 from segue.runtime.leash import Leash, Stopped, Why
 from segue.runtime.parts import Agent, Parts
+from segue.runtime.windows import read_window
 
 logger = logging.getLogger(__name__)
 
@@ -217,8 +218,11 @@ class SessionProcessor:
     async def _prepare(self, lease: TurnLease, agent: Agent) -> Run:
         turn = lease.turn
         with _only_the_journal_fails():
-            window = await self._journal.window(
-                turn.thread_id, max_tokens=agent.config.context_tokens, current_batch=turn.batch
+            window = await read_window(
+                self._journal,
+                turn.thread_id,
+                max_tokens=agent.config.context_tokens,
+                current_batch=turn.batch,
             )
             # The window leaves out a batch that cannot be read; loading it says why.
             found = (batch for batch in window.batches if batch.id == turn.batch)
