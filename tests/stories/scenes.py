@@ -3,7 +3,7 @@ about what came of it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from segue.agent.run import Progress
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import NewTimer, Timer, TurnKind
+from segue.runtime.bus import Bus
 from segue.runtime.clock import sleep
 from segue.runtime.events import ThreadEvent
 from segue.testing.clock import VirtualClock
@@ -77,6 +78,36 @@ class Halting(ScriptedChatModel):
             yield piece
             if self._stops:
                 await self._go.wait()
+
+
+class Unhurried(ScriptedChatModel):
+    """A model that takes its time for each word, by the clock of the world that it is to follow."""
+
+    pace: timedelta = timedelta(seconds=1)
+    _world: World | None = PrivateAttr(default=None)
+
+    def follow(self, world: World) -> None:
+        self._world = world
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        assert self._world is not None
+        written = ""
+        async for piece in super()._astream(*args, **kwargs):
+            yield piece
+            if piece.text:
+                written += piece.text
+                await self._until_told(self._world.composed.parts.bus, written)
+                await sleep(self._world.clock, self.pace)
+
+    async def _until_told(self, bus: Bus, text: str) -> None:
+        """The clock does not see that a word is on its way from the model to the listeners."""
+
+        def drafts() -> Iterator[str]:
+            for each in bus._drafts.values():
+                yield from (draft.partial.text for draft in each.values())
+
+        while text not in drafts():  # noqa: ASYNC110 - a bus tells nobody who listens
+            await asyncio.sleep(0.001)
 
 
 class Listener:

@@ -21,6 +21,7 @@ from segue.core.batch import Batch
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.outcomes import ArmTally, OutcomeCount, OutcomeQuery, SearchCount
 from segue.journal.records import (
+    STOPPED,
     Accepted,
     ApiKey,
     Arrival,
@@ -348,10 +349,18 @@ class Turns(Protocol):
         ...
 
     async def cancel_turns(
-        self, thread_id: str, *, now: datetime, before: int | None = None
+        self,
+        thread_id: str,
+        reason: str = STOPPED,
+        *,
+        now: datetime,
+        before: int | None = None,
+        only: int | None = None,
     ) -> list[Turn]:
-        """Mark the thread's live turns as to be stopped, and return them; all, or those that came
-        before a turn.
+        """Mark the thread's live turns as to be stopped, and return them; all, those that came
+        before a turn, or `only` one.
+
+        The reason of the first who asked is their `error` until they end.
         """
         ...
 

@@ -51,6 +51,11 @@ class TimerState(StrEnum):
 WROTE: Final = "The user wrote."
 ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
+# Why turns were stopped.
+STOPPED: Final = "The user stopped it."
+OVERTAKEN: Final = "The user wrote again, and the new message took its place."
+CUT_SHORT: Final = "The user wrote while the agent was speaking first."
+NOT_AWAITED: Final = "The agent that asked does not wait for it any more."
 
 
 class EffectState(StrEnum):
@@ -126,7 +131,7 @@ class Turn:
     shown_at: datetime | None = None
     error: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
-    # Somebody asked for it to be stopped; whoever runs it, ends it.
+    # Somebody asked for it to be stopped; whoever runs it, ends it. `error` says why meanwhile.
     cancel_requested: bool = False
     # It ended with a question, and waits for the answer.
     is_waiting: bool = False

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from segue.agent.run import Run, current_run
 from segue.core.errors import SegueError, UsageError
 from segue.core.messages import user_message, visible_messages
-from segue.journal.records import Accepted, Arrival, Turn, TurnState, nested_id
+from segue.journal.records import NOT_AWAITED, Accepted, Arrival, Turn, TurnState, nested_id
 from segue.noting import carry
 from segue.runtime.parts import Parts
 from segue.runtime.turns import TurnWorker
@@ -103,7 +103,7 @@ async def _leave(parts: Parts, turns: TurnWorker, run: Run, asked: Turn) -> None
 
 
 async def _give_up(parts: Parts, turns: TurnWorker, turn: Turn) -> None:
-    await parts.journal.cancel_turns(turn.thread_id, now=parts.clock.now())
+    await parts.journal.cancel_turns(turn.thread_id, NOT_AWAITED, now=parts.clock.now())
     await turns.look_after(turn.thread_id)
 
 

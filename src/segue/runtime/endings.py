@@ -16,10 +16,10 @@ from segue.core.batch import BATCH_TIMEOUT
 from segue.core.errors import BackendError, ConflictError, SegueError
 from segue.core.metadata import MessageMetadata
 from segue.core.settle import interrupted_results, settle
-from segue.journal.records import Ending, Turn, TurnKind, TurnLease
+from segue.journal.records import STOPPED, Ending, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
 from segue.noting import count, note
-from segue.runtime.leash import Why
+from segue.runtime.leash import Stopped, Why
 from segue.runtime.parts import Parts
 from segue.runtime.sweeper import is_gone_on_with
 
@@ -101,15 +101,15 @@ class Endings:
         self._bus.retract(lease)
         await self._journal.release_turn(lease, now=now, retry_at=now + pause)
 
-    async def stop(self, lease: TurnLease, why: Why) -> bool:
+    async def stop(self, lease: TurnLease, stopped: Stopped) -> bool:
         """End a turn that was stopped; whether it is over."""
-        turn = lease.turn
+        turn, why = lease.turn, stopped.why
         if why is Why.SHUTDOWN:
             self._bus.retract(lease)
             await self._journal.release_turn(lease, now=self._clock())
             return False
         if why is Why.CANCELLED:
-            await self.cancel(lease)
+            await self.cancel(lease, stopped.reason or STOPPED)
             return True
         if why is Why.TIME_UP:
             limit = self._rules.batch_time.total_seconds()
@@ -117,7 +117,7 @@ class Endings:
             return True
         raise ConflictError(f"Turn {turn.id} was stopped: the user wrote or it was taken over.")
 
-    async def cancel(self, lease: TurnLease) -> None:
+    async def cancel(self, lease: TurnLease, reason: str) -> None:
         """Keep what the user has seen of the reply, and close the batch."""
         turn = lease.turn
         batch = await self._journal.load_batch(turn.thread_id, turn.batch)
@@ -132,12 +132,12 @@ class Endings:
         else:
             closing = settle(batch, self._ids).messages[len(batch.messages) :]
             count("batch_settled")
-        says = {"kind": "cancelled"}
+        says = {"kind": "cancelled", "reason": reason}
         kept = await self._journal.finish_turn(
             lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
         )
         self._bus.finish(lease, kept)  # what is left of its drafts is taken back
-        note_turn(turn, "turn_cancelled", "Turn {turn_id} was stopped, as the user wished")
+        note_turn(turn, "turn_cancelled", "Turn {turn_id} was stopped: {reason}", reason=reason)
 
     async def withdraw(self, lease: TurnLease, ending: Ending) -> None:
         reason = next((r for d in ending.decisions for r in d.reasons), "A gate refused it.")

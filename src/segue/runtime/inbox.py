@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.errors import BackendError
 from segue.core.messages import user_message
-from segue.journal.records import Accepted, Arrival, Turn
+from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, Accepted, Arrival, Turn
 from segue.noting import carry, note
 from segue.runtime.clock import sleep
 from segue.runtime.parts import Parts
@@ -85,9 +85,9 @@ class Inbox:
             _note_accepted(accepted)
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if how is DoubleTexting.INTERRUPT:
-                await self._interrupt(accepted.turn)
+                await self._stop_quietly(thread_id, OVERTAKEN, before=accepted.turn.id)
             elif accepted.shown_turn is not None:
-                self._end_soon(accepted.turn)
+                self._end_soon(thread_id, accepted.shown_turn)
         await self._arrived(thread_id)
         return accepted
 
@@ -103,30 +103,32 @@ class Inbox:
 
     async def cancel(self, thread_id: str) -> list[Turn]:
         """Stop what the agent is doing in a thread, here or in another process."""
-        return await self._stop(thread_id)
+        return await self._stop(thread_id, STOPPED)
 
-    def _end_soon(self, turn: Turn) -> None:
+    def _end_soon(self, thread_id: str, follow_up: int) -> None:
         """A user does not wait for a follow-up: one that is not over in a moment is stopped."""
 
         async def end() -> None:
             with self._parts.clock.working():
                 await sleep(self._parts.clock, FINISH_WITHIN)
-                await self._interrupt(turn)
+                await self._stop_quietly(thread_id, CUT_SHORT, only=follow_up)
 
         task = asyncio.create_task(end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _interrupt(self, turn: Turn) -> None:
+    async def _stop_quietly(self, thread_id: str, reason: str, **which: int) -> None:
         try:
-            await self._stop(turn.thread_id, before=turn.id)
+            await self._stop(thread_id, reason, **which)
         except BackendError as error:
             # The message is stored, and whoever gets an error sends it again: so it waits instead.
-            logger.warning("The answer before turn %s was not stopped: %s", turn.id, error)
+            logger.warning("A turn of thread %s was not stopped: %s", thread_id, error)
 
-    async def _stop(self, thread_id: str, before: int | None = None) -> list[Turn]:
+    async def _stop(self, thread_id: str, reason: str, **which: int) -> list[Turn]:
         parts = self._parts
-        stopped = await parts.journal.cancel_turns(thread_id, now=parts.clock.now(), before=before)
+        stopped = await parts.journal.cancel_turns(
+            thread_id, reason, now=parts.clock.now(), **which
+        )
         await self._turns.look_after(thread_id)
         self._parts.agendas.turns.at_once()
         return stopped

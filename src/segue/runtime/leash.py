@@ -19,9 +19,10 @@ class Why(StrEnum):
 class Stopped(Exception):
     """The work was stopped by its leash."""
 
-    def __init__(self, why: Why) -> None:
+    def __init__(self, why: Why, reason: str | None = None) -> None:
         super().__init__(why.value)
         self.why = why
+        self.reason = reason
 
 
 class Leash:
@@ -30,11 +31,13 @@ class Leash:
     def __init__(self, limit: timedelta | None = None) -> None:
         self._limit = limit
         self._why: Why | None = None
+        self._reason: str | None = None
         self._scope: asyncio.Timeout | None = None
 
-    def stop(self, why: Why) -> None:
+    def stop(self, why: Why, reason: str | None = None) -> None:
         """Stop the work as soon as it waits for anything; the first reason counts."""
-        self._why = self._why or why
+        if self._why is None:
+            self._why, self._reason = why, reason
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
@@ -45,11 +48,11 @@ class Leash:
     def check(self) -> None:
         """Stop here if told to: a driver's own waiting may have taken that for itself."""
         if self._why is not None or (self._scope is not None and self._scope.expired()):
-            raise Stopped(self._why or Why.TIME_UP)
+            raise self._stopped()
 
     async def __aenter__(self) -> Self:
         if self._why is not None:
-            raise Stopped(self._why)
+            raise self._stopped()
         self._scope = asyncio.timeout(self._limit.total_seconds() if self._limit else None)
         await self._scope.__aenter__()
         return self
@@ -65,7 +68,10 @@ class Leash:
         try:
             await scope.__aexit__(kind, error, trace)
         except TimeoutError as timeout:
-            raise Stopped(self._why or Why.TIME_UP) from timeout
+            raise self._stopped() from timeout
         if scope.expired() and isinstance(error, Exception) and not isinstance(error, Stopped):
             # Some drivers answer a cancellation with an error of theirs.
-            raise Stopped(self._why or Why.TIME_UP) from error
+            raise self._stopped() from error
+
+    def _stopped(self) -> Stopped:
+        return Stopped(self._why or Why.TIME_UP, self._reason)

@@ -81,6 +81,7 @@ class SessionProcessor:
         self._agent_of = parts.agent_of
         self._ids = parts.ids
         self._clock = parts.clock.now
+        self._working = parts.clock.working
         self._bus = parts.bus
         self._agendas = parts.agendas
         self._autonomy = autonomy
@@ -100,7 +101,7 @@ class SessionProcessor:
     async def _answer(self, lease: TurnLease, leash: Leash) -> None:
         turn = lease.turn
         if turn.cancel_requested:
-            leash.stop(Why.CANCELLED)
+            leash.stop(Why.CANCELLED, turn.error)
         try:
             async with leash:
                 agent = self._agent_of(turn.agent_id)
@@ -112,7 +113,7 @@ class SessionProcessor:
         except _Withdrawn as withdrawn:
             await self._endings.withdraw(lease, withdrawn.ending)
         except Stopped as stopped:
-            if not await self._endings.stop(lease, stopped.why):
+            if not await self._endings.stop(lease, stopped):
                 return
         except _JournalAway as away:
             await self._endings.hand_back(lease, away.error)
@@ -137,19 +138,25 @@ class SessionProcessor:
         async with aclosing(_events_of(agent, run)) as events:
             async for event in events:
                 leash.check()
-                if isinstance(event, Token):
-                    await self._show(lease, said)
-                    said.first_token_at = said.first_token_at or self._clock()
-                    partial = self._bus.write(lease, event.message_id, event.text)
-                    await draft.keep(partial)
-                elif isinstance(event, NewMessage):
-                    await self._hear(lease, said, event.message)
-                elif isinstance(event, Question):
-                    said.questions[event.id] = event.value
-                else:
-                    said.unheard.append(event)
-                    self._report(turn, said)
+                # The agent may wait by the clock meanwhile, in a task of its own.
+                with self._working():
+                    await self._take(lease, said, draft, event)
         return said
+
+    async def _take(
+        self, lease: TurnLease, said: Conversed, draft: "_Draft", event: AgentEvent
+    ) -> None:
+        if isinstance(event, Token):
+            await self._show(lease, said)
+            said.first_token_at = said.first_token_at or self._clock()
+            await draft.keep(self._bus.write(lease, event.message_id, event.text))
+        elif isinstance(event, NewMessage):
+            await self._hear(lease, said, event.message)
+        elif isinstance(event, Question):
+            said.questions[event.id] = event.value
+        else:
+            said.unheard.append(event)
+            self._report(lease.turn, said)
 
     async def _hear(self, lease: TurnLease, said: Conversed, message: BaseMessage) -> None:
         """Store what was held back; the newest is held back in turn if it may be the reply."""

@@ -94,7 +94,7 @@ class TurnWorker:
         if turn.state is not TurnState.RUNNING:
             job.leash.stop(Why.VOID)
         elif turn.cancel_requested:
-            job.leash.stop(Why.CANCELLED)
+            job.leash.stop(Why.CANCELLED, turn.error)
 
     def withdraw(self, thread_id: str, turn_ids: tuple[int, ...]) -> None:
         """Stop a turn of ours that is void; quicker than to look."""
@@ -210,4 +210,4 @@ class TurnWorker:
             job.leash.stop(Why.VOID)
             return
         if lease.turn.cancel_requested:
-            job.leash.stop(Why.CANCELLED)
+            job.leash.stop(Why.CANCELLED, lease.turn.error)

@@ -97,6 +97,11 @@ def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
         elif turn.state is TurnState.FAILED:
             what = f"a {turn.kind.value.replace('_', '-')}"
             yield Reason(time_of(turn.id), what, "failed", turn.error or "", {}, turn.id)
+        if turn.ending is not None and turn.ending.get("kind") == "cancelled":
+            number = turn.end_position or turn.id
+            what = f"a {turn.kind.value.replace('_', '-')}"
+            reason = str(turn.ending.get("reason") or "")
+            yield Reason(time_of(number), what, "cancelled", reason, {}, number)
 
 
 def _of_effects(effects: list[Effect]) -> Iterator[Reason]:

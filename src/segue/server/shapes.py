@@ -43,7 +43,7 @@ class MessageOut(BaseModel):
     state: Answered | None = Field(
         default=None, description="Of a user's message: what became of it."
     )
-    error: str | None = Field(default=None, description="Why it failed, if it did.")
+    error: str | None = Field(default=None, description="Why it failed or was stopped, if so.")
 
 
 class PageOut(BaseModel):

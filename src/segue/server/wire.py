@@ -183,7 +183,7 @@ def _fate(turns: Iterable[Turn]) -> tuple[Answered | None, str | None]:
     if turn is None:  # imported
         return None, None
     if turn.ending is not None and turn.ending.get("kind") == "cancelled":
-        return "cancelled", None
+        return "cancelled", turn.ending.get("reason")
     if turn.state is TurnState.FAILED:
         ending = turn.ending or {}
         return "failed", str(ending.get("reason") or "It could not be answered.")

@@ -11,7 +11,16 @@ from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.inputs import CLOCK_SKEW, check_ending, lease_end
 from segue.journal.places import NewTurn, RisingIds, ids_above
-from segue.journal.records import Claimed, Ending, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import (
+    STOPPED,
+    Claimed,
+    Ending,
+    Thread,
+    Turn,
+    TurnKind,
+    TurnLease,
+    TurnState,
+)
 from segue.journal.rows import aware, from_json, from_micros, readable, to_json, to_micros
 from segue.journal.sqlite.arming import arm
 from segue.journal.sqlite.batches import append_to_batch, batch_of, next_id
@@ -190,7 +199,13 @@ class TurnSteps:
         await self._db.write(step)
 
     async def cancel_turns(
-        self, thread_id: str, *, now: datetime, before: int | None = None
+        self,
+        thread_id: str,
+        reason: str = STOPPED,
+        *,
+        now: datetime,
+        before: int | None = None,
+        only: int | None = None,
     ) -> list[Turn]:
         def step(db: sqlite3.Connection) -> list[Turn]:
             thread_of(db, thread_id)
@@ -198,9 +213,17 @@ class TurnSteps:
                 # By name: the planner would rather walk through all turns of the thread.
                 # One that is held back ends at once.
                 "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1, "
-                "wake_at = iif(state = 'queued', min(wake_at, ?), wake_at) "
-                "WHERE thread_id = ? AND state IN ('queued', 'running') AND id < ? RETURNING *",
-                (to_micros(now), thread_id, MAX_ID if before is None else before),
+                "error = coalesce(error, :reason), "
+                "wake_at = iif(state = 'queued', min(wake_at, :now), wake_at) "
+                "WHERE thread_id = :thread AND state IN ('queued', 'running') AND id < :before "
+                "AND id = coalesce(:only, id) RETURNING *",
+                {
+                    "reason": storable(reason),
+                    "now": to_micros(now),
+                    "thread": thread_id,
+                    "before": MAX_ID if before is None else before,
+                    "only": only,
+                },
             ).fetchall()
             return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 

@@ -8,20 +8,20 @@ from datetime import datetime
 import pytest
 
 from segue.journal.ports import Journal
-from segue.journal.records import TurnState
+from segue.journal.records import CUT_SHORT, STOPPED, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
 
 
 async def test_all_live_turns_of_a_thread_are_marked(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
-    """The running and the queued ones, oldest first; the marks are all that changes."""
+    """The running and the queued ones, oldest first; only the mark and its reason change."""
     first, second = await chat.say("First."), await chat.say("Second.")
     lease = await chat.take_turn()
     marked = await journal.cancel_turns("chat", now=now)
     assert marked == [
-        replace(lease.turn, cancel_requested=True),
-        replace(second.turn, cancel_requested=True),
+        replace(lease.turn, cancel_requested=True, error=STOPPED),
+        replace(second.turn, cancel_requested=True, error=STOPPED),
     ]
     assert [turn.id for turn in marked] == [first.turn.id, second.turn.id]
     assert await journal.list_turns("chat") == marked[::-1]
@@ -105,6 +105,36 @@ async def test_turns_before_another_can_be_stopped(
     marked = await journal.cancel_turns("chat", now=now, before=third.turn.id)
     assert [turn.id for turn in marked] == [first.turn.id, second.turn.id]
     assert await journal.get_turn(third.turn.id) == third.turn
+
+
+async def test_one_turn_alone_can_be_stopped(journal: Journal, chat: Chat, now: datetime) -> None:
+    """What stands before and behind it in line is not touched."""
+    first, second, third = [await chat.say(text) for text in ("One.", "Two.", "Three.")]
+    marked = await journal.cancel_turns("chat", CUT_SHORT, now=now, only=second.turn.id)
+    assert marked == [replace(second.turn, cancel_requested=True, error=CUT_SHORT)]
+    assert await journal.list_turns("chat") == [third.turn, *marked, first.turn]
+
+
+async def test_a_turn_that_is_over_is_not_stopped_by_its_id(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Nor is the next one in its place."""
+    await chat.exchange()
+    [over] = await journal.list_turns("chat")
+    accepted = await chat.say()
+    assert await journal.cancel_turns("chat", now=now, only=over.id) == []
+    assert await journal.list_turns("chat") == [accepted.turn, over]
+
+
+async def test_the_first_reason_to_stop_counts(journal: Journal, chat: Chat, now: datetime) -> None:
+    """It is there until the turn ends; a reply that was whole by then has no error."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await journal.cancel_turns("chat", CUT_SHORT, now=now)
+    [marked] = await journal.cancel_turns("chat", now=now)
+    assert marked.error == CUT_SHORT
+    await chat.finish(lease)
+    assert (await journal.get_turn(lease.turn.id)).error is None
 
 
 async def test_other_threads_are_not_stopped(journal: Journal, chat: Chat, now: datetime) -> None:
