@@ -52,6 +52,7 @@ bench: $(READY)
 evals: $(READY)
 	$(BIN)/python -m evals.retrieval
 	$(BIN)/python -m evals.naturalness
+	$(BIN)/python -m evals.decider
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from evals.decider import by_rules, decisions, find_data, load_cuts, macro_f1, predictions
+from evals.decider import (
+    accuracy,
+    by_rules,
+    decisions,
+    find_data,
+    load_cuts,
+    predictions,
+    read_as_success,
+    tokenised,
+)
 from segue import Batch, BatchType, group_batches, settle, stamp, synthetic_message
 from segue.core.decide import Delays, Plan, Sign, decide, judge
 from segue.core.errors import UsageError
@@ -67,6 +76,12 @@ def test_a_question_waits_for_its_answer(reply: str) -> None:
         "Here are the plans. Which one do you prefer?\n\n- Basic\n- Plus\n- Pro\n- All of it",
         "Sorry, I couldn't get a table at seven. Would eight work for you?",
         "Both would do. It's up to you.",
+        "Please could you confirm the address.",
+        "Please check the details below and confirm.",
+        "Please could you kindly confirm that it is two seats?",
+        "I need your approval for the 200 euros.",
+        "You want two seats on Friday?",
+        "What about the Thai place on Market Street.",
         "I need 200 euros for the tickets. Approve?",
     ],
 )
@@ -92,6 +107,43 @@ def test_things_to_choose_from_wait_for_a_decision_if_they_were_looked_for() -> 
     assert sign("I found the bug. It was an off-by-one.", "Find the bug.") is Sign.INFORMED
 
 
+def test_a_search_some_turns_ago_is_still_a_search() -> None:
+    """Who looked for a hotel and then named the day and the price has still to choose one."""
+    search = talk("I'm looking for a hotel in Bremen.", "When do you arrive?")
+    details = [talk("On Friday.", "For how long?"), talk("Two nights.", "What may it cost?")]
+    offer = "There are 4 hotels. The Anker is near the station."
+    assert judge(talk("Up to 90 euros.", offer), [search, *details]).sign is Sign.PROPOSED
+    assert judge(talk("Up to 90 euros.", offer), details).sign is Sign.INFORMED
+    older = [search, *details, talk("For one.", "With breakfast?")]
+    assert judge(talk("Up to 90 euros.", offer), older).sign is Sign.INFORMED, "four turns count"
+
+
+def test_a_search_is_over_when_it_is_met_or_left() -> None:
+    """What was booked need not be chosen, and a question about the hotel is answered with facts."""
+    search = talk("I'm looking for a hotel in Bremen.", "I found the Anker. It has 20 rooms.")
+    booked = talk("Take it.", "The Anker is booked.")
+    fact = "There are 20 rooms and a garden."
+    assert judge(talk("Good.", fact), [search]).sign is Sign.PROPOSED
+    assert judge(talk("Good.", fact), [search, booked]).sign is Sign.INFORMED
+    assert judge(talk("Is it a big house?", fact), [search]).sign is Sign.INFORMED
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("I 'm afraid they do n't have any . Sorry , I could n't book it .", Sign.FAILED),
+        ("I ca n't find a table . Anything else ?", Sign.FAILED),
+        ("I cant find a table. Anything else?", Sign.FAILED),
+        ("What time would you like to leave ?", Sign.ASKED),
+        ("You 'd like two tickets for Friday , correct ?", Sign.PROPOSED),
+        ("You 're welcome ! Have a great day !", Sign.CLOSED),
+    ],
+)
+def test_tokens_are_read_as_the_text_they_were_cut_from(reply: str, expected: Sign) -> None:
+    """Text with spaces before marks and endings, or without apostrophes, means the same."""
+    assert sign(reply) is expected
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -102,6 +154,16 @@ def test_things_to_choose_from_wait_for_a_decision_if_they_were_looked_for() -> 
         "Your order could not be placed. The shop was closed, and it opens again tomorrow at nine.",
         "I'm sorry, there are no tables left for tonight.",
         "So I was not able to find the file?",
+        "Your order failed. Anything else?",
+        "The red one is not available. Can I help you with anything else?",
+        "Sorry for the wait. They are fully booked that night.",
+        "That evening is sold out. Is there anything else I can do?",
+        "No seats are left for the late show. Do you need anything else?",
+        "The parcel cannot be delivered, unfortunately.",
+        "Your card was declined. What else can I do for you?",
+        "I have been unable to successfully place the call. Anything else?",
+        "That slot is booked already. Do you need anything else?",
+        "I'm sorry to say that the tickets weren't sent.",
     ],
 )
 def test_a_failure_leaves_a_task_open(reply: str) -> None:
@@ -135,6 +197,7 @@ def test_a_promise_leaves_a_task_open(reply: str) -> None:
         ("You're welcome! Is there anything else I can help you with?", Sign.DONE),
         ("Hello! How can I help you today?", Sign.DONE),
         ("What else can I do for you?", Sign.DONE),
+        ("The early one was not available. I've booked the next one. Anything else?", Sign.DONE),
         ("The museum opens at ten.", Sign.INFORMED),
         ("I was able to open the file: it has 20 lines.", Sign.INFORMED),
         ("Let me know if you'd like more details on any of these. They are long.", Sign.INFORMED),
@@ -171,6 +234,9 @@ def test_what_asks_nothing_is_a_reason_to_check_in(reply: str, expected: Sign) -
         "I'm sorry to hear that you're not well. Rest helps.",
         "I'm sorry, but I can't help with that.",
         "I couldn't agree more.",
+        "The old driver is not available on that system, so the kernel takes the new one.",
+        "A tuple cannot be changed, which is why the call failed.",
+        "Please open the valve and confirm that the light is green.",
         "Pull requests are welcome on the project's page.",
         "Thank you for the logs: the cache is filled before the lock is taken, so one is old.",
         "See the manual, and take care of the order.",
@@ -418,5 +484,10 @@ def test_the_rules_fit_dialogues_they_were_not_made_from() -> None:
     file = find_data()
     if file is None:
         pytest.skip("The dialogues are not here; name their folder in SEGUE_DATA.")
-    held_out = [cut for cut in load_cuts(file) if cut.number % 2]
-    assert macro_f1(decisions(predictions(held_out, by_rules))) > 0.8
+    cuts = load_cuts(file)
+    held_out = [cut for cut in cuts if cut.is_held_out]
+    found = predictions(held_out, by_rules)
+    assert accuracy(decisions(found)) > 0.85
+    assert read_as_success(found) <= 1
+    as_tokens = predictions(map(tokenised, cuts), by_rules)
+    assert accuracy(as_tokens) >= accuracy(predictions(cuts, by_rules)) - 0.01

@@ -331,6 +331,19 @@ async def test_words_are_read_where_a_policy_had_kept_the_decider_from_it(stage:
     assert dict(found.now) == {"question_unanswered": 3}
 
 
+async def test_words_are_read_together_with_the_turns_before_them(stage: Stage) -> None:
+    """What the user looked for two turns ago is still to be chosen, in the past as at the time."""
+    replies = ["When do you arrive?", "What may it cost?", "There are 4 hotels by the station."]
+    off = eager_agent(enabled=False)
+    async with stage.world(off, models={"guide": model_of(*replies)}) as world:
+        thread = await new_thread(world)
+        for words in ("I'm looking for a hotel in Oslo.", "On Friday.", "Up to 90 euros."):
+            await world.say(thread, words)
+        await world.pass_time(DAY)
+        found = await again(world.journal, eager_agent(), until=world.clock.now())
+    assert set(found.now) == {"waiting_for_decision"}
+
+
 async def test_what_nobody_had_found_before_the_user_wrote_is_not_sent(stage: Stage) -> None:
     """The process was away when it was due, and the user came back first."""
     agent = eager_agent()

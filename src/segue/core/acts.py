@@ -20,6 +20,8 @@ class Act(StrEnum):
     OFFERS_HELP = "offers_help"  # of whatever kind, and so asks nothing in particular
     SHOWS = "shows"  # things to choose from
     FAILS = "fails"
+    LACKS = "lacks"  # says that something is not to be had: a failure if it is regretted
+    REGRETS = "regrets"
     PROMISES = "promises"  # more to come
     REPORTS = "reports"  # that something is done
     PARTS = "parts"  # says goodbye
@@ -33,7 +35,7 @@ _HELP: Final = phrases(
     (any|some)thing (else|more|further|other)
     what else
     (help|assist|assistance)
-    (any|some|other|further|more) ((other|more|further) )?(questions?|requests?)
+    (any|some|other|further|more) ((other|more|further) )?(questions?|requests?|services?|things?)
     (what|how) can i do
     what's on your mind
     """
@@ -55,15 +57,30 @@ _PROPOSAL: Final = phrases(
     (is|are) (that|this|these|those|it|they|everything|all) .*?(right|correct|ok|okay|fine|good)
     (work|okay|ok|good|fine) (for|with) you
     sounds? (good|right|great|okay|ok|fine)
+    ^you (want|wish|need|prefer|'d like|would like)
     """
 )
 _TAG: Final = re.compile(r"\b(right|correct|ok|okay|yes|agreed|deal|approve|proceed|confirm)\?$")
+# "Please could you check the details and confirm", but not "Please open the door and confirm".
+_BEFORE_CONFIRM: Final = (
+    "((can|could|will|would|you|just|also|check|review|verify|read|look|at|over|it|this|that"
+    "|these|those|the|details|below|carefully|again|and|then|to|help|me|us) )"
+)
 # Asked for without a question mark.
 _CONFIRMATION: Final = phrases(
-    r"""
+    rf"""
     (please|kindly|let's|let me) (\w+ )?confirm
-    (just|i'd like) to (confirm|check|be sure)
-    to (confirm|be clear|be sure|recap)(?=[,:.])
+    (please|kindly) {_BEFORE_CONFIRM}+(confirm|approve)
+    (please|kindly) (approve|authori[sz]e)
+    (please|kindly|need|want|give|await\w*|waiting for)( \w+)? (confirmation|approval)
+    ^(can|could|will|would) you (\w+ )?(confirm|approve)
+    ^(how|what) about
+    ^(would|do) you (like|want) (me )?to(?! (know|learn))
+    please verify (the (following|details)|these|this)
+    (confirm|verify) (that )?you('d| would)? (like|want|wish)
+    ^confirming
+    (just|i'd like|i would like) to (confirm|check|be sure|make sure)
+    to (confirm|verify|review|be clear|be sure|recap)(?=[,:.])
     let (me|us) know which
     (up to you|your (call|choice|decision))
     please (choose|pick|select|decide)
@@ -79,9 +96,10 @@ _REQUEST: Final = phrases(
     i('ll| will)? need (your|to know|some (more )?(information|details))
     """
 )
+_REGRET: Final = phrases("(sorry|apolog(ies|i[sz]e)|regret|unfortunately|sadly|afraid)")
 _APOLOGY: Final = phrases(
     r"""
-    sorry(?! (to|for|about|if|you|that you)\b)
+    sorry(?! (to(?! (say|tell|inform|report))|for|about|if|you|that you)\b)
     apologies
     apologi[sz]e
     regret
@@ -89,7 +107,7 @@ _APOLOGY: Final = phrases(
 )
 _NEGATIVE: Final = phrases(
     r"""
-    (no|not|none|nothing|wrong|unsuccessful)
+    (no|not|none|nothing|wrong|unsuccessful|unavailable|impossible|failed)
     (does|do|did|is|was|are|were|has|have|could)n't
     (can't|cannot)(?! (help|assist|discuss|provide|share|comply|answer|do that))
     """
@@ -106,6 +124,36 @@ _FAILURE: Final = phrases(
     ran into (an|a|some) (\w+ )?(errors?|problems?|issues?)
     """
 )
+_NOT: Final = r"(not|no|\w+n't|cannot)"
+_DONE: Final = (
+    "(booked|reserved|confirmed|scheduled|ordered|rented|sent|placed|created|saved|added|updated"
+    "|paid|bought|cancell?ed|deleted|removed|moved|changed|set|made|completed?|done|finished"
+    "|submitted|started|initiated|fixed|installed|transferred|purchased)"
+)
+# By itself it may explain something; after "sorry" or before "Anything else?" it ends a task.
+_LACK: Final = phrases(
+    rf"""
+    (failed|failure|fail to|unable to|impossible|unavailable)
+    {_NOT}( \w+)? (able to|available|possible|successful)
+    {_NOT}( be| been| yet| being)? ({_DONE}|found|played|processed|delivered|reached)
+    (did not|didn't|won't|will not) (work|go)
+    (fully|all|already|completely) (booked|reserved|taken|full)
+    (booked|sold|filled) (up|out|already)
+    (is|was|are|were|been) (declined|rejected|refused|denied)
+    ((i|we) )?(couldn't|could not)(?! (help|assist|agree))
+    (i|we)( still| just)? (can't|cannot|can not|won't)(?! (help|assist|answer))
+    ^(can't|cannot|can not) (get|find|book|make|do)
+    (i|we) (do|did)(n't| not) (find|see|have) an?(y(thing)?)?
+    no (\w+ ){{0,5}}(available|left|found|match\w*|meet\w*|fit\w*|suit\w*)
+    {_NOT} availability
+    (find|found|see|got|have|there (is|was)) nothing
+    nothing (else |more )?(available|left|found|match\w*|came up)
+    there ((is|was|are|were) no|(is|was|are|were)(n't| not) any) (other|more)
+    ^no,? there (is|was|are|were)(n't| not)
+    (that|this|those|these)('s| is| was| are| were) (all|the only)
+    (there (was|has been|seems to)|ran into|encountered) .{{0,20}}?(error|problem|issue|trouble)
+    """
+)
 _PROMISE: Final = phrases(
     r"""
     i('ll| will) (get back|let you know|keep you|follow up|report back|look into|notify|update you)
@@ -118,27 +166,23 @@ _PROMISE: Final = phrases(
 )
 _SHOWING: Final = phrases(
     r"""
-    i('ve| have)? (found|located|discovered|picked)
-    i( can|'d| would)? (recommend|suggest|propose|offer|know|see)
+    i('ve| have)? (found|located|discovered|picked)(?! your)
+    i( can|'d| would)? (recommend|suggest|propose|offer|know|see)(?! (that|contacting|checking))
     you (might|may|could|would) (like|want|consider|try|enjoy|love)
     (may|might|could|would) (meet|fit|suit|interest|work|be)
     (options|results|choices|available)
-    (there's|there is|there are|here are)
+    (?<!if )(?<!since )(?<!because )(there's|there is|there are|here are)
     one (of (them|these|those)|option|is)
     try (the|a|out)
     """
 )
 _REPORT: Final = phrases(
-    r"""
+    rf"""
     success(ful|fully)?
     all (set|done)
     (is|are) now
     on (its|the|their) way
-    (i've|has|have|been|is|was|are|were|just) (booked|reserved|confirmed|scheduled|ordered|rented)
-    (i've|has|have|been|is|was|are|were|just) (sent|placed|created|saved|added|updated|paid|bought)
-    (i've|has|have|been|is|was|are|were|just) (cancell?ed|deleted|removed|moved|changed|set|made)
-    (i've|has|have|been|is|was|are|were|just) (completed?|done|finished|submitted|started|initiated)
-    (i've|has|have|been|is|was|are|were|just) (fixed|installed|transferred|purchased)
+    (i've|has|have|been|is|was|are|were|just) {_DONE}
     """
 )
 # Something of a kind, which the user has to choose, and not the one thing there is.
@@ -154,6 +198,7 @@ _SEARCH: Final = phrases(
 _STATEMENTS: Final = {
     Act.SHOWS: _SHOWING,
     Act.FAILS: _FAILURE,
+    Act.REGRETS: _REGRET,
     Act.PROMISES: _PROMISE,
     Act.REPORTS: _REPORT,
 }
@@ -171,11 +216,20 @@ def looks_for_something(words: str) -> bool:
     return any(_SEARCH.search(sentence) for sentence in sentences_of(words))
 
 
+def asks_something(words: str) -> bool:
+    return any(map(is_question, sentences_of(words)))
+
+
 def _acts(sentence: str, *, is_last: bool) -> frozenset[Act]:
     core = without_filler(sentence)
     found = {act for act, pattern in _STATEMENTS.items() if pattern.search(core)}
+    if _LACK.search(sentence):  # "No rooms are left" begins with no filler.
+        found.add(Act.LACKS)
     if (apology := _APOLOGY.search(core)) and _NEGATIVE.search(core, apology.end()):
         found.add(Act.FAILS)
+    if found & {Act.FAILS, Act.LACKS}:
+        # "That time is booked already" has done nothing, "There are no others" shows nothing.
+        found -= {Act.REPORTS, Act.SHOWS}
     if is_goodbye(core):
         found.add(Act.PARTS)
     if not core or is_courtesy(core):
@@ -195,4 +249,5 @@ def _asking(sentence: str, *, is_last: bool, fails: bool) -> set[Act]:
         return set()
     proposal, question = _PROPOSAL.search(sentence), _QUESTION_WORD.search(sentence)
     proposes = proposal and not (question and question.start() < proposal.start())
-    return {Act.PROPOSES if proposes or _TAG.search(sentence) else Act.ASKS}
+    confirms = _CONFIRMATION.search(sentence) or _TAG.search(sentence)
+    return {Act.PROPOSES if proposes or confirms else Act.ASKS}

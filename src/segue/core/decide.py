@@ -13,7 +13,7 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.acts import Act, acts_of, looks_for_something
+from segue.core.acts import Act, acts_of, asks_something, looks_for_something
 from segue.core.batch import Batch, BatchState
 from segue.core.closing import ends_the_talk
 from segue.core.durations import Length
@@ -26,6 +26,8 @@ from segue.core.triggers import TriggerType
 # Where a reply says what it wants of its reader: at the end, or before it goes into details.
 _OPENING: Final = 2
 _ENDING: Final = 3
+# How many batches before this one count: what the user looks for is often said some turns ago.
+LOOKED_BACK: Final = 3
 
 
 class Sign(StrEnum):
@@ -139,8 +141,9 @@ def decide(
 def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Judgement:
     """What the batch just finished leaves open.
 
-    `interrupted` means that the graph waits for a person. Of `earlier` batches, in any order,
-    only the one before counts: a "no" means more after "Anything else?". What is open beats a
+    `interrupted` means that the graph waits for a person. Of `earlier` batches, in any order, the
+    last `LOOKED_BACK` count: a "no" means more after "Anything else?", and who looked for
+    something two turns ago has it still to choose. What is open beats a
     goodbye: who parts while something failed still wants to know. "How can I help you?" is no
     question, since nothing is lost if nobody answers it, but a reason to check in.
     """
@@ -165,17 +168,20 @@ def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
 
 
 def _sign_of_words(batch: Batch, earlier: Iterable[Batch]) -> Sign:
+    before = _before(batch, earlier)
     acts, user = acts_of(_reply(batch)), _user_words(batch)
     edges = {act for sentence in (*acts[:_OPENING], *acts[-_ENDING:]) for act in sentence}
     if open_matter := _open_matter(acts[-_ENDING:], edges):
         return open_matter
     if _last_tool_failed(batch):
         return Sign.TOOL_FAILED
-    if _is_closed(acts) or ends_the_talk(user, help_was_offered=_help_was_offered(batch, earlier)):
+    if _is_closed(acts) or ends_the_talk(user, help_was_offered=_help_was_offered(before)):
         return Sign.CLOSED
     if edges & {Act.REPORTS, Act.OFFERS_HELP}:
         return Sign.DONE
-    return Sign.PROPOSED if Act.SHOWS in edges and looks_for_something(user) else Sign.INFORMED
+    if Act.SHOWS in edges and _still_looking(user, before):
+        return Sign.PROPOSED
+    return Sign.INFORMED
 
 
 def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
@@ -183,6 +189,8 @@ def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
     for sentence in reversed(ending):
         if sentence & {Act.ASKS, Act.PROPOSES}:
             return Sign.PROPOSED if Act.PROPOSES in sentence else Sign.ASKED
+    if Act.LACKS in edges and edges & {Act.REGRETS, Act.OFFERS_HELP} and Act.REPORTS not in edges:
+        edges = edges | {Act.FAILS}
     for act in (Act.PROPOSES, Act.FAILS, Act.PROMISES):
         if act in edges:
             return _OPEN[act]
@@ -201,9 +209,30 @@ def _is_closed(acts: list[frozenset[Act]]) -> bool:
     return Act.PARTS in acts[-1] or all(s & {Act.PARTS, Act.IS_POLITE} for s in acts)
 
 
-def _help_was_offered(batch: Batch, earlier: Iterable[Batch]) -> bool:
-    before = max((b for b in earlier if b.id < batch.id), key=lambda b: b.id, default=None)
-    return before is not None and any(Act.OFFERS_HELP in s for s in acts_of(_reply(before)))
+def _before(batch: Batch, earlier: Iterable[Batch]) -> list[Batch]:
+    """The batches before this one that count, the newest first."""
+    talks = (b for b in earlier if b.id < batch.id and b.type is not BatchType.AGENT_TO_AGENT)
+    return sorted(talks, key=lambda b: b.id, reverse=True)[:LOOKED_BACK]
+
+
+def _help_was_offered(before: list[Batch]) -> bool:
+    return bool(before) and any(Act.OFFERS_HELP in s for s in acts_of(_reply(before[0])))
+
+
+def _still_looking(user: str, before: list[Batch]) -> bool:
+    """Whether the user looks for one of several things, or did so and only added details since.
+
+    Who has got it, or asks about something else, looks no longer.
+    """
+    if looks_for_something(user):
+        return True
+    for batch in before:
+        if asks_something(user) or any(Act.REPORTS in s for s in acts_of(_reply(batch))):
+            return False
+        user = _user_words(batch)
+        if looks_for_something(user):
+            return True
+    return False
 
 
 def _last_tool_failed(batch: Batch) -> bool:

@@ -28,6 +28,11 @@ _NOT_OWN_WORDS: Final = re.compile(
 )
 _LIST_ITEM: Final = re.compile(r"\s*(?:[-*+•]|(?:\d{1,3}|[A-Za-z])[.)])\s")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])[)\]]* | [\u2014\u2013] ")
+# Text that was cut into tokens, and apostrophes that were left out: "do n't", "you 're", "fine ?".
+_TOKEN_GAP: Final = re.compile(r"(?<=\w) (?=(?:n't|'(?:s|m|d|re|ve|ll))\b|[,;:.!?](?:\s|$))")
+_NO_APOSTROPHE: Final = re.compile(
+    r"\b((?:do|did|does|is|are|was|were|has|have|had|could|would|should|ca|wo)n)t\b"
+)
 # The curly apostrophe, and the question marks and the full stop of other scripts.
 _MARKS: Final = str.maketrans(
     {"\u2019": "'", "\uff1f": "? ", "\u061f": "? ", "\u3002": ". ", "*": "", "_": " "}
@@ -48,9 +53,14 @@ def _sentences(text: str) -> Iterator[str]:
         if item and not line.rstrip(" *_").endswith("?"):
             continue
         plain = line[item.end() if item else 0 :].translate(_MARKS).casefold()
-        for piece in _SENTENCE_END.split(" ".join(plain.split())):
+        for piece in _SENTENCE_END.split(_joined(" ".join(plain.split()))):
             if any(sign.isalnum() for sign in piece):
                 yield piece[-_LONGEST:]
+
+
+def _joined(text: str) -> str:
+    """The text as people write it, if it came as tokens."""
+    return _NO_APOSTROPHE.sub(r"\1't", _TOKEN_GAP.sub("", text))
 
 
 def is_question(sentence: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from langchain_core.messages import AIMessage, messages_from_dict
 
 from segue.core.batch import Batch
-from segue.core.decide import judge
+from segue.core.decide import LOOKED_BACK, judge
 from segue.core.errors import SegueError
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
@@ -263,7 +263,7 @@ async def _judged(rows: Rows, whose: Whose, cycles: Iterable[Cycle]) -> list[Cyc
         for cycle in known.pop(batch.id, None) or _told(batch):
             plan = _called_for(batch, earlier, cycle) if cycle.is_unjudged else cycle.plan
             found.append(replace(cycle, plan=plan))
-        earlier = [batch]
+        earlier = [*earlier, batch][-LOOKED_BACK:]
     # Of some the words are gone.
     found += (cycle for gone in known.values() for cycle in gone)
     return sorted(found, key=lambda cycle: cycle.began_at)
