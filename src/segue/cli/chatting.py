@@ -12,6 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import typer
+
 from segue.cli.errors import FAILED
 from segue.cli.keyboard import END, INTERRUPT, Keyboard
 from segue.cli.remote import RemoteTalk, client_of
@@ -22,7 +24,7 @@ from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.runtime.events import Asked, Failed
 from segue.runtime.logs import configure_logging
-from segue.settings import Settings
+from segue.settings import Settings, note_on_first_try
 
 _EARLIER: Final = 10
 _DEFAULT_USER: Final = "me"
@@ -43,6 +45,8 @@ class Whom:
 async def chat_here(settings: Settings, whom: Whom) -> int:
     """Chat with an agent that runs in this process; the exit code."""
     configure_logging("warning")
+    if note := note_on_first_try(settings):
+        typer.echo(note, err=True)
     async with Segue.open(settings) as segue:
         if whom.thread is None:
             user = _DEFAULT_USER if whom.user is None else whom.user

@@ -23,7 +23,7 @@ from segue.server.running import Running
 from segue.server.running import __name__ as running_module
 from segue.server.serving import check_bind, open_socket, serving
 from segue.server.settings import ServedSettings
-from segue.settings import Settings
+from segue.settings import Settings, note_on_first_try
 from segue.stores import is_there, place_of
 
 
@@ -95,6 +95,8 @@ def _greeting(settings: Settings, place: str, address: str) -> list[str]:
     ]
     if any(agent.model == "local" and agent.graph is None for agent in settings.agents):
         lines.append(f"The model 'local' is {HONESTLY}.")
+    if note := note_on_first_try(settings):
+        lines.append(note)
     return lines
 
 

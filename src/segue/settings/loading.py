@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from segue.agent.mistakes import Mistake, find_mistakes
 from segue.core.errors import UsageError
 from segue.settings.environment import read_environment, variable
-from segue.settings.settings import FIRST_TRY, Settings
+from segue.settings.settings import Settings, first_try
 
 FILE: Final = "segue.toml"
 
@@ -78,7 +78,7 @@ def load_settings(
     """
     known = list(kind.model_fields)
     file = _read_file(path, ignored=_SERVER - {*known})
-    agents = file.values.get("agents", FIRST_TRY)
+    agents = file.values.get("agents", first_try())
     variables = read_environment(
         environ,
         known,
@@ -92,7 +92,7 @@ def load_settings(
         _Source("flags", _nested(given)),
     ]
     are_given = "agents" in file.values or ("agents",) in {*variables.values, *given}
-    merged: dict[str, Any] = {} if are_given else {"agents": FIRST_TRY}
+    merged: dict[str, Any] = {} if are_given else {"agents": first_try()}
     for source in sources:
         merged = _merged(merged, source.values)
     wrong = variables.slips

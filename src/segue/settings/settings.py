@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails
 
 from segue.agent.config import FROM_TEXT, AgentConfig, Config, Count, Span
+from segue.agent.local_engine import INSTALL, has_local
 from segue.agent.sections import OR_NONE, Expected
 from segue.core.durations import Length
 from segue.core.errors import UsageError
@@ -22,16 +23,33 @@ from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
 _ADDRESS = ("postgresql://", "postgres://")
 
 
-# Who is there if nobody was set up: to be tried, so it does not wait for hours to speak first, nor
-# until tomorrow after a few tries.
-FIRST_TRY: Final[Mapping[str, Any]] = {
-    "companion": {
-        "autonomy": {
-            "delays": {trigger.value: "30s" for trigger in TriggerType},
-            "policy": {"cooldown": "10s", "max_per_day": 50},
+_FIRST_TRY: Final = "companion"
+
+
+def first_try() -> dict[str, Any]:
+    """The agent if none is set up: to be tried, so it does not wait for hours to speak first, nor
+    until tomorrow after a few tries. It talks by rules where the local model is not installed.
+    """
+    return {
+        _FIRST_TRY: {
+            "model": "local" if has_local() else "scripted",
+            "autonomy": {
+                "delays": {trigger.value: "30s" for trigger in TriggerType},
+                "policy": {"cooldown": "10s", "max_per_day": 50},
+            },
         }
     }
-}
+
+
+def note_on_first_try(settings: "Settings") -> str | None:
+    """What to tell a user who tries Segue out without the local model; None otherwise."""
+    models = {agent.id: agent.model for agent in settings.agents}
+    if models != {_FIRST_TRY: "scripted"} or has_local():
+        return None
+    return (
+        "The local model is not installed; 'scripted' answers instead, by rules. For the local "
+        f"one:\n  {INSTALL}"
+    )
 
 
 def _as_text(given: Any) -> Any:
@@ -52,7 +70,7 @@ def _as_agents(given: Any) -> Any:
 
 
 def _first_try() -> tuple[AgentConfig, ...]:
-    return tuple(AgentConfig.parse(agent, agent["id"]) for agent in _as_agents(FIRST_TRY))
+    return tuple(AgentConfig.parse(agent, agent["id"]) for agent in _as_agents(first_try()))
 
 
 def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
@@ -131,9 +149,10 @@ class Settings(Config):
         BeforeValidator(_as_agents),
         AfterValidator(_check_agents),
         Expected("a section for each agent"),
-    ] = _first_try()
+    ] = Field(default_factory=_first_try)
     """Who there is to talk to; a thread that names no agent is with the first. Without any there is
-    `companion`, to be tried out: it speaks first after half a minute.
+    `companion`, to be tried out: it speaks first after half a minute, with the local model if it is
+    installed, else with `scripted`.
     """
     double_texting: DoubleTexting = DoubleTexting.ENQUEUE
     """What happens to a message that comes while another is being answered."""
