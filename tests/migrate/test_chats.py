@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
+from segue.agent.config import Autonomy
 from segue.core.batch import group_batches
 from segue.core.context import build_context
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
+from segue.migrate.placing import NO_REPLY
+from segue.runtime.replay import Wanted, replay
 from segue.testing.providers import request_problems
 from tests.migrate.conftest import (
     LATER,
@@ -73,6 +76,28 @@ async def test_chats_become_threads(tmp_path: Path, database: str) -> None:
         assert (await migrate(place, journal)).unchanged == 2
         assert await everything(journal) == all_there
     assert digest(place) == before
+
+
+async def test_a_chat_that_ends_with_the_users_words_has_not_failed(
+    tmp_path: Path, database: str
+) -> None:
+    """The model is told that nobody replied, and a replay makes no follow-up of it."""
+    question = {"role": "user", "content": "Is the museum open on Monday?"}
+    chats = [
+        {"id": name, "user": "ann", "created_at": "2024-05-01T09:00:00Z", "messages": messages}
+        for name, messages in (("one", [question]), ("more", [*CHAT[:5], question]))
+    ]
+    async with opened(database) as journal:
+        await migrate(write(tmp_path / "chats.jsonl", *chats), journal)
+        for name in ("one", "more"):
+            window = await journal.window(name, max_tokens=8_000)
+            told = [m.text for m in build_context(window.batches).messages]
+            assert told[-2:] == [question["content"], NO_REPLY]
+            assert not any("cut off" in text for text in told)
+        wanted = Wanted(until=LATER, keep_entries=True)
+        found = await replay(journal, lambda _: Autonomy(), wanted)
+    assert found.brought_in == 2
+    assert found.entries == []
 
 
 async def test_a_chat_that_grew_goes_on(tmp_path: Path, sqlite_journals: Journals) -> None:

@@ -2,16 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from segue.core.batch import group_batches
 from segue.core.context import build_context
+from segue.core.decide import Sign, judge
 from segue.core.messages import visible_messages
-from segue.core.metadata import MessageMetadata, is_settled
+from segue.core.metadata import MessageMetadata, is_settled, is_synthetic
 from segue.core.snowflake import time_of
-from segue.migrate.placing import Old, OldIds, in_portions, place, readied
+from segue.migrate.placing import NO_REPLY, Old, OldIds, in_portions, place, readied
 from segue.testing.providers import request_problems
 from tests.histories import calling, cycle, exchange, positions, result
 
@@ -43,9 +45,14 @@ def dated(*messages: BaseMessage) -> list[Old]:
     return [Old(message, START + timedelta(hours=n)) for n, message in enumerate(ready)]
 
 
+def is_closing(message: BaseMessage) -> bool:
+    """Whether the migration wrote it."""
+    return isinstance(message, AIMessage | ToolMessage) and is_synthetic(message)
+
+
 def check_sound(placed: list[BaseMessage], olds: list[Old]) -> None:
     """Nothing is lost or moved, each batch is whole, and every provider takes the context."""
-    kept = sorted((m for m in placed if not is_settled(m)), key=lambda m: positions([m]))
+    kept = sorted((m for m in placed if not is_closing(m)), key=lambda m: positions([m]))
     assert [m.id for m in kept] == [old.message.id for old in olds]
     assert all(batch.is_complete for batch in group_batches(placed))
     assert len(set(positions(placed))) == len(placed)
@@ -103,6 +110,36 @@ def test_a_late_result_is_no_reason_to_settle_behind_the_next_batch() -> None:
     assert [m.type for m in first.messages] == ["human", "ai", "ai", "tool"]
     assert [m.text for m in visible_messages(second.messages)] == ["Is it open?", "Yes, until six."]
     assert (placed.repairs, placed.orphans) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        exchange(),
+        [HumanMessage("Hello.")],
+        [HumanMessage("Find it."), calling("a", text="Hm."), result("a")],
+    ],
+)
+def test_words_that_nobody_answered_are_closed_without_a_failure(
+    before: list[BaseMessage],
+) -> None:
+    """A chat that ends with the user's words was not cut off, and leaves nothing to follow up."""
+    placed = place([], dated(*before, HumanMessage("And now?")), IDS)
+    *_, last = group_batches(placed.messages)
+    assert [m.text for m in last.messages][-2:] == ["And now?", NO_REPLY]
+    assert not any(map(is_settled, last.messages))
+    assert judge(last).sign is Sign.SILENT
+    assert request_problems(build_context(placed.messages).messages) == []
+
+
+def test_a_reply_that_came_after_all_takes_the_place_of_what_closed_its_batch() -> None:
+    """The model is not told that it did not reply where it did."""
+    olds = dated(*exchange(), HumanMessage("And now?"), AIMessage("It is closed."))
+    first = place([], olds[:3], IDS).messages
+    second = place(first, olds[3:], IDS).messages
+    told = [m.text for m in build_context([*first, *second]).messages]
+    assert told == ["Is it open?", "Yes, until six.", "And now?", "It is closed."]
 
 
 def test_what_had_to_be_done_is_counted() -> None:

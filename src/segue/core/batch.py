@@ -106,7 +106,8 @@ class Batch:
         """The messages in the order a model needs: each call followed by its results.
 
         Results stand in the order of the calls whatever order they came in. Duplicate and
-        orphan results and messages that say nothing are left out; they stay in `messages`.
+        orphan results, messages that say nothing, and what closed the batch before the real
+        reply came are left out; they stay in `messages`.
         """
         results: dict[int, list[ToolMessage]] = {}
         for exchange in self.pairing.exchanges:
@@ -119,7 +120,9 @@ class Batch:
                 arranged += [message, *results[id(message)]]
             elif not isinstance(message, ToolMessage | FunctionMessage) and has_content(message):
                 arranged.append(message)
-        return arranged
+        spoken = [n for n, m in enumerate(arranged) if isinstance(m, AIMessage)]
+        outdated = {n for n in spoken[:-1] if is_synthetic(arranged[n])}
+        return [m for n, m in enumerate(arranged) if n not in outdated] if outdated else arranged
 
     @cached_property
     def _metadata(self) -> list[MessageMetadata]:

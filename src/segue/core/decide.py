@@ -158,8 +158,9 @@ def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
         return Sign.NESTED
     if batch.state is BatchState.AWAITING_CONTINUATION:
         return Sign.GOES_ON
-    # A follow-up that never spoke leaves open only what was open before.
-    says_nothing = _last_visible(batch, AIMessage) is None
+    # A follow-up that never spoke leaves open only what was open before; what the agent said
+    # before the user's last words is no answer to them.
+    says_nothing = not any(isinstance(m, AIMessage) for m in visible_messages(batch.messages)[-1:])
     if says_nothing and batch.type is BatchType.SYSTEM_TRIGGER:
         return Sign.SILENT
     if not batch.is_complete or any(map(is_settled, batch.messages)):

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.core.batch import Batch, group_batches
+from segue.core.batch import Batch, BatchState, group_batches
 from segue.core.calls import calls_of
 from segue.core.legacy import assign_batches, convert_legacy_trigger
 from segue.core.metadata import MessageMetadata, is_synthetic
@@ -22,6 +23,8 @@ from segue.core.snowflake import MAX_NODE, next_snowflake
 from segue.core.stamp import plain_type
 from segue.migrate.report import Taken
 
+# Closes a batch whose last words are the user's: nothing was cut off, nobody answered.
+NO_REPLY: Final = "I did not reply to this."
 # What LangChain's SummarizationMiddleware leaves in the place of what it removed.
 _SUMMARY = "summarization"
 
@@ -114,9 +117,10 @@ def place(stored: Sequence[BaseMessage], new: Sequence[Old], ids: OldIds) -> Pla
     batches = [batch for batch in group_batches(assigned) if batch.id in touched]
     whole, closing = _settled(new, _open_ends(assigned, batches, len(stored)))
     placed = _assigned(stored, whole, ids)[len(stored) :]
-    for index in closing:
-        settled = replace(MessageMetadata.of(placed[index]), synthetic=True, settled=True)
-        placed[index] = settled.onto(placed[index])
+    for index, is_broken_off in closing.items():
+        metadata = MessageMetadata.of(placed[index])
+        closed = replace(metadata, synthetic=True, settled=is_broken_off)
+        placed[index] = closed.onto(placed[index])
     return Placed(
         placed,
         markers=sum(_is_marker(old.message) for old in new),
@@ -158,18 +162,28 @@ def _open_ends(
     return {max(0, begins[ends[b.id]] - stored): b for b in batches if not b.is_complete}
 
 
-def _settled(new: Sequence[Old], ends: dict[int, Batch]) -> tuple[list[Old], list[int]]:
-    """The messages with what settles those batches, and where that stands."""
+def _settled(new: Sequence[Old], ends: dict[int, Batch]) -> tuple[list[Old], dict[int, bool]]:
+    """The messages with what closes those batches, where that stands, and whether it stands for
+    work that broke off.
+    """
     whole: list[Old] = []
-    closing: list[int] = []
+    closing: dict[int, bool] = {}
     for index in range(len(new) + 1):
         if batch := ends.get(index):
             time = new[max(0, index - 1)].time
-            for message in (*interrupted_results(batch), AIMessage(CUT_OFF_REPLY)):
-                closing.append(len(whole))
+            is_broken_off = not _is_unanswered(batch)
+            words = CUT_OFF_REPLY if is_broken_off else NO_REPLY
+            for message in (*interrupted_results(batch), AIMessage(words)):
+                closing[len(whole)] = is_broken_off
                 whole.append(Old(message, time))
         whole += new[index : index + 1]
     return whole, closing
+
+
+def _is_unanswered(batch: Batch) -> bool:
+    """Whether all work in a batch was done, and then somebody wrote and got no reply."""
+    is_open = batch.state is BatchState.OPEN and bool(batch.arranged)
+    return is_open and isinstance(batch.arranged[-1], HumanMessage)
 
 
 def _batch(message: BaseMessage) -> int:
