@@ -199,6 +199,35 @@ def test_the_context_is_what_the_model_would_get(shown: Shown, story: Thread) ->
     assert "synthetic" not in json.dumps(found["messages"])
 
 
+def test_the_context_of_a_graph_of_ones_own_has_no_system_prompt(
+    shown: Shown, story: Thread, tmp_path: Path
+) -> None:
+    """The prompt of the settings is the built-in agent's; such a graph is never given it."""
+    graph = 'graph = "tests.agent.test_own_graphs:graph_of"'
+    config = CONFIG.replace('may_ask = ["clerk"]', graph)
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    found = json.loads(shown("context", story.id, "--json"))
+    assert found["messages"][0]["type"] == "human"
+    assert "friendly companion" not in shown("context", story.id)
+
+
+def test_what_is_told_in_part_is_in_the_context(shown: Shown, story: Thread, database: str) -> None:
+    """A message that fills the window is shown cut, with the reason."""
+    later = SnowflakeGenerator(5, last=story.last_position)
+    long = stamp([user_message("word " * 10_000), AIMessage("I see.", id="seen")], later)
+
+    async def store() -> None:
+        async with open_journal(Settings(database=database)) as journal:
+            await journal.import_messages(story.id, long)
+
+    asyncio.run(store())
+    printed = shown("context", story.id)
+    assert "told in part" in printed
+    assert "characters left out" in printed
+    [told] = json.loads(shown("context", story.id, "--json"))["shortened"]
+    assert told["batch"] == str(long[0].additional_kwargs["batch"])
+
+
 def test_timers_and_reasons_tell_what_became_of_a_follow_up(shown: Shown, story: Thread) -> None:
     """That it was planned and sent, and why."""
     timers = json.loads(shown("timers", story.id, "--json"))

@@ -35,6 +35,13 @@ def thread(database: str, tmp_path: Path) -> str:
     return asyncio.run(play())
 
 
+def test_batches_are_shown_after_others_went(segue: Segue, thread: str, database: str) -> None:
+    """Those that are left, though the turns of the others are still known."""
+    segue("retain", "--keep-last", "1", "--database", database)
+    shown = json.loads(segue("batches", thread, "--database", database, "--json").stdout)
+    assert [batch["messages"][0]["text"] for batch in shown] == ["Three."]
+
+
 def heard(segue: Segue, thread: str, database: str) -> list[str]:
     shown = json.loads(segue("history", thread, "--database", database, "--json").stdout)
     return [message["text"] for message in shown if message["role"] == "user"]

@@ -12,9 +12,7 @@ from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Turn, nested_id
 from segue.runtime.asking import MAX_DEPTH
-
-# Of batches without a turn, such as imported ones, those that a large window would hold.
-_WINDOW_TOKENS = 100_000
+from segue.runtime.batches import newest_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,7 @@ async def load_nodes(
     journal: Journal, thread_id: str, agents: Sequence[str], *, limit: int, depth: int = 0
 ) -> list[Node]:
     """The newest batches of a thread, oldest first; those of nested threads inside of them."""
-    await journal.get_thread(thread_id)  # raises if there is none
-    turns = await journal.list_turns(thread_id, limit=limit)
-    tail = await journal.tail(thread_id, max_tokens=_WINDOW_TOKENS)
-    ids = sorted({turn.batch for turn in turns} | {batch.id for batch in tail})[-limit:]
-    known = {batch.id: batch for batch in tail}
+    found = await newest_batches(journal, thread_id, limit=limit)
     nested: list[Node] = []
     for agent in agents if depth < MAX_DEPTH else ():
         try:
@@ -46,11 +40,11 @@ async def load_nodes(
     return [
         Node(
             thread_id,
-            known.get(number) or await journal.load_batch(thread_id, number),
-            [turn for turn in turns if turn.batch == number],
-            [node for node in nested if node.batch.parent == number],
+            each.batch,
+            each.turns,
+            [node for node in nested if node.batch.parent == each.batch.id],
         )
-        for number in ids
+        for each in reversed(found)
     ]
 
 

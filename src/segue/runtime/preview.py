@@ -17,13 +17,17 @@ from segue.runtime.windows import read_window
 async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
     """The context of a thread before anybody says anything more.
 
-    Memories are not in it: which ones are told depends on what the user says next.
+    Memories are not in it: which ones are told depends on what the user says next. A graph of
+    one's own has its own system prompt; what it is given is shown.
     """
     window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
     summary = window.told(config.context_tokens)
-    return build_context(
-        window.batches, None, config.context_tokens, system=config.system_prompt, summary=summary
-    )
+    system, memories = config.system_prompt, config.memory
+    if config.graph is not None:
+        return build_context(window.batches, None, config.context_tokens, summary=summary)
+    # The built-in agent keeps room for what it remembers.
+    room = config.context_tokens - (memories.max_tokens if memories.enabled else 0)
+    return build_context(window.batches, None, room, system=system, summary=summary)
 
 
 def context_json(context: Context) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.batch import Batch
 from segue.core.plain import exact_json
 from segue.core.snowflake import parse, time_of, to_text
+from segue.runtime.batches import newest_batches
 from segue.runtime.preview import context_json, next_context
 from segue.server.access import JournalHere, SegueHere, operator_of
 from segue.server.problems import responses
@@ -28,13 +29,8 @@ Json = dict[str, Any]
 @router.get("/threads/{thread_id}/batches")
 async def list_batches(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
     """The newest batches with state and reasons, newest first."""
-    turns = await journal.list_turns(thread_id, limit=limit)
-    found = []
-    for batch_id in dict.fromkeys(turn.batch for turn in turns):
-        batch = await journal.load_batch(thread_id, batch_id)
-        of_it = [turn for turn in turns if turn.batch == batch_id]
-        found.append(_batch(batch) | {"turns": [*map(_json, of_it)]})
-    return found
+    found = await newest_batches(journal, thread_id, limit=limit)
+    return [_batch(each.batch) | {"turns": [*map(_json, each.turns)]} for each in found]
 
 
 @router.get("/threads/{thread_id}/context")
