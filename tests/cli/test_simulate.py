@@ -92,6 +92,7 @@ def test_the_timeline_says_when_who_what_and_why(segue: Segue, story: Path) -> N
     assert "Mon 01 Mar 09:00 coach What is your [bold]goal[/bold]?" in lines
     assert any(re.match(r"Mon 01 Mar 10:00 coach .*question_unanswered: The", x) for x in lines)
     assert "sent 1 question_unanswered 1; 1 answered" in lines
+    assert "at night 0 0% of those sent, from 22:00 to 08:00" in lines
     assert "not planned 1 The talk is closed: goodbye, thanks, or all that was needed." in lines
     assert "longest silence 13h from Mon 01 Mar 20:00" in lines
     assert any(line.startswith("model calls 3 about ") for line in lines)
@@ -268,6 +269,8 @@ def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
     assert "trigger sent then answered sent now replies lost" in lines
     assert "question_unanswered 1 1 0 1" in lines
     assert any(line.startswith("1 fewer sent: 0 instead of 1.") for line in lines)
+    night = "At night, 22:00 to 08:00 on the user's clock: 0 (0%) instead of "
+    assert any(line.startswith(night) for line in lines)
     assert "Held back: daily_cap 1." in lines
     assert any(line.startswith("Users wrote as they wrote then") for line in lines)
     assert any(

@@ -392,6 +392,23 @@ async def test_conversations_from_elsewhere_have_a_past_too(stage: Stage) -> Non
     assert found.brought_in == 1
 
 
+@pytest.mark.parametrize(("zone", "night"), [("Pacific/Honolulu", 1), ("UTC", 0)])
+async def test_what_comes_at_night_is_counted_on_the_users_clock(
+    stage: Stage, zone: str, night: int
+) -> None:
+    """Eight in the morning in UTC is ten at night in Honolulu; then and now are counted each."""
+    agent = eager_agent(policy={"max_consecutive": 1})
+    async with stage.world(agent, models={agent.id: model_of()}) as world:
+        await world.segue.set_user("ann", time_zone=zone)
+        thread = await new_thread(world)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(hours=1)
+        found = await again(world.journal, agent, until=world.clock.now())
+    assert (found.then.total(), found.now.total()) == (1, 1)
+    assert (found.night_then, found.night_now) == (night, night)
+    assert (found.night_share_then, found.night_share) == (night, night)
+
+
 async def test_one_thread_is_counted_while_its_neighbours_take_their_share(
     stage: Stage,
 ) -> None:

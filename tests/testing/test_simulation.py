@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -20,7 +21,7 @@ from segue.stores import JOURNAL_FILE
 from segue.testing.clock import VirtualClock
 from segue.testing.scenario import read_scenario
 from segue.testing.simulation import simulate
-from segue.testing.simulation_report import Entry, Kind, SimulationReport
+from segue.testing.simulation_report import Entry, Kind, SimulationReport, Usage
 
 # The user writes at nine and is asked something back: without more, a follow-up comes at ten.
 ASKED = [
@@ -470,6 +471,7 @@ def test_a_report_adds_up() -> None:
     totals = report.as_json()["totals"]
     assert totals["user_messages"] == 3
     assert (totals["sent"], totals["sent_by_trigger"]) == (2, {"check_in": 2})
+    assert (totals["sent_at_night"], totals["share_at_night"]) == (2, 1.0)
     assert totals["answered"] == 1
     assert totals["postponed_by_gate"] == {"typing": 1}
     assert totals["not_sent_by_gate"] == {"muted": 1}
@@ -480,6 +482,18 @@ def test_a_report_adds_up() -> None:
     }
     assert totals["longest_silence"]["seconds"] == 7 * 3600
     assert totals["longest_silence"]["since"] == "2027-03-02T01:00:00+00:00"
+
+
+def test_follow_ups_in_the_users_night_are_counted() -> None:
+    """From 22:00 until just before 08:00, on the clock of the user and not of the server."""
+    zone = ZoneInfo("Asia/Tokyo")
+    times = ("21:59", "22:00", "03:00", "07:59", "08:00")
+    sent = [datetime.fromisoformat(f"2027-03-01 {each}").replace(tzinfo=zone) for each in times]
+    entries = tuple(entry(Kind.FOLLOW_UP, at, trigger="check_in") for at in sent)
+    report = SimulationReport("", 0, "mia", sent[0], sent[-1], entries, Usage())
+    assert (report.sent_at_night, report.share_at_night) == (3, 0.6)
+    silent = SimulationReport("", 0, "mia", sent[0], sent[-1], (), Usage())
+    assert (silent.sent_at_night, silent.share_at_night) == (0, 0.0)
 
 
 def test_a_silence_over_a_clock_change_is_as_long_as_it_was() -> None:

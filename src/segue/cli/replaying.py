@@ -13,6 +13,7 @@ from segue.agent.config import Autonomy
 from segue.cli.output import print_json, print_lines, print_table, when
 from segue.cli.working import with_journal
 from segue.core.errors import NotFoundError, UsageError
+from segue.core.quiet import NIGHT
 from segue.journal.ports import Journal
 from segue.runtime.clock import SystemClock
 from segue.runtime.reliving import Kind
@@ -160,6 +161,10 @@ def _sentences(found: Replay) -> Iterator[str]:
     yield (
         f"The most that one user got on one day: {found.busiest_now:,} "
         f"instead of {found.busiest_then:,}."
+    )
+    yield (
+        f"At night, {NIGHT} on the user's clock: {found.night_now:,} ({found.night_share:.0%}) "
+        f"instead of {found.night_then:,} ({found.night_share_then:.0%})."
     )
     if found.assumed:
         yield (

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from segue.core.durations import show_duration
+from segue.core.quiet import NIGHT
 from segue.testing.simulation_report import Entry, Kind, SimulationReport
 
 _STYLES: Final[Mapping[Kind, str]] = {
@@ -83,6 +84,8 @@ def _totals(report: SimulationReport) -> Table:
 def _lines(report: SimulationReport) -> Iterator[tuple[str, str, str]]:
     sent = _listed(report.sent_by_trigger)
     yield "sent", f"{len(report.follow_ups)}", sent and f"{sent}; {report.answered} answered"
+    night = f"{report.share_at_night:.0%} of those sent, from {NIGHT}"
+    yield "at night", f"{report.sent_at_night}", night
     for name, counts in (
         ("postponed", report.postponed_by_gate),
         ("not sent", report.not_sent_by_gate),

@@ -70,6 +70,10 @@ class QuietHours:
         return shown >= self.start or shown < self.end
 
 
+# When most people sleep. Reports count by it; what is really quiet, users and agents say.
+NIGHT: Final = QuietHours(time(22), time(8))
+
+
 def find_zone(name: str | None) -> tzinfo | None:
     """The IANA time zone of that name, or None if there is none, whatever the name is."""
     try:

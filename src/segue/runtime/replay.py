@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from segue.agent.config import Autonomy
-from segue.core.quiet import find_zone, local_day
+from segue.core.quiet import NIGHT, find_zone, local_day
 from segue.journal.ports import Journal
 from segue.runtime.past import PastThread, past_of
 from segue.runtime.reliving import Entry, Kind, relive
@@ -55,12 +55,23 @@ class Replay:
     # The most that one user got on one day of theirs.
     busiest_then: int = 0
     busiest_now: int = 0
+    # Between 22:00 and 08:00 of the user's.
+    night_then: int = 0
+    night_now: int = 0
     # In the order of time, over all users.
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def difference(self) -> int:
         return self.now.total() - self.then.total()
+
+    @property
+    def night_share_then(self) -> float:
+        return self.night_then / (self.then.total() or 1)
+
+    @property
+    def night_share(self) -> float:
+        return self.night_now / (self.now.total() or 1)
 
     @property
     def sentence(self) -> str:
@@ -96,6 +107,10 @@ class Replay:
             "assumed": self.assumed,
             "busiest_day_then": self.busiest_then,
             "busiest_day": self.busiest_now,
+            "sent_at_night_then": self.night_then,
+            "share_at_night_then": round(self.night_share_then, 4),
+            "sent_at_night": self.night_now,
+            "share_at_night": round(self.night_share, 4),
             "sentence": self.sentence,
             "entries": self.entries,
         }
@@ -141,11 +156,14 @@ def _add(found: Replay, entries: Iterable[Entry], threads: Sequence[PastThread])
     days: dict[Kind, Counter[date]] = {Kind.SENT_THEN: Counter(), Kind.SENT: Counter()}
     for entry in entries:
         trigger = entry.trigger or "unknown"
+        at_night = NIGHT.is_quiet(entry.at, zones[entry.thread_id])
         match entry.kind:
             case Kind.SENT_THEN:
                 found.then[trigger] += 1
+                found.night_then += at_night
             case Kind.SENT:
                 found.now[trigger] += 1
+                found.night_now += at_night
                 found.assumed += entry.is_assumed
             case Kind.HELD_BACK:
                 found.held_back[entry.gate or ""] += 1

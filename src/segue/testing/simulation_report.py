@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from segue.core.gates import Verdict
+from segue.core.quiet import NIGHT
 
 # Raised when the JSON changes so that a reader of it would break.
 FORMAT: Final = 1
@@ -136,6 +137,15 @@ class SimulationReport:
         return _counted(entry.trigger for entry in self.follow_ups)
 
     @property
+    def sent_at_night(self) -> int:
+        """How many were sent between 22:00 and 08:00 on the user's clock."""
+        return sum(NIGHT.is_quiet(e.at, e.at.tzinfo or UTC) for e in self.follow_ups)
+
+    @property
+    def share_at_night(self) -> float:
+        return self.sent_at_night / (len(self.follow_ups) or 1)
+
+    @property
     def not_sent_by_gate(self) -> dict[str, int]:
         return _counted(entry.gate for entry in self.not_sent)
 
@@ -195,6 +205,8 @@ class SimulationReport:
                 "replies": len(self.of(Kind.REPLY)),
                 "sent": len(self.follow_ups),
                 "sent_by_trigger": self.sent_by_trigger,
+                "sent_at_night": self.sent_at_night,
+                "share_at_night": round(self.share_at_night, 4),
                 "answered": self.answered,
                 "postponed_by_gate": self.postponed_by_gate,
                 "not_sent_by_gate": self.not_sent_by_gate,
