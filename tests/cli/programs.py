@@ -29,15 +29,16 @@ min_delay = "1s"
 cooldown = "1s"
 max_consecutive = 1
 max_per_day = 100
+typing_hold = "{typing_hold}"
 [agents.ada.model_settings]
 delay = {delay}
 """
 
 
-def write_config(folder: Path, *, delay: float = 0.0) -> Path:
+def write_config(folder: Path, *, delay: float = 0.0, typing_hold: str = "1s") -> Path:
     """A settings file with an agent that speaks by rules, and soon speaks first."""
     path = folder / "segue.toml"
-    path.write_text(AGENT.format(delay=delay), encoding="utf-8")
+    path.write_text(AGENT.format(delay=delay, typing_hold=typing_hold), encoding="utf-8")
     return path
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from segue.cli.chat import way_back
 from segue.cli.opening import open_journal
+from segue.journal.ports import Journal
+from segue.journal.records import Decision
 from segue.runtime.clock import SystemClock
 from segue.settings import Settings
 from tests.cli.conftest import Segue
@@ -45,6 +47,8 @@ def graph_of(node):
 
 asking, breaking = graph_of(asks), graph_of(breaks)
 """
+# Nothing answers when it asks where the cursor is.
+TERMINAL = {"TERM": "xterm", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
 CONFIG = """
 retries = 0
 max_attempts = 1
@@ -132,7 +136,7 @@ async def test_a_terminal_shows_what_was_said_before(tmp_path: Path) -> None:
         await terminal.until("you: ")
         await terminal.until("I want to learn the guitar.")
         await terminal.until("Ada: ")
-        await terminal.until("you> ")
+        await terminal.until("you>")
         terminal.type("\x03")
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
 
@@ -179,26 +183,77 @@ async def test_an_answer_that_fails_is_told_in_plain_words(tmp_path: Path) -> No
 
 
 async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Path) -> None:
-    """A prompt, who is writing, the answer; a follow-up comes while a line is half typed, and the
-    line is there again after it. Ctrl-C asks first then, and leaves the terminal as it was.
+    """A prompt, who is writing, the answer; a follow-up comes while a line is half typed, wrapped
+    at words, and the line is there again after it. Ctrl-C asks first then, and leaves the terminal
+    as it was.
     """
     write_config(tmp_path, delay=0.02)
     async with at_terminal(tmp_path, "chat") as (terminal, process):
-        await terminal.until("you> ")
-        terminal.type("I want to learn the guitar.\n")
+        await terminal.until("you>")
+        terminal.type("I want to learn the guitar.\r")
         await terminal.until("Ada is writing…")
         await terminal.until("And how do you feel about the guitar?\r\n")
-        await terminal.until("you> ")
+        await terminal.until("you>")
         terminal.type("half a li")
-        await terminal.until("half a li")
-        await terminal.until("guitar")
-        await terminal.until("\r\nyou> half a li")
+        await terminal.until("Did my answer about the guitar help, or shall we look\r\n")
+        await terminal.until("at it from another side?\r\n")
+        await terminal.until("you> half a li")
         terminal.type("\x03")
         await terminal.until("(Ctrl-C again leaves.)")
+        await terminal.until("you> half a li")
         terminal.type("\x03")
         await terminal.until("Come back with: segue chat --thread")
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
         assert terminal.is_as_before()
+
+
+async def test_no_follow_up_comes_while_the_user_types(tmp_path: Path) -> None:
+    """The chat reports it, so the gates put a due follow-up off."""
+    write_config(tmp_path, typing_hold="1h")
+    settings = Settings(database=str(tmp_path / "segue-data"))
+    async with at_terminal(tmp_path, "chat") as (terminal, process):
+        await terminal.until("you>")
+        terminal.type("I want to learn the guitar.\r")
+        await terminal.until("And how do you feel about the guitar?\r\n")
+        async with asyncio.timeout(PATIENCE), open_journal(settings) as journal:
+            [thread] = await journal.list_newest_threads()
+            while not (found := await _gates(journal, thread.id)):  # noqa: ASYNC110 - another
+                await asyncio.sleep(0.1)  # process decides it
+        assert found[0].reasons[0] == "The user is typing."
+        terminal.type("\x04")
+        await terminal.until("Come back with: segue chat --thread")
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+
+
+async def _gates(journal: Journal, thread_id: str) -> list[Decision]:
+    return [d for d in await journal.list_decisions(thread_id) if d.kind == "gates"]
+
+
+async def test_a_terminal_says_that_the_server_is_away(tmp_path: Path) -> None:
+    """And not that the agent is writing; what was typed meanwhile is there when it is back."""
+    write_config(tmp_path)
+    async with running(tmp_path, "serve", "--port", "0") as server:
+        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
+        await server.until(r"^Ready\.\n")
+        async with at_terminal(tmp_path, "chat", "--url", address) as (terminal, process):
+            await terminal.until("you>")
+            server.send(signal.SIGKILL)
+            await server.ended()
+            await terminal.until("Reconnecting to the server…")
+            terminal.type("I play the pia")
+            port = address.rpartition(":")[2]
+            async with running(tmp_path, "serve", "--port", port) as again:
+                await again.until(r"^Ready\.\n")
+                await terminal.until("(The server is back.)")
+                await terminal.until("you> I play the pia")
+                terminal.type("no.\r")
+                await terminal.until("you> I play the piano.\r\n")
+                await terminal.until("Ada: ")
+                await terminal.until(" the piano.\r\n")
+                process.terminate()
+                await terminal.until("Come back with: segue chat --url")
+                assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+                assert terminal.is_as_before()
 
 
 @pytest.mark.parametrize(
@@ -231,12 +286,13 @@ async def at_terminal(
 ) -> AsyncIterator[tuple["_Terminal", asyncio.subprocess.Process]]:
     """Run `segue` at a terminal of its own until the block is left."""
     main, end = pty.openpty()
+    termios.tcsetwinsize(main, (24, 60))
     terminal = _Terminal(main)
     process = await asyncio.create_subprocess_exec(
         *SEGUE,
         *args,
         cwd=folder,
-        env={**environment(), "TERM": "xterm", "INPUTRC": "/dev/null"},
+        env={**environment(), **TERMINAL},
         stdin=end,
         stdout=end,
         stderr=end,

@@ -115,6 +115,15 @@ async def test_an_answer_is_stopped(sqlite_stage: Stage, kind: str) -> None:
 
 
 @both
+async def test_typing_is_reported(sqlite_stage: Stage, kind: str) -> None:
+    """The thread knows it, and so the gates do."""
+    async with sqlite_stage.world() as world, talking(world, kind) as (talk, _):
+        assert (await world.segue.thread(talk.thread_id)).typing_at is None
+        await talk.typing()
+        assert (await world.segue.thread(talk.thread_id)).typing_at == world.clock.now()
+
+
+@both
 async def test_a_question_is_answered(sqlite_stage: Stage, kind: str) -> None:
     """By its id; the agent goes on with the answer."""
 

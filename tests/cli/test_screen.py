@@ -1,18 +1,19 @@
 """What a chat shows, event by event, where it is no terminal."""
 
+from typing import cast
+
 import pytest
 
-from segue.cli.keyboard import Keyboard
+from segue.cli.pipe import Pipe
 from segue.cli.screen import Screen
-from segue.cli.talks import Notice, Spoken
+from segue.cli.talks import Connection, Spoken
+from segue.cli.terminal import Terminal
 from segue.runtime.events import Cancelled, Failed, Retracted, Writing
 
 
 @pytest.fixture
 def screen() -> Screen:
-    keyboard = Keyboard()
-    assert not keyboard.is_terminal
-    return Screen("Ada", keyboard)
+    return Screen("Ada", Pipe())
 
 
 def said(text: str, number: str = "1") -> Spoken:
@@ -74,5 +75,53 @@ def test_what_a_terminal_would_obey_is_left_out(
     screen.see(Writing("1", 0, "\x1b[2J\x1b]0;x\x07Hi,\t"))
     screen.see(said("\x1b[2J\x1b]0;x\x07Hi,\tyou\x9b\n."))
     screen.see(Failed("x", "It \x1b[31mfailed."))
-    screen.see(Notice("Lost."))
-    assert capsys.readouterr().out == "Ada: [2J]0;xHi,\tyou\n.\n(It [31mfailed.)\n(Lost.)\n"
+    assert capsys.readouterr().out == "Ada: [2J]0;xHi,\tyou\n.\n(It [31mfailed.)\n"
+
+
+def test_white_space_before_a_tool_call_shows_nothing(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither where it is taken back or another message follows, nor before the text."""
+    screen.see(Writing("1", 0, "\n"))
+    screen.see(Writing("1", 1, "\n"))
+    screen.see(Retracted("1"))
+    screen.see(Writing("2", 0, " \n"))
+    screen.see(said("It is ", "3"))
+    screen.see(Writing("4", 0, "\n"))
+    screen.see(Writing("4", 1, "12 degrees."))
+    screen.see(said("\n12 degrees.", "4"))
+    assert capsys.readouterr().out == "Ada: It is \nAda: 12 degrees.\n"
+
+
+class Slate:
+    """A terminal that notes what its status line says."""
+
+    is_live = True
+    typed = ""
+
+    def __init__(self) -> None:
+        self.now = ""
+
+    def add(self, text: str, style: str = "") -> None:
+        pass
+
+    def status(self, text: str) -> None:
+        self.now = text
+
+
+def test_nobody_is_writing_while_the_server_is_away() -> None:
+    """The status says that it is looked for; then who is writing, until there are words."""
+    slate = Slate()
+    screen = Screen("Ada", cast("Terminal", slate))
+    screen.wait(is_waiting=True)
+    assert slate.now == "Ada is writing…"
+    screen.see(Connection(is_up=False))
+    screen.wait(is_waiting=True)
+    assert slate.now == "Reconnecting to the server…"
+    screen.see(Connection(is_up=True))
+    assert slate.now == "Ada is writing…"
+    screen.see(Writing("1", 0, "Half"))
+    assert slate.now == ""
+    screen.see(said("Half."))
+    screen.wait(is_waiting=False)
+    assert slate.now == ""

@@ -47,13 +47,13 @@ def in_words(message: BaseMessage, longest: int = 200) -> str:
     calls = ""
     if isinstance(message, AIMessage):
         calls = ", ".join(call.name for call in calls_of(message))
-    words = with_media(message.text, message)
+    words = with_media(message.text, message.content)
     return one_line(f"{words} {f'[calls {calls}]' if calls else ''}", longest)
 
 
-def with_media(text: str, message: BaseMessage) -> str:
+def with_media(text: str, content: str | list[Any]) -> str:
     """Words of a message, and a mark for each picture, recording or file in it."""
-    content = [] if isinstance(message.content, str) else message.content
-    kinds = (block.get("type") for block in content if isinstance(block, dict))
+    blocks = [] if isinstance(content, str) else content
+    kinds = (block.get("type") for block in blocks if isinstance(block, dict))
     marks = (f"[{_MEDIA[kind]}]" for kind in kinds if isinstance(kind, str) and kind in _MEDIA)
     return " ".join([*([text] if text else []), *marks])

@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import httpx
 
-from segue.cli.talks import Notice, Progress, Spoken, TalkEvent
+from segue.cli.messages import with_media
+from segue.cli.talks import Connection, Progress, Spoken, TalkEvent
 from segue.core.errors import BackendError, ConflictError, DeniedError, NotFoundError, UsageError
 from segue.core.snowflake import parse
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing, place_of
@@ -46,10 +47,10 @@ class RemoteTalk:
         self, client: httpx.AsyncClient, thread: Mapping[str, Any], agent: str, user: str
     ) -> None:
         self._client = client
-        self._user = user
-        self._id: str = thread["id"]
-        self._path = f"/api/threads/{quote(self._id, safe='')}"
-        self._agent = agent
+        self.thread_id: str = thread["id"]
+        self.user = user
+        self.agent = agent
+        self._path = f"/api/threads/{quote(self.thread_id, safe='')}"
         self._progress = Progress()
 
     @classmethod
@@ -68,18 +69,6 @@ class RemoteTalk:
         names = {agent["id"]: agent["name"] for agent in agents}
         return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
 
-    @property
-    def thread_id(self) -> str:
-        return self._id
-
-    @property
-    def user(self) -> str:
-        return self._user
-
-    @property
-    def agent(self) -> str:
-        return self._agent
-
     async def earlier(self, limit: int) -> list[Spoken]:
         page = await _json(self._client, "GET", f"{self._path}/history?limit={limit}")
         said = [_spoken(message) for message in page["messages"]]
@@ -93,7 +82,7 @@ class RemoteTalk:
             try:
                 async with self._stream("GET", f"{self._path}/events") as frames:
                     if is_lost:
-                        yield Notice("The server is back.")
+                        yield Connection(is_up=True)
                     is_lost = False
                     async for frame in frames:
                         if event := _event(frame):
@@ -102,7 +91,7 @@ class RemoteTalk:
             except _Away:
                 pass
             if not is_lost:
-                yield Notice("The connection to the server is lost; trying again.")
+                yield Connection(is_up=False)
             is_lost = True
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -126,6 +115,9 @@ class RemoteTalk:
 
     async def cancel(self) -> None:
         await _json(self._client, "POST", f"{self._path}/cancel")
+
+    async def typing(self) -> None:
+        await _json(self._client, "POST", f"{self._path}/typing")
 
     async def _send(self, body: Mapping[str, Any]) -> int:
         """Send a message, and wait for the end of its turn; the last position that it has."""
@@ -167,7 +159,8 @@ async def client_of(
 
 def _spoken(message: Mapping[str, Any]) -> Spoken:
     is_user = message["role"] == "user"
-    return Spoken(message["id"], is_user, message["text"], message["position"])
+    text = with_media(message["text"], message["content"])
+    return Spoken(message["id"], is_user, text, message["position"])
 
 
 # Other kinds of frames are for screens with more room.
@@ -187,7 +180,7 @@ async def _json(client: httpx.AsyncClient, method: str, path: str, body: Any = N
     except httpx.TransportError as error:
         raise _away(client, error) from None
     await _check(response)
-    return response.json()
+    return response.json() if response.content else None
 
 
 async def _check(response: httpx.Response) -> None:

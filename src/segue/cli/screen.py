@@ -1,35 +1,36 @@
-"""The screen of a chat: words as they are written, above the line that the user types on.
+"""What a chat shows of a conversation: words as they are written, notes, and who is writing."""
 
-On a terminal the prompt is taken away while something is printed, and put back with what the user
-had typed. In a pipe there is neither prompt nor colour: one line for each message.
-"""
-
-import shutil
-import sys
 from collections import Counter
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from segue.cli.keyboard import PROMPT, Keyboard
-from segue.cli.talks import Notice, Spoken, TalkEvent
+from segue.cli.pipe import Pipe
+from segue.cli.talks import Connection, Spoken, TalkEvent
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing
 
-_CLEAR: Final = "\r\x1b[K"
-_UP: Final = "\x1b[A"
-_NAME: Final = "\x1b[1;36m{}\x1b[0m"
-_DIM: Final = "\x1b[2m{}\x1b[0m"
+if TYPE_CHECKING:
+    from segue.cli.terminal import Terminal
+
+# Where the user reads and writes.
+Front: TypeAlias = "Pipe | Terminal"
+_NAME: Final = "bold cyan"
+_DIM: Final = "dim"
+_CONNECTION: Final = {
+    False: "The connection to the server is lost; trying again.",
+    True: "The server is back.",
+}
 
 
 class Screen:
     """Shows a conversation with one agent."""
 
-    def __init__(self, agent: str, keyboard: Keyboard) -> None:
+    def __init__(self, agent: str, front: Front) -> None:
         self._agent = agent
-        self._keyboard = keyboard
-        self._is_live = keyboard.is_terminal
-        # The message that is being written, and what is shown of messages that are not finished.
+        self._front = front
+        # The message that is being written, and what came of messages that are not finished.
         self._draft: str | None = None
         self._shown: dict[str, str] = {}
-        self._has_status = False
+        self._is_waiting = False
+        self._is_lost = False
         # What the user typed here is on the screen already.
         self._expected: Counter[str] = Counter()
 
@@ -37,16 +38,13 @@ class Screen:
     def is_writing(self) -> bool:
         return self._draft is not None
 
-    def announce(self, text: str) -> None:
-        """Something about the chat, at its beginning and end; not among a pipe's messages."""
-        self._end_draft()
-        self._take_away()
-        print(self._dim(text), file=sys.stdout if self._is_live else sys.stderr, flush=True)
-
     def recall(self, said: Spoken) -> None:
         """Something that was said before."""
-        name = "you" if said.is_user else self._agent
-        self._write(f"{self._named(name)}{_harmless(said.text)}\n")
+        self._say("you: " if said.is_user else f"{self._agent}: ", said.text)
+
+    def echo(self, text: str) -> None:
+        """A line that the user typed."""
+        self._say("you> ", text)
 
     def expect(self, text: str) -> None:
         self._expected[text] += 1
@@ -58,104 +56,81 @@ class Screen:
             case Writing():
                 self._see_piece(event)
             case Retracted():
-                if self._shown.pop(event.message_id, None):
+                if self._shown.pop(event.message_id, "").strip():
                     self.note("That was taken back.")
             case Failed():
                 self.note(event.reason)
             case Cancelled():
                 self.note("Stopped.")
-            case Notice():
-                self.note(event.text)
+            case Connection():
+                self._is_lost = not event.is_up
+                self.note(_CONNECTION[event.is_up])
             case Asked():
                 pass  # the chat asks it
             case _:
                 assert_never(event)
+        self._show_status()
 
     def note(self, text: str) -> None:
         """A line that nobody said."""
-        self._end_draft()
-        self._take_away()
-        self._write(f"{self._dim(f'({_harmless(text)})')}\n")
-        self._put_back()
+        self.end_draft()
+        self._front.add(f"({_harmless(text)})\n", _DIM)
 
-    def wait(self) -> None:
-        """The agent has something to answer."""
-        if self._is_live and self._draft is None and self._keyboard.prompted.is_set():
-            self._take_away()
-            self._write(self._dim(f"{self._agent} is writing…"))
-            self._has_status = True
+    def wait(self, *, is_waiting: bool) -> None:
+        """Whether the agent has something to answer."""
+        self._is_waiting = is_waiting
+        self._show_status()
 
-    def wait_no_more(self) -> None:
-        if self._has_status:
-            self._take_away()
-            self._put_back()
+    def end_draft(self) -> None:
+        if self._draft is not None:
+            self._draft = None
+            self._front.add("\n")
+
+    def _show_status(self) -> None:
+        if self._is_lost:
+            self._front.status("Reconnecting to the server…")
+        elif self._is_waiting and self._draft is None:
+            self._front.status(f"{self._agent} is writing…")
+        else:
+            self._front.status("")
 
     def _see_message(self, said: Spoken) -> None:
         if said.is_user:
-            self._see_user(said.text)
+            if self._expected[said.text]:
+                self._expected[said.text] -= 1
+            else:
+                self._say("you: ", said.text)
             return
         shown = self._shown.pop(said.message_id, "")
         if not said.text.startswith(shown.rstrip()):  # what is stored counts
             shown = ""
-            self._end_draft()
-        if left := said.text[len(shown) :]:
-            self._begin_draft(said.message_id)
-            self._write(_harmless(left))
-        self._end_draft()
-
-    def _see_user(self, text: str) -> None:
-        if self._expected[text]:
-            self._expected[text] -= 1
-            self.wait()
-            return
-        self._end_draft()
-        self._take_away()
-        self._write(f"{self._named('you')}{_harmless(text)}\n")
-        self._put_back()
+            self.end_draft()
+        self._write(said.message_id, shown, said.text[len(shown) :])
+        self.end_draft()
 
     def _see_piece(self, piece: Writing) -> None:
         shown = self._shown.get(piece.message_id, "")
-        if new := piece.text[max(len(shown) - piece.offset, 0) :]:
-            self._begin_draft(piece.message_id)
-            self._shown[piece.message_id] = shown + new
-            self._write(_harmless(new))
+        new = piece.text[max(len(shown) - piece.offset, 0) :]
+        self._shown[piece.message_id] = shown + new
+        self._write(piece.message_id, shown, new)
 
-    def _begin_draft(self, message_id: str) -> None:
+    def _write(self, message_id: str, before: str, new: str) -> None:
         """Go on with a message, or begin it on a new line."""
         if message_id != self._draft:
-            self._end_draft()
-            self._take_away()
-            self._write(self._named(self._agent))
+            if not before.strip():
+                # Models write a line break before they call a tool: that is not a message yet.
+                new = (before + new).lstrip()
+            if not new:
+                return
+            self.end_draft()
+            self._front.add(f"{self._agent}: ", _NAME)
             self._draft = message_id
+        self._front.add(_harmless(new))
 
-    def _end_draft(self) -> None:
-        if self._draft is not None:
-            self._draft = None
-            self._write("\n")
-            self._put_back()
-
-    def _take_away(self) -> None:
-        """The prompt or the status, off the screen."""
-        if not self._is_live or self._draft is not None:
-            return
-        on_line = 0 if self._has_status else len(PROMPT + self._keyboard.typed())
-        rows = on_line // shutil.get_terminal_size().columns
-        self._has_status = False
-        self._write(_CLEAR + (_UP + _CLEAR) * rows)
-
-    def _put_back(self) -> None:
-        if self._is_live and self._keyboard.prompted.is_set():
-            self._write(PROMPT + self._keyboard.typed())
-
-    def _named(self, name: str) -> str:
-        return _NAME.format(f"{name}: ") if self._is_live else f"{name}: "
-
-    def _dim(self, text: str) -> str:
-        return _DIM.format(text) if self._is_live else text
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    def _say(self, name: str, text: str) -> None:
+        self.end_draft()
+        self._front.add(name, _NAME)
+        self._front.add(f"{_harmless(text)}\n")
 
 
 def _harmless(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.cli.messages import with_media
 from segue.core.messages import spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
@@ -39,13 +40,13 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """Something about the conversation itself, such as a connection that was lost."""
+class Connection:
+    """The server went away, or is back."""
 
-    text: str
+    is_up: bool
 
 
-TalkEvent = Spoken | Writing | Retracted | Failed | Cancelled | Asked | Notice
+TalkEvent = Spoken | Writing | Retracted | Failed | Cancelled | Asked | Connection
 
 
 class Talk(Protocol):
@@ -53,18 +54,9 @@ class Talk(Protocol):
     `SegueError` if nothing came of them.
     """
 
-    @property
-    def thread_id(self) -> str: ...
-
-    @property
-    def user(self) -> str:
-        """Whom it is talked as."""
-        ...
-
-    @property
-    def agent(self) -> str:
-        """The agent's name, for people."""
-        ...
+    thread_id: str
+    user: str
+    agent: str  # its name, for people
 
     async def earlier(self, limit: int) -> list[Spoken]:
         """What was said last; `listen` goes on from there."""
@@ -77,6 +69,10 @@ class Talk(Protocol):
     async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None: ...
 
     async def cancel(self) -> None: ...
+
+    async def typing(self) -> None:
+        """The user is typing; no follow-up comes in between."""
+        ...
 
 
 class Progress:
@@ -108,18 +104,9 @@ class OwnTalk:
         self._segue = segue
         self._thread = thread
         self._progress = Progress()
-
-    @property
-    def thread_id(self) -> str:
-        return self._thread.id
-
-    @property
-    def user(self) -> str:
-        return self._thread.user_id
-
-    @property
-    def agent(self) -> str:
-        return self._segue.agent(self._thread.agent_id).name or self._thread.agent_id
+        self.thread_id = thread.id
+        self.user = thread.user_id
+        self.agent = segue.agent(thread.agent_id).name or thread.agent_id
 
     async def earlier(self, limit: int) -> list[Spoken]:
         page = await self._segue.history(self._thread, limit=limit)
@@ -147,6 +134,9 @@ class OwnTalk:
     async def cancel(self) -> None:
         await self._segue.cancel(self._thread)
 
+    async def typing(self) -> None:
+        await self._segue.typing(self._thread)
+
     async def _end_of(self, turn: Turn) -> None:
         ended = await self._segue.finished(turn)
         await self._progress.reaches(await self._segue.end_of(ended))
@@ -156,4 +146,5 @@ def _spoken(message: BaseMessage) -> Spoken:
     position = MessageMetadata.of(message).position
     cursor = to_text(position) if position else "0"
     is_user = isinstance(message, HumanMessage)
-    return Spoken(message.id or cursor, is_user, spoken_text(message), cursor)
+    text = with_media(spoken_text(message), message.content)
+    return Spoken(message.id or cursor, is_user, text, cursor)

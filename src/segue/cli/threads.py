@@ -91,7 +91,7 @@ def history(
         print_json(messages)
         return
     rows = (
-        (when(m["created_at"]), names[m["role"]], with_media(m["text"], message))
+        (when(m["created_at"]), names[m["role"]], with_media(m["text"], message.content))
         for m, message in zip(messages, page.messages, strict=True)
     )
     print_table(("when", "who", "what"), rows, nothing="Nobody has said anything yet.")
