@@ -149,11 +149,34 @@ async def test_a_conversation_outlives_its_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("flags", [(), ("--verbose",)])
+async def test_a_server_is_quiet_unless_it_is_asked_to_talk(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """A turn and a follow-up that go well are not worth a line, unless one wants to see them."""
+    write_config(tmp_path)
+    async with running(tmp_path, "serve", "--port", "0", *flags) as server:
+        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
+        async with running(tmp_path, "chat", "--url", address) as chat:
+            await chat.say("I want to learn the guitar.")
+            await chat.until(r"^Ada: .*\n(?:.*\n)*Ada: .*\n")
+            chat.hang_up()
+            assert await chat.ended() == 0
+        server.send(signal.SIGTERM)
+        assert await server.ended() == 0
+    lines = server.complained.decode().splitlines()
+    assert any("POST /api/threads: 201" in line for line in lines) is bool(flags)
+    assert bool(lines) is bool(flags)
+
+
+@pytest.mark.anyio
 async def test_a_server_with_keys_lets_in_who_has_one(segue: Segue, tmp_path: Path) -> None:
     """On a public address; a chat without the key is told so, one with it talks; logs are JSON."""
     config = write_config(tmp_path)
     with config.open("a", encoding="utf-8") as file:
-        file.write("\n[server]\nhost = '0.0.0.0'\nport = 0\nlog_format = 'json'\n")
+        file.write(
+            "\n[server]\nhost = '0.0.0.0'\nport = 0\nlog_format = 'json'\nlog_level = 'info'\n"
+        )
     key = (await asyncio.to_thread(segue, "keys", "create", "laptop")).stdout.strip()
     async with running(tmp_path, "serve") as server:
         port = (await server.until(r"Segue serves at http://0\.0\.0\.0:(\d+)\n"))[1]

@@ -9,6 +9,7 @@ import typer
 
 from segue.cli.errors import told_plainly
 from segue.cli.options import ConfigFile, Database
+from segue.cli.program import program
 from segue.core.errors import UsageError
 
 _URL = "A server's address; without it everything runs in this process."
@@ -65,4 +66,4 @@ def way_back(
         for name, value in flags.items()
         if value is not None
     )
-    return " ".join(["segue chat", *given])
+    return " ".join([program(), "chat", *given])

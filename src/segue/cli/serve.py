@@ -16,6 +16,9 @@ def serve(
         int | None,
         typer.Option(help="8000 if not set; 0 takes any free one.", min=0, max=65_535),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log each request and each turn, too.")
+    ] = False,
     config: ConfigFile = None,
     database: Database = None,
 ) -> None:
@@ -25,7 +28,8 @@ def serve(
     """
     from segue.cli.opening import read_served_settings, run  # noqa: PLC0415
 
-    settings = read_served_settings(config, database, host=host, port=port)
+    log_level = "info" if verbose else None
+    settings = read_served_settings(config, database, host=host, port=port, log_level=log_level)
     # Not before: it needs the extra that is asked for there.
     from segue.cli.server_process import serve_until_stopped  # noqa: PLC0415
 

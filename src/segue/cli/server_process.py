@@ -15,6 +15,7 @@ import typer
 from segue.agent.local_engine import HONESTLY
 from segue.cli.errors import FAILED, tell
 from segue.cli.opening import open_journal
+from segue.cli.program import program
 from segue.core.errors import SegueError
 from segue.facade import Segue
 from segue.runtime.logs import configure_logging
@@ -89,7 +90,7 @@ def _greeting(settings: Settings, place: str, address: str) -> list[str]:
         f"Segue serves at {address}",
         f"  agents   {agents}",
         f"  data     {place}",
-        f"  chat     segue chat --url {here}",
+        f"  chat     {program()} chat --url {here}",
         f"  routes   {here}/docs",
         "  stop     Ctrl-C",
     ]

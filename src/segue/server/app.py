@@ -18,6 +18,7 @@ from segue.server import (
     follow_ups,
     health,
     memories,
+    pages,
     socket,
     stats,
     talk,
@@ -67,6 +68,9 @@ def create_app(
         summary="Agents that speak first.",
         version=version("segue"),
         lifespan=lifespan,
+        # FastAPI's own load their files from another host.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.settings = chosen
     app.state.running = running
@@ -87,7 +91,7 @@ def _add_routes(app: FastAPI) -> None:
         app.include_router(module.router, dependencies=[Depends(SHOWN)])
     for router in (transfers.router, transfers.admin):
         app.include_router(router, dependencies=[Depends(SHOWN)])
-    for module in (health, socket):
+    for module in (health, socket, pages):
         app.include_router(module.router)
 
 

@@ -87,8 +87,8 @@ class ServerSettings(Config):
     """How often one who listens gets a sign of life; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"
     """Lines for people, or one JSON object each."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """From which level up lines are written."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """From which level up lines are written; `info` has each request and each turn."""
     traces: Annotated[str | None, Field(pattern="^https?://"), Expected(_COLLECTOR)] = None
     """Where traces are sent by OTLP over HTTP; needs the extra `otel`."""
 
