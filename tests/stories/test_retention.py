@@ -10,6 +10,7 @@ from segue.testing.providers import request_problems
 from segue.testing.world import Stage, World
 from tests.stories.scenes import eager_agent, model_of
 from tests.stories.test_asking_agents import agents, asking, told_back
+from tests.transfer.test_forgetting import files_with
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +35,7 @@ async def test_old_batches_go_once_a_day(stage: Stage) -> None:
         await world.pass_time(timedelta(days=1, hours=3))
         assert (await world.heard(thread))[0] == "And the mine?"
         assert await world.journal.search("ann", "mill") == []
+        assert files_with(stage.database, "mill") == []  # also while the server runs
         batches = await world.journal.tail(thread, max_tokens=1_000_000)
         messages = [m for batch in reversed(batches) for m in batch.messages]
         assert request_problems(build_context(messages).messages) == []

@@ -54,9 +54,9 @@ def tables_with(database: str, word: str) -> set[str]:
 
 
 def files_with(database: str, word: str) -> list[str]:
-    """Which files of a journal on SQLite hold a word, be it in what is free to be overwritten."""
+    """Which files of a SQLite folder hold a word, be it in what is free to be overwritten."""
     folder = Path(database)
-    files = sorted(folder.glob("journal*")) if folder.is_dir() else []
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path.name for path in files if word.encode() in path.read_bytes()]
 
 
@@ -96,6 +96,18 @@ async def test_of_a_deleted_user_no_word_is_left_anywhere(stage: Stage) -> None:
     assert tables_with(stage.database, CANARY) == set()
     assert files_with(stage.database, CANARY) == []
     assert tables_with(stage.database, "marimba") > {"messages", "memories"}
+
+
+async def test_of_a_deleted_thread_no_word_is_left_anywhere(stage: Stage) -> None:
+    """In no table and in no file, while the server still runs; memories are the user's."""
+    async with stage.world(waiter()) as world:
+        thread = await live(world, "ann", "marimba")
+        await world.say(thread, f"A table for my {CANARY}, please.")  # a question waits again
+        assert tables_with(stage.database, CANARY) & CHECKPOINTS
+        await world.segue.delete_thread(thread)
+        assert files_with(stage.database, CANARY) == []
+        assert tables_with(stage.database, CANARY) == set()
+        assert tables_with(stage.database, "marimba") >= {"memories"}
 
 
 async def test_the_search_for_what_is_left_would_find_it(stage: Stage) -> None:

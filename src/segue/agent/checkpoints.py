@@ -5,6 +5,7 @@ on SQLite they have a file of their own, and never wait for the journal's writer
 `LANGGRAPH_STRICT_MSGPACK=true`, which lets only known types come to life again, is honoured.
 """
 
+import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol, Self
@@ -16,6 +17,8 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue.agent.attempt_saver import turns_of
 from segue.core.errors import BackendError, UsageError
+
+logger = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 30.0
 _POOL_SIZE = 8
@@ -40,6 +43,10 @@ class Checkpoints(Protocol):
         """The batches that have checkpoints, each with the turns that stored them."""
         ...
 
+    async def wipe(self) -> None:
+        """Leave nothing of deleted checkpoints in files, as far as the database can."""
+        ...
+
     async def open(self) -> Self: ...
 
     async def close(self) -> None: ...
@@ -57,6 +64,9 @@ class MemoryCheckpoints:
     async def attempts(self) -> set[tuple[str, int]]:
         stored = self._saver.storage.items()
         return turns_of((thread, name) for thread, names in stored for name in names)
+
+    async def wipe(self) -> None:
+        pass
 
     async def open(self) -> Self:
         return self
@@ -81,6 +91,13 @@ class SqliteCheckpoints:
         async with saver.lock, saver.conn.execute(_PLACES.format("writes")) as rows:
             return turns_of([(thread, name) async for thread, name in rows])
 
+    async def wipe(self) -> None:
+        saver = _opened(self._saver)
+        async with saver.lock, saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)") as rows:
+            [(is_busy, _, _)] = await rows.fetchall()
+        if is_busy:
+            logger.warning("Another process reads %s; its log is emptied later.", self._path)
+
     async def open(self) -> Self:
         try:
             connection = await self._stack.enter_async_context(
@@ -88,6 +105,8 @@ class SqliteCheckpoints:
             )
             # A finished tool must not run again, nor a question be lost, after a power cut either.
             await connection.execute("PRAGMA synchronous = FULL")
+            # The words of a turn that is over are overwritten with zeros.
+            await connection.execute("PRAGMA secure_delete = ON")
             saver = AsyncSqliteSaver(connection)
             await saver.setup()
         except aiosqlite.Error as error:
@@ -121,6 +140,9 @@ class PostgresCheckpoints:
 
     async def attempts(self) -> set[tuple[str, int]]:
         return turns_of(await self._savers.places(_PLACES.format("checkpoint_writes")))
+
+    async def wipe(self) -> None:
+        pass  # VACUUM is the server's to run
 
     async def open(self) -> Self:
         await self._savers.open()

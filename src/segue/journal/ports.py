@@ -621,6 +621,15 @@ class Retention(Protocol):
         The thread's newest batch and any that somebody works on, will go on with or waits for are
         left alone, and so is one that is not there. Title, preview and count follow what is left.
         Turns, decisions, summaries and memories stay; of a turn, what a person answered goes.
+        Call `wipe_removed` after the last call.
+        """
+        ...
+
+    async def wipe_removed(self) -> None:
+        """Leave nothing of removed batches in files of the store, as far as its database can.
+
+        It takes longer the more is stored, so it is a step of its own; `delete_thread`,
+        `delete_user` and `delete_memory` need none after them.
         """
         ...
 

@@ -61,13 +61,17 @@ async def retain(
     journal: Journal, policy: RetentionPolicy, *, now: datetime, is_dry_run: bool = False
 ) -> AsyncIterator[Retained]:
     """Remove what a policy says, thread by thread, and tell of each that something goes of."""
+    removed = False
     parts = ((policy, False), (policy.among_agents, True))
     for part, nested in parts:
         if part is None:
             continue
         async for thread in _stored(journal, nested=nested):
             if gone := await _retain_thread(journal, thread, part, now, is_dry_run=is_dry_run):
+                removed = not is_dry_run
                 yield gone
+    if removed:
+        await journal.wipe_removed()
 
 
 async def _stored(journal: Journal, *, nested: bool) -> AsyncIterator[ThreadBatches]:

@@ -34,14 +34,16 @@ class Sweeper:
         """Look at all checkpoints; when to look again."""
         for batch, turn_id in sorted(await self._checkpoints.attempts()):
             if not await is_gone_on_with(self._journal, turn_id):
-                await self.drop([batch])
+                await self._checkpoints.saver().adelete_thread(batch)
                 logger.debug("The checkpoints of batch %s were left over, and are dropped", batch)
+        await self._checkpoints.wipe()
         return self._clock.now() + _EVERY
 
     async def drop(self, batches: Iterable[str | int]) -> None:
-        """Drop the checkpoints of batches."""
+        """Drop the checkpoints of batches, and what files hold of any that were dropped before."""
         for batch in batches:
             await self._checkpoints.saver().adelete_thread(str(batch))
+        await self._checkpoints.wipe()
 
 
 async def is_gone_on_with(journal: Journal, turn_id: int) -> bool:

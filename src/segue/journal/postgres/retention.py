@@ -80,6 +80,9 @@ class RetentionSteps:
 
         return await self._db.write(step)
 
+    async def wipe_removed(self) -> None:
+        pass  # VACUUM is the server's to run
+
 
 async def _batches_of(db: Connection, thread_id: str) -> list[KeptBatch]:
     batches = readable(_to_kept, await fetch_all(db, _BATCHES, {"thread_id": thread_id}))

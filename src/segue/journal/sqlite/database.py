@@ -37,6 +37,9 @@ BUSY_SECONDS = 30.0
 _READERS = 2
 # How many steps share a transaction at most: other processes wait for its end.
 _TOGETHER = 64
+# Emptying the log needs a moment without readers: how long to wait for it, and when to try again.
+_FOLD_MILLISECONDS = 200
+_FOLD_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Database:
         # Steps that wait for the writer, and the task that takes them there.
         self._queue: deque[tuple[Step[Any], asyncio.Future[Any]]] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._folding: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         self.is_open = True
@@ -78,8 +82,8 @@ class Database:
         self._refuse_elsewhere()
         self.is_open = False
         self._closed.set()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        if at_work := [task for task in (self._writing, self._folding) if task is not None]:
+            await asyncio.wait(at_work)
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
         for pool in (self._readers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -105,8 +109,19 @@ class Database:
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
     async def fold_log(self) -> None:
-        """Write the log back into the file and empty it, so that neither holds what was deleted."""
-        await self._run(self._writer, self._fold_log)
+        """Write the log back into the file and empty it, so that neither holds what was deleted.
+
+        If a reader needs the log for long, such as an export, that is done as soon as it ends.
+        """
+        if not await self._run(self._writer, self._fold_log) and self._folding is None:
+            logger.warning("A reader holds the log of %s; it is emptied later.", self.path)
+            self._folding = asyncio.create_task(self._fold_later())
+
+    async def _fold_later(self) -> None:
+        while not await self.closes_within(_FOLD_AGAIN_SECONDS):
+            if await self._run(self._writer, self._fold_log):
+                break
+        self._folding = None
 
     async def run_reading(self, work: Callable[[], T]) -> T:
         """Run something in a reader's thread that brings its own connection."""
@@ -223,10 +238,15 @@ class Database:
             raise
         return result
 
-    def _fold_log(self) -> None:
-        (is_busy, _, _) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if is_busy:
-            logger.warning("Somebody reads %s for long; its log is emptied later.", self.path)
+    def _fold_log(self) -> bool:
+        """Whether the log is empty now. Writers wait meanwhile, so it gives up soon."""
+        connection = self._connection()
+        connection.execute(f"PRAGMA busy_timeout = {_FOLD_MILLISECONDS}")
+        try:
+            (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1_000)}")
+        return not is_busy
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
@@ -237,6 +257,8 @@ class Database:
             connection.row_factory = sqlite3.Row
             # What was acknowledged survives a power cut; steps that wait together share the sync.
             connection.execute("PRAGMA synchronous = FULL")
+            # What is deleted or replaced is overwritten with zeros.
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA foreign_keys = ON")
             self._local.connection = connection
             self._opened.append(connection)

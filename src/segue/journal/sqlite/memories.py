@@ -88,7 +88,10 @@ class MemorySteps:
             deleted = db.execute(f"DELETE {_IN_NAMESPACE} AND key = ?", (agent_id, user_id, key))
             return deleted.rowcount > 0
 
-        return await self._db.write(step)
+        was_there = await self._db.write(step)
+        if was_there:
+            await self._db.fold_log()  # it holds what the file does not any more
+        return was_there
 
     async def list_memories(
         self, agent_id: str, user_id: str, *, limit: int = 100, before: int | None = None

@@ -18,6 +18,7 @@ from segue.journal.retention import (
 from segue.journal.rows import from_micros, preview_of, readable, title_of
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.threads import thread_of
+from segue.journal.sqlite.wiping import wipe
 
 # Somebody works on a batch, will go on with it, or waits for a person.
 _UNFINISHED: Final = (
@@ -73,6 +74,9 @@ class RetentionSteps:
             return Removed(len(chosen), messages)
 
         return await self._db.write(step)
+
+    async def wipe_removed(self) -> None:
+        await wipe(self._db)
 
 
 def _batches_of(db: sqlite3.Connection, thread_id: str) -> list[KeptBatch]:

@@ -10,6 +10,7 @@ from segue.core.plain import storable
 from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
 from segue.journal.rows import from_micros, merged_settings, settings_of, to_json, to_micros
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.wiping import wipe
 
 _OWNED = ("messages", "turns", "timers", "effects", "decisions", "summaries")
 
@@ -118,7 +119,9 @@ class ThreadSteps:
                 rows[table] = db.executemany(sql, whole).rowcount
             return Deleted(rows)
 
-        return await self._db.write(step)
+        deleted = await self._db.write(step)
+        await wipe(self._db)
+        return deleted
 
 
 def thread_of(db: sqlite3.Connection, thread_id: str) -> Thread:

@@ -24,6 +24,7 @@ from segue.journal.restoring import (
 from segue.journal.rows import DamagedError, from_json, from_micros, to_micros
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.turns import wake_first
+from segue.journal.sqlite.wiping import wipe
 from segue.journal.tables import (
     ALL,
     MEMORIES,
@@ -89,8 +90,8 @@ class TransferSteps:
             return over.restored
 
     async def delete_user(self, user_id: str) -> Deleted:
-        deleted = await self._db.write(lambda db: _overwriting(db, user_id))
-        await self._db.fold_log()
+        deleted = await self._db.write(lambda db: _delete_user(db, user_id))
+        await wipe(self._db)
         return deleted
 
 
@@ -219,16 +220,6 @@ def _words(memory: Row) -> list[tuple[Any, ...]]:
     return [(*names, word, memory["id"], times, count) for word, times in counted.items()]
 
 
-def _overwriting(db: sqlite3.Connection, user_id: str) -> Deleted:
-    """Delete with zeros in the place of what was there: the file is to hold none of it."""
-    (before,) = db.execute("PRAGMA secure_delete").fetchone()
-    db.execute("PRAGMA secure_delete = ON")
-    try:
-        return _delete_user(db, user_id)
-    finally:
-        db.execute(f"PRAGMA secure_delete = {before}")
-
-
 def _delete_user(db: sqlite3.Connection, user_id: str) -> Deleted:
     rows: dict[str, int] = {}
     threads = "SELECT id FROM threads WHERE user_id = ?"
@@ -239,9 +230,6 @@ def _delete_user(db: sqlite3.Connection, user_id: str) -> Deleted:
         sql = f"DELETE FROM {table} WHERE user_id = ?"  # noqa: S608 - same
         rows[table] = db.execute(sql, (user_id,)).rowcount
     db.execute("DELETE FROM memory_changes WHERE user_id = ?", (user_id,))
-    if rows["messages"]:
-        # The index of words only notes what is gone, until it is merged.
-        db.execute("INSERT INTO messages_words (messages_words) VALUES ('optimize')")
     # Not deleted: a server without any key lets everybody in.
     rows["api_keys"] = db.execute(
         "UPDATE api_keys SET name = 'a deleted user', user_id = '', is_operator = 0, digest = x'' "

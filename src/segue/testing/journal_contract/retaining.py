@@ -198,3 +198,15 @@ async def test_new_messages_come_after_removed_ones(journal: Journal, chat: Chat
     await journal.remove_batches("chat", [first])
     assert (await journal.get_thread("chat")).last_position == before
     assert await chat.exchange() > second
+
+
+async def test_wiping_what_was_removed_changes_nothing_else(journal: Journal, chat: Chat) -> None:
+    """What is left reads and is found as before; with nothing removed there is nothing to do."""
+    await journal.wipe_removed()
+    old = await chat.exchange("Is the mill open?", "No.")
+    await chat.exchange("Is the mine open?", "Yes.")
+    await journal.remove_batches("chat", [old])
+    await journal.wipe_removed()
+    assert texts((await journal.history("chat")).messages) == ["Is the mine open?", "Yes."]
+    assert await journal.search("ada", "mill") == []
+    assert len(await journal.search("ada", "mine")) == 1
