@@ -37,6 +37,7 @@ from tests.runtime.scenes import Paced, lines
 pytestmark = pytest.mark.anyio
 
 Call = Callable[[Segue], Awaitable[Any]]
+DAY = timedelta(days=1)
 TOLD = "Oslo is the capital of Norway."
 
 
@@ -67,7 +68,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "follow_ups": lambda segue, thread: segue.follow_ups(thread),
     "cancel_follow_ups": lambda segue, thread: segue.cancel_follow_ups(thread),
     "set_thread": lambda segue, thread: segue.set_thread(thread, muted=True),
-    "snooze": lambda segue, thread: segue.snooze(thread, START),
+    "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),
     "why": lambda segue, thread: segue.why(thread),
 }
 
@@ -127,6 +128,18 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda s: s.set_user("ann", muted="yes"), UsageError, "muted is 'yes'; expected true or"),
     (lambda s: s.set_thread("t1", quiet="22:00"), UsageError, "There is no wish 'quiet'"),
     (lambda s: s.set_thread("t1", time_zone="Mars"), UsageError, "time_zone is 'Mars'; expected"),
+    (
+        lambda s: s.snooze("t1", START),
+        UsageError,
+        "which is past; expected a time after 2027-01-15",
+    ),
+    (lambda s: s.set_user("ann", snoozed_until=START - DAY), UsageError, "which is past"),
+    (lambda s: s.set_thread("t1", snoozed_until=START - DAY), UsageError, "which is past"),
+    (
+        lambda s: s.create_thread("ann", settings={"snoozed_until": START - DAY}),
+        UsageError,
+        "which is past",
+    ),
     (lambda s: s.snooze("t1", "tomorrow"), UsageError, "snoozed_until is 'tomorrow'; expec"),  # type: ignore[arg-type]  # same
     (lambda s: s.snooze("t1", datetime(2027, 1, 16)), UsageError, "with a time zone"),  # noqa: DTZ001 - what is refused
 ]

@@ -88,12 +88,13 @@ class Segue:
         settings: Mapping[str, Any] | None = None,
     ) -> Thread:
         """Begin a conversation of a user with an agent: the first one, if none is named."""
+        now = self._parts.clock.now()
         return await self._journal.create_thread(
             _thread_name(thread_id) if thread_id else to_text(self._parts.ids.next()),
             agent_id=self.agent(agent_id).id,
             user_id=_name(user_id, "user_id"),
-            now=self._parts.clock.now(),
-            settings=check_preferences(settings or {}),
+            now=now,
+            settings=check_preferences(settings or {}, now),
         )
 
     async def thread(self, thread_id: str) -> Thread:
@@ -299,7 +300,7 @@ class Segue:
         now = self._parts.clock.now()
         stored = await self._journal.update_user_settings(
             _name(user_id, "user_id"),
-            check_wishes(wishes),
+            check_wishes(wishes, now),
             now=now,
             reconsider_at=now if _WAITS & wishes.keys() else None,
         )
@@ -308,15 +309,17 @@ class Segue:
 
     async def set_thread(self, thread: Thread | str, **wishes: Any) -> Thread:
         """The same for one thread, where it differs."""
-        now = self._parts.clock.now() if _WAITS & wishes.keys() else None
+        now = self._parts.clock.now()
         stored = await self._journal.update_thread(
-            _id(thread), settings=check_wishes(wishes), reconsider_at=now
+            _id(thread),
+            settings=check_wishes(wishes, now),
+            reconsider_at=now if _WAITS & wishes.keys() else None,
         )
         self._parts.agendas.timers.at_once()
         return stored
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
-        """No follow-ups in a thread until a time."""
+        """No follow-ups in a thread until a time, which is still to come."""
         return await self.set_thread(thread, snoozed_until=until)
 
     async def why(self, thread: Thread | str, *, limit: int = 50) -> list[Reason]:

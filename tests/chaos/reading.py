@@ -63,10 +63,9 @@ async def _history(journal: Journal, thread_id: str) -> list[BaseMessage]:
     before = None
     while True:
         page = await journal.history(thread_id, limit=50, before=before)
-        if not page.messages:
-            return messages
         messages = page.messages + messages
-        before = page.before
+        if (before := page.before) is None:
+            return messages
 
 
 def _moment(stored: Any) -> datetime:

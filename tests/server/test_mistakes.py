@@ -1,5 +1,7 @@
 """What is wrong with a request is told in words that whoever sent it can act on."""
 
+from datetime import timedelta
+
 import jwt
 import pytest
 from pydantic import SecretStr
@@ -41,6 +43,23 @@ WRONG = [
     ("GET", "/history?limit=many", "", "limit: expected a whole number"),
     ("GET", "/history?limit=0", "", "limit: expected at least 1"),
 ]
+
+
+async def test_a_snooze_into_the_past_is_refused(stage: Stage) -> None:
+    """By every way in, with the time that it has to be after; nothing is changed."""
+    past = (stage.clock.now() - timedelta(minutes=1)).isoformat()
+    async with stage.world() as world, site_of(world.segue) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        before = await site.get(path)
+        for method, place, body in (
+            ("POST", f"{path}/follow-ups/snooze", {"until": past}),
+            ("PATCH", path, {"snoozed_until": past, "title": "Later"}),
+            ("PATCH", "/api/me", {"snoozed_until": past}),
+        ):
+            answer = await site.http.request(method, place, json=body)
+            assert answer.status_code == 422
+            assert "which is past; expected a time after 2027-01-15" in answer.json()["detail"]
+        assert await site.get(path) == before
 
 
 async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: Stage) -> None:

@@ -39,9 +39,10 @@ async def pages(world: World, thread: str) -> list[object]:
     """All of a history, page by page, from the end to the beginning."""
     found: list[object] = []
     page = await world.segue.history(thread, limit=3)
-    while page.messages:
-        found.append(page)
+    found.append(page)
+    while page.before is not None:
         page = await world.segue.history(thread, limit=3, before=page.before)
+        found.append(page)
     return found
 
 

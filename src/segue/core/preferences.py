@@ -72,7 +72,7 @@ class Preferences:
         }
 
 
-def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:
+def check_preferences(settings: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
     """The settings as they are stored; `UsageError` names the first that is wrong.
 
     None removes one. Settings that are not about follow-ups are passed on as they are.
@@ -88,17 +88,19 @@ def check_preferences(settings: Mapping[str, Any]) -> dict[str, Any]:
             read(value)
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
+    if now is not None and settings.get("snoozed_until") is not None:
+        _check_future(_moment(settings["snoozed_until"]), now)
     return {name: _plain(value) for name, value in settings.items()}
 
 
-def check_wishes(wishes: Mapping[str, Any]) -> dict[str, Any]:
+def check_wishes(wishes: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
     """The same for settings that are all about follow-ups: a slip in a name is an error, too.
 
     A wish that nobody understands would be a user who is written to against it.
     """
     if unknown := sorted(wishes.keys() - _RULES.keys()):
         raise UsageError(f"There is no wish {unknown[0]!r:.80}; there are: {', '.join(_RULES)}.")
-    return check_preferences(wishes)
+    return check_preferences(wishes, now)
 
 
 def wishes_in(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +118,15 @@ def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError, KeyError):
             continue
     return found
+
+
+def _check_future(until: datetime, now: datetime) -> None:
+    """A snooze that is over before it begins would be no snooze, and its user would not know."""
+    if until <= now:
+        raise UsageError(
+            f"snoozed_until is {until.isoformat()}, which is past; expected a time after "
+            f"{as_utc(now).isoformat()}, or nothing to end a snooze."
+        )
 
 
 def _plain(value: Any) -> Any:

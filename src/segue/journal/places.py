@@ -125,6 +125,13 @@ def _refuse_far_future(message: BaseMessage) -> None:
         )
 
 
+def edges_of(seen: Sequence[int], *, before: int | None, after: int | None) -> tuple[int, int]:
+    """The first and the last position of a page of history; of an empty one, those of the gap."""
+    if seen:
+        return seen[0], seen[-1]
+    return min((after or 0) + 1, MAX_ID), MAX_ID if before is None else before - 1
+
+
 def span_of(
     seen: Sequence[int], limit: int, *, before: int | None, after: int | None
 ) -> tuple[int, int]:

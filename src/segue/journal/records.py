@@ -296,7 +296,11 @@ class TimerLease:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Visible messages, oldest first, and the cursors of the pages around them."""
+    """Visible messages, oldest first, and the cursors of the pages around them.
+
+    A cursor is None where there is nothing more; ask for what comes later with the position of
+    the last message.
+    """
 
     messages: list[BaseMessage]
     before: int | None

@@ -47,7 +47,9 @@ class MessageOut(BaseModel):
 
 
 class PageOut(BaseModel):
-    """Messages, oldest first; `before` and `after` are the cursors of the pages around them."""
+    """Messages, oldest first; `before` and `after` are the cursors of the pages around them, null
+    where there is nothing more. `after` also takes the position of a message.
+    """
 
     messages: list[MessageOut]
     before: Id | None
@@ -173,9 +175,9 @@ class TurnsOut(BaseModel):
 
 
 class Snooze(Sent):
-    """Until when no follow-up comes."""
+    """Until when no follow-up comes; a time that is still to come."""
 
-    until: Moment = Field(examples=["2027-01-15T08:00:00+00:00"])
+    until: Moment = Field(examples=["2037-01-15T08:00:00+00:00"])
 
 
 class FollowUpOut(BaseModel):

@@ -89,10 +89,11 @@ class _Thread:
 
 async def _read(journal: Journal, thread: str) -> _Thread:
     messages: list[BaseMessage] = []
-    after = 0
-    while (page := await journal.history(thread, limit=_PAGE, after=after)).messages:
+    after: int | None = 0
+    while after is not None:
+        page = await journal.history(thread, limit=_PAGE, after=after)
         messages += page.messages
-        after = page.after or after
+        after = page.after
     return _Thread(
         messages,
         await journal.list_turns(thread, limit=_ALL),

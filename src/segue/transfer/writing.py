@@ -112,12 +112,11 @@ async def _thread_lines(rows: Rows, thread_id: str, writing: Writing) -> AsyncIt
 async def _shown_messages(
     journal: Journal, thread_id: str, writing: Writing
 ) -> AsyncIterator[bytes]:
-    after, page = 0, await _page(journal, thread_id, 0)
-    while page is not None and page.after is not None and page.after > after:
+    after: int | None = 0
+    while after is not None and (page := await _page(journal, thread_id, after)) is not None:
         for message in page.messages:
             yield writing.line("message", {"thread_id": thread_id, **_shown(message)})
         after = page.after
-        page = await _page(journal, thread_id, after)
 
 
 async def _page(journal: Journal, thread_id: str, after: int) -> Page | None:

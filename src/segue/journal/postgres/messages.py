@@ -13,7 +13,7 @@ from psycopg.rows import DictRow
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import batches_of, ids_above, importable, span_of
+from segue.journal.places import batches_of, edges_of, ids_above, importable, span_of
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
@@ -21,7 +21,7 @@ from segue.journal.postgres.batches import (
     insert_message,
     message_values,
 )
-from segue.journal.postgres.database import Connection, Database, fetch_all
+from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_row
 from segue.journal.postgres.summaries import NEWEST_SUMMARY, summary_of
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import clear_partial
@@ -38,6 +38,12 @@ from segue.journal.rows import (
 logger = logging.getLogger(__name__)
 
 _BATCHES_PER_READ = 256
+# Whether a person sees anything before and after a page.
+_AROUND: LiteralString = (
+    "SELECT EXISTS (SELECT FROM messages WHERE thread_id = %s AND visible AND position < %s) "
+    "AS older, EXISTS (SELECT FROM messages WHERE thread_id = %s AND visible AND position > %s) "
+    "AS newer"
+)
 # The next older batches, whole, as long as those before them leave room. No more than a number of
 # them is looked at: a thread that was never archived has no end.
 _PAGE: LiteralString = """
@@ -185,10 +191,12 @@ class MessageSteps:
             found = sorted(rows, key=lambda row: row["position"])
             seen = [row["position"] for row in found]
             await _log_hidden(db, thread, *span_of(seen, limit, before=before, after=after))
+            first, last = edges_of(seen, before=before, after=after)
+            around = await fetch_row(db, _AROUND, (thread_id, first, thread_id, last))
             return Page(
                 messages=readable(lambda row: decode_message(row["body"]), found),
-                before=found[0]["position"] if found else before,
-                after=found[-1]["position"] if found else after,
+                before=first if around["older"] else None,
+                after=last if around["newer"] else None,
             )
 
         return await self._db.read(step)

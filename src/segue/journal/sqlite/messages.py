@@ -6,14 +6,14 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
 from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
-from segue.journal.places import batches_of, ids_above, importable, place_of, span_of
+from segue.journal.places import batches_of, edges_of, ids_above, importable, place_of, span_of
 from segue.journal.records import Found, Page, TurnLease, Window
 from segue.journal.rows import decode_batch, decode_message, level_of_hidden, readable
 from segue.journal.sqlite.batches import (
@@ -31,6 +31,11 @@ from segue.journal.sqlite.turns import check_turn
 logger = logging.getLogger(__name__)
 
 _BATCHES_PER_READ = 16
+# Whether a person sees anything before and after a page.
+_AROUND: Final = (
+    "SELECT EXISTS (SELECT 1 FROM messages WHERE thread_id = ? AND visible = 1 AND position < ?), "
+    "EXISTS (SELECT 1 FROM messages WHERE thread_id = ? AND visible = 1 AND position > ?)"
+)
 
 
 class MessageSteps:
@@ -128,10 +133,12 @@ class MessageSteps:
             seen = [row["position"] for row in found]
             span = span_of(seen, limit, before=before, after=after)
             _log_hidden(db, thread_id, thread.agent_id, span)
+            first, last = edges_of(seen, before=before, after=after)
+            is_older, is_newer = db.execute(_AROUND, (thread_id, first, thread_id, last)).fetchone()
             return Page(
                 messages=readable(lambda row: decode_message(row["body"]), found),
-                before=found[0]["position"] if found else before,
-                after=found[-1]["position"] if found else after,
+                before=first if is_older else None,
+                after=last if is_newer else None,
             )
 
         return await self._db.read(step)

@@ -82,20 +82,42 @@ async def test_history_goes_on_after_a_position(journal: Journal, chat: Chat) ->
     seen = await journal.history("chat")
     for n in (1, 2):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.history("chat", limit=3, after=seen.after)
+    page = await journal.history("chat", limit=3, after=position(seen.messages[-1]))
     assert texts(page.messages) == ["Question 1?", "Answer 1.", "Question 2?"]
     rest = await journal.history("chat", limit=3, after=page.after)
     assert texts(rest.messages) == ["Answer 2."]
 
 
-async def test_a_page_beyond_the_end_keeps_its_place(journal: Journal, chat: Chat) -> None:
-    """Asking again with the cursor of an empty page finds what has come since."""
+async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, chat: Chat) -> None:
+    """At either end there is none, also for an empty page and beside messages nobody sees."""
+    await chat.follow_up()
+    await chat.finish(await chat.take_turn(), AIMessage("", id="unseen"))
+    for n in range(3):
+        await chat.exchange(f"Question {n}?", f"Answer {n}.")
+    everything = await journal.history("chat")
+    assert (everything.before, everything.after) == (None, None)
+    places = [*map(position, everything.messages)]
+    newest = await journal.history("chat", limit=2)
+    assert (newest.before, newest.after) == (places[4], None)
+    middle = await journal.history("chat", limit=2, before=newest.before)
+    assert (middle.before, middle.after) == (places[2], places[3])
+    oldest = await journal.history("chat", limit=2, before=middle.before)
+    assert (oldest.before, oldest.after) == (None, places[1])
+    beyond = await journal.history("chat", after=places[-1])
+    assert (beyond.messages, beyond.after) == ([], None)
+    assert await journal.history("chat", before=beyond.before) == everything
+    too_early = await journal.history("chat", before=places[0])
+    assert (too_early.messages, too_early.before) == ([], None)
+    assert (await journal.history("chat", after=too_early.after)).messages == everything.messages
+
+
+async def test_the_last_position_finds_what_comes_later(journal: Journal, chat: Chat) -> None:
+    """A client at the end asks again from its last message, as often as it wants."""
     await chat.exchange()
-    page = await journal.history("chat")
-    nothing_yet = await journal.history("chat", after=page.after)
-    assert nothing_yet.messages == []
+    last = position((await journal.history("chat")).messages[-1])
+    assert (await journal.history("chat", after=last)).messages == []
     await chat.say("And tomorrow?")
-    later = await journal.history("chat", after=nothing_yet.after)
+    later = await journal.history("chat", after=last)
     assert texts(later.messages) == ["And tomorrow?"]
 
 
@@ -140,11 +162,11 @@ async def test_paging_back_is_stable_while_messages_are_added(
         await add_something(chat, random)
     expected = await visible(chat)
     page = await journal.history("chat", limit=random.randint(1, 5))
-    seen: list[BaseMessage] = []
-    while page.messages:
-        seen = [*page.messages, *seen]
+    seen = page.messages
+    while page.before is not None:
         await add_something(chat, random)
         page = await journal.history("chat", limit=random.randint(1, 5), before=page.before)
+        seen = [*page.messages, *seen]
     assert seen == expected
 
 
@@ -163,7 +185,8 @@ async def test_paging_on_is_stable_while_messages_are_added(
         seen += page.messages
         if len(seen) < 20:
             await add_something(chat, random)
-        page = await journal.history("chat", limit=random.randint(1, 5), after=page.after)
+        after = position(seen[-1])
+        page = await journal.history("chat", limit=random.randint(1, 5), after=after)
     assert seen == await visible(chat)
 
 
