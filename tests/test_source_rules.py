@@ -105,6 +105,16 @@ def made_human_messages(tree: ast.AST) -> list[int]:
     ]
 
 
+def swallowing_waits(tree: ast.AST) -> list[int]:
+    """Where `asyncio.wait_for` is called or imported."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for")
+        or (isinstance(node, ast.ImportFrom) and "wait_for" in {a.name for a in node.names})
+    ]
+
+
 def type_texts_compared(tree: ast.AST) -> list[int]:
     """Where something's `type` is compared with a text, as in `message.type == "human"`."""
     return [
@@ -171,6 +181,8 @@ def idle_tests(tree: ast.AST, checks: Collection[str] = ()) -> list[str]:
         (impure_lines, "from datetime import datetime\nmoment = datetime.now()"),
         (impure_lines, "from uuid import uuid4"),
         (made_human_messages, "message = HumanMessage('hi')"),
+        (swallowing_waits, "async def f(e): await asyncio.wait_for(e.wait(), 1)"),
+        (swallowing_waits, "from asyncio import wait_for"),
         (type_texts_compared, "if message.type == 'human': pass"),
         (type_texts_compared, "if message.type in ('human', 'ai'): pass"),
         (idle_tests, "def test_a(): check_nothing()\ndef check_nothing(): pass"),
@@ -192,6 +204,12 @@ def test_only_the_migration_knows_the_old_marker() -> None:
     """No other module can tell a trigger by its content, because none knows what to look for."""
     knowing = [m for m, path in MODULES.items() if "AUTONOMOUS_FOLLOWUP" in path.read_text("utf-8")]
     assert knowing == ["core/legacy.py"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_wait_swallows_a_cancellation(module: str) -> None:
+    """Before Python 3.12 `asyncio.wait_for` does so; `asyncio.timeout` never does."""
+    assert swallowing_waits(tree_of(module)) == []
 
 
 @pytest.mark.parametrize("module", CORE)

@@ -7,10 +7,10 @@ import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool
 
 from segue.core.errors import BackendError
 from segue.journal.postgres.database import check_address
+from segue.journal.postgres.pool import Pool
 
 # As the saver demands of connections that it did not make itself.
 _SETTINGS: Final[dict[str, Any]] = {
@@ -26,7 +26,7 @@ _LOCK: Final = 0x5E6F
 class PostgresSavers:
     def __init__(self, dsn: str, pool_size: int) -> None:
         self._dsn = dsn
-        self._pool: AsyncConnectionPool[AsyncConnection[dict[str, Any]]] = AsyncConnectionPool(
+        self._pool: Pool[AsyncConnection[dict[str, Any]]] = Pool(
             dsn,
             connection_class=AsyncConnection[dict[str, Any]],
             kwargs=_SETTINGS,
@@ -34,7 +34,7 @@ class PostgresSavers:
             max_size=pool_size,
             open=False,
             name="segue-checkpoints",
-            check=AsyncConnectionPool.check_connection,
+            check=Pool.check_connection,
         )
 
     def new(self) -> AsyncPostgresSaver:

@@ -65,7 +65,8 @@ class Visit:
         stopping = running_of(self.connection).stopping
         while True:
             try:
-                await asyncio.wait_for(stopping.wait(), _LOOK_EVERY_SECONDS)
+                async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                    await stopping.wait()
             except TimeoutError:
                 with suppress(BackendError):  # nobody can tell just now; the next look is soon
                     await self.check()

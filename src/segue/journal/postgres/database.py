@@ -29,9 +29,10 @@ from psycopg.errors import (
 )
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.datetime import DatetimeDumper
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
+from segue.journal.postgres.pool import Pool
 from segue.journal.rows import aware
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class Database:
     def __init__(self, dsn: str, pool_size: int) -> None:
         self._dsn = dsn
         self._pool_size = pool_size
-        self._pool = AsyncConnectionPool(
+        self._pool = Pool(
             dsn,
             connection_class=AsyncConnection[DictRow],
             kwargs={"row_factory": dict_row},
@@ -209,7 +210,7 @@ class Database:
         if is_fresh and not _has_news(connection):
             return
         try:
-            await AsyncConnectionPool.check_connection(connection)
+            await Pool.check_connection(connection)
         except psycopg.OperationalError:
             # A restart breaks all of them, and the pool pauses longer after each one it tries.
             await self._pool.drain()

@@ -64,7 +64,8 @@ class Listeners:
                 reason = next(iter(str(error).splitlines()), type(error).__name__)
                 logger.warning("PostgreSQL: listening again in %g s after: %s", pause, reason)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closed.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._closed.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def close(self) -> None:
