@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
 
 from segue.facade import Segue
@@ -27,6 +28,7 @@ class Site:
 
     address: str
     http: httpx.AsyncClient
+    app: FastAPI
 
     async def get(self, path: str, **given: Any) -> Any:
         return self._good(await self.http.get(path, **given))
@@ -58,7 +60,7 @@ async def site_of(
         serving(app, open_socket(chosen)) as address,
         httpx.AsyncClient(base_url=address, headers=headers, timeout=PATIENCE) as client,
     ):
-        yield Site(address, client)
+        yield Site(address, client, app)
 
 
 def as_user(name: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
+import httpx
 import jwt
 import pytest
 from fastapi import FastAPI
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed
 
+from segue.journal.postgres import PostgresJournal
 from segue.journal.records import ApiKey
 from segue.runtime.clock import SystemClock
 from segue.server import auth, visits
@@ -168,6 +170,47 @@ async def test_nobody_looks_for_visitors_who_have_gone(sqlite_stage: Stage) -> N
         await asyncio.wait([*visitors, watch.looking], timeout=PATIENCE)
         assert watch.looking.cancelled()
         assert app.state.watches == {}
+
+
+async def test_clients_that_drop_are_no_longer_counted(stage: Stage) -> None:
+    """Whenever it happens, no visit, no listener and no database connection stays behind."""
+    settings = ServerSettings(rate_per_minute=None, max_sockets_per_user=1_000)
+    async with stage.world() as world, site_of(world.segue, settings) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        for _ in range(4):
+            await asyncio.gather(*(_drop_socket(site, f"{path}/ws", n) for n in range(20)))
+            await asyncio.gather(*(_drop_stream(site, f"{path}/events", n) for n in range(40)))
+        async with asyncio.timeout(PATIENCE):
+            while not _is_quiet(world, site):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert (await site.get(path))["id"] in path
+
+
+def _is_quiet(world: World, site: Site) -> bool:
+    """Whether the server has no visitor and no listener, and all connections are free."""
+    visits = sum(counts.total() for counts in site.app.state.visits.values())
+    if visits or world.composed.parts.bus._hubs:
+        return False
+    if not isinstance(world.journal, PostgresJournal):
+        return True
+    stats = world.journal._db._pool.get_stats()
+    return stats["pool_available"] == stats["pool_size"]
+
+
+async def _drop_socket(site: Site, path: str, ticks: int) -> None:
+    socket = await site.socket(path)
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    socket.transport.abort()
+
+
+async def _drop_stream(site: Site, path: str, ticks: int) -> None:
+    url = httpx.URL(site.address)
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {url.host}\r\n\r\n".encode())
+    for _ in range(5 * ticks):
+        await asyncio.sleep(0)
+    writer.transport.abort()
 
 
 async def test_no_frame_is_obeyed_after_the_key_was_revoked(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
@@ -27,9 +27,9 @@ Over = Coroutine[Any, Any, None]
 async def paced(
     heard: AsyncGenerator[Heard], every: timedelta, over: Over
 ) -> AsyncGenerator[Heard | None]:
-    """Events until it is over, and None whenever nothing came for a while."""
+    """Events until they end or it is over, and None whenever nothing came for a while."""
     stop = asyncio.create_task(over)
-    next_one: asyncio.Task[Heard] | None = None
+    next_one: asyncio.Task[Heard | None] | None = None
     try:
         while not stop.done():
             if next_one is None:
@@ -39,6 +39,8 @@ async def paced(
             )
             if next_one.done():
                 event, next_one = next_one.result(), None
+                if event is None:  # the process stops
+                    return
                 yield event
             elif not stop.done():
                 yield None
@@ -47,8 +49,9 @@ async def paced(
         tasks: list[asyncio.Task[Any]] = [stop] if next_one is None else [stop, next_one]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await heard.aclose()
+        # In a task of its own: the stream of a client that has gone is cancelled in every tick,
+        # and what it reads from the database has to be cancelled once.
+        await asyncio.shield(_end(tasks, heard))
 
 
 def event_stream(lines: AsyncGenerator[str]) -> StreamingResponse:
@@ -97,8 +100,13 @@ async def answering(
         ended.cancel()
 
 
-async def _next(heard: AsyncGenerator[Heard]) -> Heard:
-    return await anext(heard)
+async def _next(heard: AsyncGenerator[Heard]) -> Heard | None:
+    return await anext(heard, None)
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]], heard: AsyncGenerator[Heard]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await heard.aclose()
 
 
 def sse(data: dict[str, Any], cursor: str | None = None) -> str:
