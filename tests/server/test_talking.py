@@ -1,12 +1,16 @@
 """A conversation over HTTP and WebSocket, as a client sees it."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 
+from segue.runtime.bus import Bus
+from segue.runtime.events import Heard
 from segue.testing.world import Stage
 from tests.runtime.scenes import Held, lines
-from tests.server.clients import frames_until, frames_until_said, site_of
+from tests.server.clients import PATIENCE, frames_until, frames_until_said, site_of
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +90,51 @@ async def test_a_message_streams_its_answer_as_server_sent_events(stage: Stage) 
         assert said == ["Where?", "Oslo, I think."]
         assert data[-1]["type"] == "done"
         assert data[-1]["state"] == "done"
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Listening begins only when this is set."""
+    go, listen = asyncio.Event(), Bus.listen
+
+    async def listen_late(
+        bus: Bus, thread_id: str, since: str | None = None
+    ) -> AsyncGenerator[Heard]:
+        await go.wait()
+        async for heard in listen(bus, thread_id, since):
+            yield heard
+
+    monkeypatch.setattr(Bus, "listen", listen_late)
+    return go
+
+
+async def test_a_socket_hears_its_own_first_message(stage: Stage, late: asyncio.Event) -> None:
+    """Also without a cursor, and if the message is stored before listening has begun."""
+    async with stage.world(models={"guide": lines("Oslo.")}) as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws") as socket:
+            await socket.send(json.dumps({"type": "message", "content": "Where?"}))
+            await frames_until(socket, "accepted")
+            late.set()
+            heard = await frames_until_said(socket, "Oslo.")
+    said = [frame["message"]["text"] for frame in heard if frame["type"] == "message"]
+    assert said == ["Where?", "Oslo."]
+
+
+async def test_an_event_stream_hears_what_is_said_once_it_is_open(
+    stage: Stage, late: asyncio.Event
+) -> None:
+    """Also without a cursor, and if the message is stored before listening has begun."""
+    async with stage.world(models={"guide": lines("Oslo.")}) as world, site_of(world.segue) as site:
+        path = f"/api/threads/{await site.new_thread()}"
+        async with site.http.stream("GET", f"{path}/events") as stream, asyncio.timeout(PATIENCE):
+            received = stream.aiter_lines()
+            assert await anext(received) == ": listening"
+            await site.post(f"{path}/messages", {"content": "Where?"})
+            late.set()
+            data = (json.loads(line[6:]) async for line in received if line.startswith("data: "))
+            said = (each["message"]["text"] async for each in data if each["type"] == "message")
+            assert [await anext(said), await anext(said)] == ["Where?", "Oslo."]
 
 
 async def test_an_answer_is_cancelled(sqlite_stage: Stage) -> None:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import BackendError, NotFoundError
-from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Event, Events, Partial, TurnLease
 from segue.runtime.events import (
@@ -31,6 +30,7 @@ from segue.runtime.events import (
     Said,
     ThreadEvent,
     Writing,
+    cursor_at,
     place_of,
 )
 from segue.runtime.loops import Agenda
@@ -333,7 +333,7 @@ class _Place:
         return item
 
     def hear(self, event: ThreadEvent) -> Heard:
-        cursor = to_text(self.position) if self.position else "0"
+        cursor = cursor_at(self.position)
         if isinstance(event, Said | Failed | Cancelled | Asked):
             return Heard(cursor, event)
         self._number += 1

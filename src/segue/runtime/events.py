@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from segue.agent.run import Progress, Recalled
 from segue.core.errors import UsageError
-from segue.core.snowflake import parse
+from segue.core.snowflake import parse, to_text
 
 _CURSOR: Final = re.compile(r"(0|[0-9]{19})(?:\.([0-9]{1,18}))?")
 
@@ -79,6 +79,11 @@ class Heard:
 
     cursor: str
     event: ThreadEvent
+
+
+def cursor_at(position: int) -> str:
+    """The cursor of a listener that has heard everything up to a stored position."""
+    return to_text(position) if position else "0"
 
 
 def place_of(cursor: Any) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.noting import watched
-from segue.runtime.events import place_of
+from segue.runtime.events import cursor_at, place_of
 from segue.server.access import (
     journal_of,
     let_in,
@@ -62,8 +62,9 @@ async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(N
         words = _words(websocket, protocols)
         caller = await let_in(websocket, words)
         thread = await own_thread(journal_of(websocket), caller, thread_id)
-        if since is not None:
-            place_of(since)
+        # Without a cursor from here on: a frame may be obeyed before listening has begun.
+        since = cursor_at(thread.last_position) if since is None else since
+        place_of(since)
         with counted(websocket, caller, "socket"):
             await _Conversation(websocket, Visit(websocket, caller, words), thread).run(since)
     except WebSocketDisconnect:
@@ -88,7 +89,7 @@ class _Conversation:
         # Two tasks write; a frame is sent whole.
         self._sending = asyncio.Lock()
 
-    async def run(self, since: str | None) -> None:
+    async def run(self, since: str) -> None:
         """Hear and speak at once, until the client goes or the server stops."""
         tasks = [
             asyncio.create_task(self._tell(since)),
@@ -103,7 +104,7 @@ class _Conversation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _tell(self, since: str | None) -> None:
+    async def _tell(self, since: str) -> None:
         every = settings_of(self._websocket).ping_every
         heard = self._segue.listen(self._thread, since)
         async with aclosing(paced(heard, every, self._visit.over())) as events:

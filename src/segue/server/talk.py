@@ -8,7 +8,7 @@ from structlog.contextvars import bind_contextvars
 
 from segue.core.snowflake import to_text
 from segue.journal.records import Accepted, Thread
-from segue.runtime.events import place_of
+from segue.runtime.events import cursor_at, place_of
 from segue.server.access import (
     JournalHere,
     SegueHere,
@@ -51,8 +51,7 @@ async def send_message(
     if visit is None:
         return accepted_out(accepted)
     # From before it was sent, so that nothing of the answer is missed.
-    place = thread.last_position
-    heard = segue.listen(thread, to_text(place) if place else "0")
+    heard = segue.listen(thread, cursor_at(thread.last_position))
     return event_stream(answering(segue, accepted.turn, heard, visit))
 
 
@@ -93,8 +92,9 @@ async def events(
     `Last-Event-ID` when a browser comes back), or from now on.
     """
     cursor = last_event_id or since
-    if cursor is not None:
-        place_of(cursor)  # refused now, since a stream that has begun cannot be refused
+    if cursor is None:  # from here on, so that nothing is missed while listening begins
+        cursor = cursor_at(thread.last_position)
+    place_of(cursor)  # refused now, since a stream that has begun cannot be refused
     every = settings_of(request).ping_every
     return event_stream(listening(segue.listen(thread, cursor), every, visit))
 
