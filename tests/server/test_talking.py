@@ -5,12 +5,17 @@ import json
 from collections.abc import AsyncGenerator
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START as BEGIN
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from segue.runtime.bus import Bus
 from segue.runtime.events import Heard
-from segue.testing.world import Stage
+from segue.testing.world import Stage, plain_agent
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, frames_until, frames_until_said, site_of
+from tests.stories.scenes import eager_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -137,19 +142,66 @@ async def test_an_event_stream_hears_what_is_said_once_it_is_open(
             assert [await anext(said), await anext(said)] == ["Where?", "Oslo."]
 
 
-async def test_an_answer_is_cancelled(sqlite_stage: Stage) -> None:
+@pytest.mark.parametrize("way", ["route", "frame"])
+async def test_an_answer_is_cancelled(stage: Stage, way: str) -> None:
     """The turn stops, the socket is told, and the message shows its fate."""
     held = Held()
-    async with (
-        sqlite_stage.world(models={"guide": lines(held)}) as world,
-        site_of(world.segue) as site,
-    ):
+    async with stage.world(models={"guide": lines(held)}) as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:
             await socket.send(json.dumps({"type": "message", "content": "Where?"}))
+            [accepted] = (await frames_until(socket, "accepted"))[-1:]
             await held.asked.wait()
-            stopped = await site.post(f"/api/threads/{thread}/cancel")
-            assert len(stopped["turn_ids"]) == 1
-            await frames_until(socket, "cancelled", turn_id=stopped["turn_ids"][0])
+            if way == "frame":
+                await socket.send('{"type": "cancel"}')
+            else:
+                stopped = await site.post(f"/api/threads/{thread}/cancel")
+                assert stopped["turn_ids"] == [accepted["turn_id"]]
+            await frames_until(socket, "cancelled", turn_id=accepted["turn_id"])
+        assert held.is_stopped
         page = await site.get(f"/api/threads/{thread}/history")
         assert [m["state"] for m in page["messages"]] == ["cancelled"]
+
+
+@pytest.mark.parametrize("way", ["route", "frame"])
+async def test_an_answer_lets_an_interrupted_graph_go_on(stage: Stage, way: str) -> None:
+    """The socket hears the question, and after the answer the reply."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
+    builder.add_edge(BEGIN, "ask")
+    waiter = plain_agent().model_copy(update={"graph": builder.compile()})
+    async with stage.world(waiter) as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:
+            await socket.send(json.dumps({"type": "message", "content": "A table."}))
+            turn_id = (await frames_until(socket, "question"))[-1]["turn_id"]
+            answer = {"turn_id": turn_id, "answer": "yes"}
+            if way == "frame":
+                await socket.send(json.dumps({"type": "answer", **answer}))
+            else:
+                await site.post(f"/api/threads/{thread}/answer", answer)
+            heard = await frames_until_said(socket, "So: yes")
+    assert heard[-1]["message"]["role"] == "agent"
+
+
+@pytest.mark.parametrize("way", ["route", "frame"])
+async def test_typing_puts_a_follow_up_off(stage: Stage, way: str) -> None:
+    """No follow-up comes while the user types; without it, one comes after half a minute."""
+    async with (
+        stage.world(eager_agent(), models={"guide": lines("Oslo.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        await world.say(thread, "Where?")
+        async with site.socket(f"/api/threads/{thread}/ws") as socket:
+            await world.pass_time(seconds=20)
+            if way == "frame":
+                await socket.send('{"type": "typing"}')
+                await socket.send('{"type": "ping"}')
+                await frames_until(socket, "pong")
+            else:
+                await site.post(f"/api/threads/{thread}/typing")
+            await world.pass_time(seconds=25)
+            assert await world.heard(thread) == ["Where?", "Oslo."]
+            await world.pass_time(minutes=1)
+            assert await world.heard(thread) == ["Where?", "Oslo.", "Fine."]
