@@ -231,7 +231,7 @@ async def test_a_turn_that_ends_takes_back_its_own_pieces_alone(sqlite_stage: St
                 await seen.until_draft("Here I am")
                 assert seen.drafts == {"new": "Here I am"}
                 assert seen.count(Retracted) == 1
-                assert bus_of(world)._own == {thread: 1}
+                assert [run.token for run in bus_of(world)._own[thread]] == [2]
 
 
 async def test_a_message_that_gets_another_id_in_the_store_leaves_no_piece(

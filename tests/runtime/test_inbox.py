@@ -11,9 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.errors import BackendError, ConflictError, NotFoundError, UsageError
 from segue.core.metadata import is_synthetic
-from segue.core.triggers import TriggerType
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
-from segue.runtime import inbox
 from segue.runtime.events import Cancelled, Retracted
 from segue.runtime.inbox import DoubleTexting
 from segue.runtime.parts import Parts
@@ -327,55 +325,6 @@ async def test_a_message_does_not_wait_for_a_follow_up_that_nobody_has_seen(
             assert (stored(seen.events), seen.count(Retracted)) == (everything, 0)
         _, follow_up, _ = await world.journal.list_turns(thread)
         assert (follow_up.kind, follow_up.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
-
-
-async def test_a_follow_up_that_goes_on_and_on_is_not_waited_for(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was seen of it is kept, before the answer to the user's message."""
-    monkeypatch.setattr(inbox, "FINISH_WITHIN", timedelta(seconds=0.05))
-    soon = timedelta(seconds=0.2)
-    eager = plain_agent(
-        autonomy={
-            "delays": dict.fromkeys(TriggerType, soon),
-            "policy": {"min_delay": soon, "cooldown": 0},
-        }
-    )
-    model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])
-    async with process(database, model, eager) as here:
-        thread = await new_thread(here.segue)
-        async with tab(here.segue, thread) as seen:
-            model.let(4)
-            await here.segue.send(thread, "Where?")
-            await seen.until_draft("Still there ")
-            await here.segue.send(thread, "Yes")
-            await seen.until_heard(Cancelled)
-            model.finish()
-            await seen.until_said("Fine.")
-            assert seen.texts == ["Where?", "Oslo.", "Yes", "Still there ", "Fine."]
-
-
-async def test_a_follow_up_that_the_user_has_seen_is_finished_and_kept(stage: Stage) -> None:
-    """Then the user's message is answered, with it in mind."""
-    model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])
-    async with stage.world(EAGER, models={"guide": model}) as world:
-        thread = await new_thread(world.segue)
-        async with tab(world.segue, thread) as seen:
-            model.let(2)
-            await world.say(thread, "Where?")
-            passing = asyncio.create_task(world.pass_time(seconds=30))
-            model.let(2)
-            await seen.until_draft("Still there ")
-            await world.segue.send(thread, "Yes")
-            await seen.until_said("Yes")
-            model.finish()
-            await seen.until_said("Fine.")
-            await passing
-        assert model.stopped == 0
-        everything = ["Where?", "Oslo.", "Yes", "Still there my friend?", "Fine."]
-        assert await world.heard(thread) == everything
-        assert [m.text for m in model.seen[-1]][-1] == "Yes"
-        assert "Still there my friend?" in [m.text for m in model.seen[-1]]
 
 
 async def test_a_follow_up_of_another_process_is_stopped_by_a_message_here(database: str) -> None:

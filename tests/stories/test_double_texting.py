@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, TurnKind
+from segue.runtime.events import Retracted
 from segue.runtime.inbox import DoubleTexting
 from segue.testing.world import Stage, World
-from tests.stories.scenes import PATIENCE, Unhurried, eager_agent, new_thread, told
+from tests.stories.scenes import PATIENCE, Unhurried, eager_agent, listening, new_thread, told
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,34 @@ async def cancelled(world: World, thread: str) -> list[tuple[TurnKind, str]]:
     turns = reversed(await world.journal.list_turns(thread))
     ends = [(turn.kind, turn.ending) for turn in turns if turn.ending is not None]
     return [(kind, end["reason"]) for kind, end in ends if end["kind"] == "cancelled"]
+
+
+async def test_a_follow_up_that_the_user_has_seen_is_finished_and_kept(stage: Stage) -> None:
+    """Then the user's message is answered, with it in mind."""
+    model = Unhurried(script=["Norway.", "Still there my friend?", "Fine."])
+    async with stage.world(eager_agent(), models={"guide": model}) as world:
+        model.follow(world)
+        thread = await begin(world, 2.5)
+        async with listening(world, thread) as listener:
+            await world.say(thread, "Yes")
+            await world.pass_time(seconds=5)
+        everything = ["Where is Oslo?", "Norway.", "Yes", "Still there my friend?", "Fine."]
+        assert await world.heard(thread) == everything
+        assert [m.text for m in model.seen[-1]][-2:] == ["Still there my friend?", "Yes"]
+        assert not any(isinstance(event, Retracted) for event in listener.events)
+        assert await cancelled(world, thread) == []
+
+
+async def test_a_follow_up_that_goes_on_and_on_is_not_waited_for(stage: Stage) -> None:
+    """What was seen of it is kept, before the answer to the user's message."""
+    model = Unhurried(script=["Norway.", LONG, "Fine."])
+    async with stage.world(eager_agent(), models={"guide": model}) as world:
+        model.follow(world)
+        thread = await begin(world, 1.5)
+        await world.say(thread, "Yes")
+        await world.pass_time(seconds=5)
+        everything = ["Where is Oslo?", "Norway.", "Yes", "word word word word ", "Fine."]
+        assert await world.heard(thread) == everything
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5, 1.9, 2.1])
@@ -65,8 +94,8 @@ async def test_each_turn_that_was_stopped_says_why(stage: Stage) -> None:
         for text in ("First.", "Second."):
             await world.segue.send(thread, text, strategy=DoubleTexting.INTERRUPT)
             await world.pass_time(seconds=2.5)
-        await world.segue.cancel(thread)
-        await world.clock.settle()
+        for turn in await world.segue.cancel(thread):
+            await world.segue.finished(turn)
         reasons = [(TurnKind.REPLY, OVERTAKEN), (TurnKind.REPLY, STOPPED)]
         assert await cancelled(world, thread) == reasons
         assert await told(world, thread, "a reply") == [f"cancelled: {why}" for _, why in reasons]

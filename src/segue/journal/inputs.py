@@ -13,6 +13,7 @@ from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.triggers import parse_trigger
 from segue.journal.records import (
+    SEEN_AFTER,
     Arrival,
     Ending,
     NewMemory,
@@ -41,6 +42,11 @@ def lease_end(now: datetime, lease_for: timedelta) -> datetime:
     if not timedelta(0) < lease_for <= LONGEST_LEASE:
         raise UsageError(f"A lease lasts more than nothing and at most a year, not {lease_for}.")
     return aware(now) + lease_for
+
+
+def seen_before(now: datetime) -> datetime:
+    """The user has seen a follow-up that was shown until then."""
+    return aware(now) - SEEN_AFTER
 
 
 def check_real(message: BaseMessage) -> None:

@@ -159,8 +159,9 @@ class Messages(Protocol):
     ) -> Accepted:
         """Store a user's message in a new batch, raise the epoch, and queue its turn.
 
-        The same step cancels the thread's live follow-up timers and voids its queued follow-up
-        turns and the running ones that have not shown anything yet. Answers are not touched.
+        The same step cancels the thread's live follow-up timers and voids its live follow-up turns
+        that the user has not seen: of which no message is stored, and no piece is kept or the first
+        was shown less than `SEEN_AFTER` ago. Answers are not touched.
         A batch that waits for an answer is settled: the user said something else instead.
         With a `client_message_id` used before in the thread nothing changes, and the first
         acceptance is returned with `is_new` false. `UsageError` for a synthetic message.
@@ -173,7 +174,8 @@ class Messages(Protocol):
 
     async def events(self, thread_id: str, *, after: int = 0, limit: int = 200) -> Events:
         """What listeners see above a position, oldest first: visible messages and ends of turns
-        that say something; and the text so far of the message that is being written.
+        that say something; the text so far of the message that is being written; and which turn
+        runs. With a user's message it is known that the follow-ups before it that are void do not.
         """
         ...
 
@@ -293,7 +295,8 @@ class Turns(Protocol):
     ) -> TurnLease: ...
 
     async def show_turn(self, lease: TurnLease, *, now: datetime) -> None:
-        """Mark that the user is about to see something of it; from then on it is not voided.
+        """Mark that the user is about to see something of it. After `SEEN_AFTER`, with a piece kept
+        by `save_partial`, it is not voided any more.
 
         `ConflictError` if the user wrote in the meantime: then nothing may be shown.
         """
@@ -475,8 +478,7 @@ class Timers(Protocol):
     async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
         """Cancel the thread's live follow-up timers, and return them.
 
-        The same step voids its follow-ups that are queued or running and of which nothing was
-        shown yet.
+        The same step voids its follow-ups that the user has not seen, as `accept_message` does.
         """
         ...
 

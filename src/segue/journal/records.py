@@ -51,6 +51,8 @@ class TimerState(StrEnum):
 WROTE: Final = "The user wrote."
 ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
+# A follow-up counts as seen once something of it was on the screen for this long.
+SEEN_AFTER: Final = timedelta(seconds=1)
 # Why turns were stopped.
 STOPPED: Final = "The user stopped it."
 OVERTAKEN: Final = "The user wrote again, and the new message took its place."
@@ -161,7 +163,8 @@ class Claimed:
 class Accepted:
     """A user's message in the journal, the turn that answers it, and what it made void.
 
-    `shown_turn` is a follow-up that the user has seen the beginning of: it goes on for now.
+    `shown_turn` is a follow-up that the user has seen the beginning of: it goes on for now. One
+    that was shown only a moment ago is void: nobody has read it yet.
     """
 
     message: BaseMessage
@@ -240,10 +243,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a thread's listeners have missed, in order, and the message being written."""
+    """What a thread's listeners have missed, in order, and the message being written.
+
+    `running` is the turn at work after these events, with the token of its lease.
+    """
 
     events: list[Event]
     partial: Partial | None
+    running: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ that it keeps in the journal.
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
+from segue.agent.run import Progress, Recalled
 from segue.core.errors import BackendError, NotFoundError
 from segue.journal.ports import Journal
-from segue.journal.records import Event, Events, Partial, TurnLease
+from segue.journal.records import Event, Events, Partial, TurnKind, TurnLease
 from segue.runtime.events import (
     Asked,
     Cancelled,
@@ -44,12 +45,33 @@ MAX_BEHIND: Final = 1_000
 _KNOWN: Final = 16
 
 
+@dataclass(slots=True)
+class _Run:
+    """A turn at work, in this process or in another one."""
+
+    turn_id: int
+    token: int
+    # Whether the user's words, or those of another process, may end it.
+    may_vanish: bool = field(default=True, compare=False)
+    # Nothing more of it is told, not even what is on its way to listeners.
+    is_over: bool = field(default=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """The text so far of a message; by a run of this process, or of another one."""
 
     partial: Partial
-    run: tuple[int, int] | None
+    run: _Run
+    is_own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _OfRun:
+    """What a run tells, for as long as it is not over."""
+
+    run: _Run
+    event: ThreadEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +85,9 @@ class _Stored:
     event: ThreadEvent | None
 
 
+_Item = _Stored | _OfRun | ThreadEvent
+
+
 class _Closed(Exception):
     """The process stops; nothing more is heard here."""
 
@@ -71,14 +96,14 @@ class _Listener:
     """What one listener has still to hear."""
 
     def __init__(self, max_behind: int, end: _Closed | None = None) -> None:
-        self._queue: deque[_Stored | ThreadEvent] = deque()
+        self._queue: deque[_Item] = deque()
         self._max_behind = max_behind
         self._wake = asyncio.Event()
         self.is_behind = False
         # Why there is no more to hear.
         self.end: NotFoundError | _Closed | None = end
 
-    def put(self, item: _Stored | ThreadEvent) -> None:
+    def put(self, item: _Item) -> None:
         if self.is_behind:
             return
         if len(self._queue) >= self._max_behind:
@@ -99,7 +124,7 @@ class _Listener:
             self._wake.clear()
             await self._wake.wait()
 
-    def take(self) -> _Stored | ThreadEvent | None:
+    def take(self) -> _Item | None:
         return self._queue.popleft() if self._queue else None
 
 
@@ -111,7 +136,7 @@ class _Hub:
     listeners: set[_Listener] = field(default_factory=set)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def tell(self, item: _Stored | ThreadEvent) -> None:
+    def tell(self, item: _Item) -> None:
         for listener in self.listeners:
             listener.put(item)
 
@@ -129,9 +154,9 @@ class Bus:
         self._hubs: dict[str, _Hub] = {}
         # What is being written right now, by thread and message.
         self._drafts: dict[str, dict[str, _Draft]] = {}
-        # Threads whose turn this process runs: what others keep of it is older. A turn that was
-        # lost or is void ends while the next one has begun.
-        self._own: Counter[str] = Counter()
+        # The turns that this process runs, by thread: what others keep of them is older. A turn
+        # that was lost or is void ends while the next one has begun.
+        self._own: dict[str, list[_Run]] = {}
         # Threads of which something is stored that could not be read.
         self._unread: set[str] = set()
         self._is_closed = False
@@ -146,35 +171,42 @@ class Bus:
     @contextmanager
     def running(self, lease: TurnLease) -> Iterator[None]:
         """Around a turn that this process runs; a piece that is not finished is taken back."""
-        thread_id = lease.turn.thread_id
-        self._retract(thread_id, None)  # what the process left that had the turn before
-        self._own[thread_id] += 1
+        thread_id, run = lease.turn.thread_id, _run_of(lease)
+        # What the process left that had the turn before.
+        self._retract(thread_id, lambda draft: not draft.is_own)
+        self._own.setdefault(thread_id, []).append(run)
         try:
             yield
         finally:
             self.retract(lease)
-            self._own[thread_id] -= 1
+            self._own[thread_id].remove(run)
             if not self._own[thread_id]:
                 del self._own[thread_id]
 
     def write(self, lease: TurnLease, message_id: str, text: str) -> Partial:
         """A turn of this process writes a piece of a message; returns all of it so far."""
-        turn = lease.turn
-        drafts = self._drafts.setdefault(turn.thread_id, {})
+        turn, run = lease.turn, self._find_run(lease)
+        drafts = self._drafts.get(turn.thread_id, {})
         before = drafts[message_id].partial.text if message_id in drafts else ""
         grown = Partial(turn.id, message_id, before + text)
-        drafts[message_id] = _Draft(grown, _run_of(lease))
-        self.tell(turn.thread_id, Writing(message_id, len(before), text))
+        if not run.is_over:
+            self._drafts.setdefault(turn.thread_id, {})[message_id] = _Draft(grown, run)
+            self._put(turn.thread_id, _OfRun(run, Writing(message_id, len(before), text)))
         return grown
+
+    def report(self, lease: TurnLease, event: Recalled | Progress) -> None:
+        """What an agent reports of its work."""
+        self._put(lease.turn.thread_id, _OfRun(self._find_run(lease), event))
 
     def retract(self, lease: TurnLease) -> list[Partial]:
         """What a turn was writing will not be finished; what it was."""
-        return self._retract(lease.turn.thread_id, _run_of(lease))
+        run = _run_of(lease)
+        return self._retract(lease.turn.thread_id, lambda draft: draft.is_own and draft.run == run)
 
     def drafts_of(self, lease: TurnLease) -> list[Partial]:
         """What a turn is writing, as far as it got."""
         drafts = self._drafts.get(lease.turn.thread_id, {}).values()
-        return [draft.partial for draft in drafts if draft.run == _run_of(lease)]
+        return [d.partial for d in drafts if d.is_own and d.run == _run_of(lease)]
 
     def finish(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
         """What a turn was writing is stored now, whole."""
@@ -186,8 +218,11 @@ class Bus:
 
     def tell(self, thread_id: str, event: ThreadEvent) -> None:
         """Something that is heard now or never."""
+        self._put(thread_id, event)
+
+    def _put(self, thread_id: str, item: _Item) -> None:
         if hub := self._hubs.get(thread_id):
-            hub.tell(event)
+            hub.tell(item)
 
     async def stored(self, thread_id: str) -> None:
         """Something was stored: read it, and tell it to all who listen here.
@@ -217,14 +252,14 @@ class Bus:
         hub = self._hubs.setdefault(thread_id, _Hub(thread.last_position))
         hub.listeners.add(listener)
         try:
-            async for heard in self._missed(thread_id, place):
+            async for heard in self._missed(thread_id, hub, place):
                 yield heard
             while True:
                 await listener.wait()
                 if listener.is_behind:
                     listener.is_behind = False
                     yield place.hear(Lagged())
-                    async for heard in self._missed(thread_id, place):
+                    async for heard in self._missed(thread_id, hub, place):
                         yield heard
                 while (item := listener.take()) is not None:
                     if event := place.news(item):
@@ -235,38 +270,68 @@ class Bus:
             hub.listeners.discard(listener)
             if not hub.listeners and self._hubs.get(thread_id) is hub:
                 del self._hubs[thread_id]
-                if thread_id not in self._own:  # nobody follows it any more
+                if not self._is_own(thread_id):  # nobody follows it any more
                     self._drafts.pop(thread_id, None)
 
-    async def _missed(self, thread_id: str, place: "_Place") -> AsyncGenerator[Heard]:
+    async def _missed(self, thread_id: str, hub: _Hub, place: "_Place") -> AsyncGenerator[Heard]:
         """What is stored above the listener's place, and the message being written."""
         while True:
-            page = await self._journal.events(thread_id, after=place.position, limit=_PAGE)
+            async with hub.reading:  # what is read here is not older than what the hub told
+                page = await self._read(thread_id, place.position)
+                drafts = self._drafts_now(thread_id, page)
             for stored in page.events:
                 if event := place.news(_to_stored(stored)):
                     yield place.hear(event)
             if not page.events:  # a page with a damaged row is not full, and not the last
                 break
-        drafts = self._drafts_now(thread_id, page.partial)
-        for message_id in place.unfinished - {draft.message_id for draft in drafts}:
+        for message_id in place.unfinished - {draft.partial.message_id for draft in drafts}:
             if event := place.news(Retracted(message_id)):
                 yield place.hear(event)
         for draft in drafts:
-            if event := place.news(Writing(draft.message_id, 0, draft.text)):
+            whole = Writing(draft.partial.message_id, 0, draft.partial.text)
+            if event := place.news(_OfRun(draft.run, whole)):
                 yield place.hear(event)
 
-    def _drafts_now(self, thread_id: str, partial: Partial | None) -> list[Partial]:
-        """What is being written, here or elsewhere."""
-        if thread_id in self._own:
-            return [draft.partial for draft in self._drafts.get(thread_id, {}).values()]
-        if partial is None:
-            return []
-        self._drafts.setdefault(thread_id, {partial.message_id: _Draft(partial, None)})
-        return [partial]
+    async def _read(self, thread_id: str, after: int) -> Events:
+        """What is stored above a position. What runs no longer with it has nothing more to say."""
+        runs = list(self._own.get(thread_id, ()))
+        runs += [draft.run for draft in self._drafts.get(thread_id, {}).values()]
+        page = await self._journal.events(thread_id, after=after, limit=_PAGE)
+        for run in runs:
+            if run.may_vanish and (run.turn_id, run.token) != page.running:
+                run.is_over = True
+        return page
 
-    def _retract(self, thread_id: str, run: tuple[int, int] | None) -> list[Partial]:
+    def _drafts_now(self, thread_id: str, page: Events) -> list[_Draft]:
+        """What is being written, here or elsewhere."""
+        if not self._is_own(thread_id):
+            if page.partial is None:
+                return []
+            found = self._draft_elsewhere(thread_id, page.partial, page.running)
+            self._drafts.setdefault(thread_id, {page.partial.message_id: found})
+            return [found]
+        return [d for d in self._drafts.get(thread_id, {}).values() if not d.run.is_over]
+
+    def _draft_elsewhere(
+        self, thread_id: str, partial: Partial, running: tuple[int, int] | None
+    ) -> _Draft:
+        run = _Run(*(running or (partial.turn_id, 0)))
+        for known in self._drafts.get(thread_id, {}).values():
+            if known.run == run:  # one object for all of its pieces
+                run = known.run
+        return _Draft(partial, run, is_own=False)
+
+    def _is_own(self, thread_id: str) -> bool:
+        """Whether a turn of the thread is at work here."""
+        return any(not run.is_over for run in self._own.get(thread_id, ()))
+
+    def _find_run(self, lease: TurnLease) -> _Run:
+        run = _run_of(lease)
+        return next((own for own in self._own.get(lease.turn.thread_id, ()) if own == run), run)
+
+    def _retract(self, thread_id: str, which: Callable[[_Draft], bool]) -> list[Partial]:
         drafts = self._drafts.get(thread_id, {})
-        left = [draft.partial for draft in drafts.values() if draft.run == run]
+        left = [draft.partial for draft in drafts.values() if which(draft)]
         for partial in left:
             del drafts[partial.message_id]
             self.tell(thread_id, Retracted(partial.message_id))
@@ -286,25 +351,27 @@ class Bus:
     async def _catch_up(self, thread_id: str, hub: _Hub) -> None:
         async with hub.reading:  # two at once would tell the same twice
             while True:
-                page = await self._journal.events(thread_id, after=hub.position, limit=_PAGE)
+                page = await self._read(thread_id, hub.position)
                 for stored in page.events:
                     hub.position = stored.position
                     hub.tell(_to_stored(stored))
+                self._retract(thread_id, lambda draft: draft.is_own and draft.run.is_over)
                 if len(page.events) < _PAGE:
                     break
-            if thread_id not in self._own and self._hubs.get(thread_id) is hub:
+            if not self._is_own(thread_id) and self._hubs.get(thread_id) is hub:
                 self._follow(thread_id, hub, page)
 
     def _follow(self, thread_id: str, hub: _Hub, page: Events) -> None:
         """Tell what another process has written since we last looked."""
-        known, partial = self._drafts.pop(thread_id, {}), page.partial
-        for message_id in known:
+        partial = page.partial
+        draft = self._draft_elsewhere(thread_id, partial, page.running) if partial else None
+        for message_id in self._drafts.pop(thread_id, {}):
             # Of one that is stored nobody has a piece any more.
             if partial is None or message_id != partial.message_id:
                 hub.tell(Retracted(message_id))
-        if partial is not None:
-            self._drafts[thread_id] = {partial.message_id: _Draft(partial, None)}
-            hub.tell(Writing(partial.message_id, 0, partial.text))
+        if draft is not None and partial is not None:
+            self._drafts[thread_id] = {partial.message_id: draft}
+            hub.tell(_OfRun(draft.run, Writing(partial.message_id, 0, partial.text)))
 
 
 class _Place:
@@ -322,8 +389,10 @@ class _Place:
         """The messages of which it has a piece."""
         return {*self._lengths}
 
-    def news(self, item: _Stored | ThreadEvent) -> ThreadEvent | None:
-        """What of it the listener has not heard yet."""
+    def news(self, item: _Item) -> ThreadEvent | None:
+        """What of it the listener has not heard yet, and is still to hear."""
+        if isinstance(item, _OfRun):
+            return None if item.run.is_over else self.news(item.event)
         if isinstance(item, _Stored):
             return self._thing(item)
         if isinstance(item, Writing):
@@ -359,8 +428,8 @@ class _Place:
         return Writing(piece.message_id, known, piece.text[start:])
 
 
-def _run_of(lease: TurnLease) -> tuple[int, int]:
-    return lease.turn.id, lease.token
+def _run_of(lease: TurnLease) -> _Run:
+    return _Run(lease.turn.id, lease.token, lease.turn.kind is TurnKind.FOLLOW_UP)
 
 
 def _to_stored(event: Event) -> _Stored:

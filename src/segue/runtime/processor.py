@@ -156,7 +156,7 @@ class SessionProcessor:
             said.questions[event.id] = event.value
         else:
             said.unheard.append(event)
-            self._report(lease.turn, said)
+            self._report(lease, said)
 
     async def _hear(self, lease: TurnLease, said: Conversed, message: BaseMessage) -> None:
         """Store what was held back; the newest is held back in turn if it may be the reply."""
@@ -190,13 +190,13 @@ class SessionProcessor:
             await self._journal.show_turn(lease, now=self._clock())
         said.is_shown = True
         count("follow_up_shown")
-        self._report(turn, said)
+        self._report(lease, said)
 
-    def _report(self, turn: Turn, said: Conversed) -> None:
+    def _report(self, lease: TurnLease, said: Conversed) -> None:
         """Tell what the agent reports of its work; of a follow-up not before it is shown."""
-        if said.is_shown or turn.kind is not TurnKind.FOLLOW_UP:
+        if said.is_shown or lease.turn.kind is not TurnKind.FOLLOW_UP:
             for event in said.unheard:
-                self._bus.tell(turn.thread_id, event)
+                self._bus.report(lease, event)
             said.unheard = []
 
     async def _finish(self, lease: TurnLease, said: Conversed) -> None:
@@ -319,7 +319,9 @@ class _Draft:
     def __init__(self, journal: Journal, lease: TurnLease) -> None:
         self._journal = journal
         self._lease = lease
-        self._next_at = asyncio.get_running_loop().time() + _KEEP_DRAFT_SECONDS
+        # The first piece of a follow-up is kept at once: before it is, others have seen nothing.
+        wait = 0 if lease.turn.kind is TurnKind.FOLLOW_UP else _KEEP_DRAFT_SECONDS
+        self._next_at = asyncio.get_running_loop().time() + wait
 
     async def keep(self, partial: Partial) -> None:
         now = asyncio.get_running_loop().time()

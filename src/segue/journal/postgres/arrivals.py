@@ -30,6 +30,7 @@ from segue.journal.postgres.turns import (
     queue_with_message,
     to_turn,
     turn_of,
+    void_values,
     wake_first,
 )
 from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
@@ -41,8 +42,9 @@ _USER_SPOKE: LiteralString = f"""
     WITH cancelled AS ({CANCEL_FOLLOW_UPS}), voided AS ({VOID_FOLLOW_UPS})
     SELECT ARRAY(SELECT id FROM cancelled ORDER BY id) AS timers,
         ARRAY(SELECT id FROM voided ORDER BY id) AS turns,
-        (SELECT id FROM turns WHERE thread_id = %(thread_id)s AND kind = 'follow_up'
-            AND state = 'running' AND shown_at IS NOT NULL) AS shown,
+        (SELECT min(id) FROM turns WHERE thread_id = %(thread_id)s AND kind = 'follow_up'
+            AND state IN ('queued', 'running') AND shown_at IS NOT NULL
+            AND id NOT IN (SELECT id FROM voided)) AS shown,
         EXISTS (SELECT 1 FROM turns WHERE thread_id = %(thread_id)s AND is_waiting) AS is_asked
 """  # noqa: S608 - our own words
 
@@ -155,8 +157,7 @@ async def _end_follow_ups(db: Connection, thread_id: str, reason: str, now: date
 
     Gives the ids of the `timers` and `turns`, and whether anything `is_asked` of the user.
     """
-    values = {"thread_id": thread_id, "reason": reason, "now": now}
-    ended = await fetch_row(db, _USER_SPOKE, values)
+    ended = await fetch_row(db, _USER_SPOKE, void_values(thread_id, reason, now))
     if ended["turns"]:
         await wake_first(db, thread_id, now)
     return ended

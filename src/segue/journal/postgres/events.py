@@ -21,9 +21,10 @@ _ENDS: LiteralString = (
     "AND end_position > %s ORDER BY end_position LIMIT %s"
 )
 # A follow-up that was not shown may still be withdrawn: nothing of it may be seen.
-_PARTIAL: LiteralString = (
-    "SELECT id, partial_id, partial_text FROM turns WHERE thread_id = %s AND state = 'running' "
-    "AND partial_id IS NOT NULL AND (kind <> 'follow_up' OR shown_at IS NOT NULL)"
+_RUNNING: LiteralString = (
+    "SELECT id, token, partial_id, partial_text, partial_id IS NOT NULL "
+    "AND (kind <> 'follow_up' OR shown_at IS NOT NULL) AS is_seen "
+    "FROM turns WHERE thread_id = %s AND state = 'running'"
 )
 
 
@@ -34,8 +35,14 @@ class EventSteps:
         async def step(db: Connection) -> Events:
             await thread_of(db, thread_id)
             events, is_cut = await _events_above(db, thread_id, after, limit)
+            # Read last: a message that voids a turn is not seen without that.
+            row = await fetch_one(db, _RUNNING, (thread_id,))
+            if row is None:
+                return Events(events, None)
             # Whoever has not seen all before it has no use for what comes next.
-            return Events(events, None if is_cut else await _find_partial(db, thread_id))
+            is_seen = row["is_seen"] and not is_cut
+            partial = Partial(row["id"], row["partial_id"], row["partial_text"])
+            return Events(events, partial if is_seen else None, (row["id"], row["token"]))
 
         return await self._db.read(step)
 
@@ -59,8 +66,3 @@ def _to_event(row: DictRow) -> Event:
     if "body" in row:
         return Event(row["position"], message=decode_message(row["body"]))
     return Event(row["position"], turn=to_turn(row))
-
-
-async def _find_partial(db: Connection, thread_id: str) -> Partial | None:
-    row = await fetch_one(db, _PARTIAL, (thread_id,))
-    return None if row is None else Partial(row["id"], row["partial_id"], row["partial_text"])

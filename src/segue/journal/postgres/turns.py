@@ -11,7 +11,7 @@ from psycopg.rows import DictRow
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID
-from segue.journal.inputs import CLOCK_SKEW, lease_end
+from segue.journal.inputs import CLOCK_SKEW, lease_end, seen_before
 from segue.journal.places import NewTurn, RisingIds
 from segue.journal.postgres.batches import NOTE_IDS, STORE_MESSAGE
 from segue.journal.postgres.database import (
@@ -47,12 +47,17 @@ _WAKE_FIRST: LiteralString = f"""
         SELECT min(id) FROM turns WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running')
     )
 """  # noqa: S608 - our own words
-# Those of which something was shown go on.
+# Those that the user has seen go on: of which a message is stored, or a piece is kept for others to
+# see and the first one was shown long enough ago.
 VOID_FOLLOW_UPS: LiteralString = """
     UPDATE turns SET state = 'void', error = %(reason)s, finished_at = %(now)s, owner = NULL,
-        wake_at = NULL
+        wake_at = NULL, shown_at = NULL, partial_id = NULL, partial_text = NULL
     WHERE thread_id = %(thread_id)s AND kind = 'follow_up' AND state IN ('queued', 'running')
-    AND shown_at IS NULL RETURNING id
+    AND (shown_at IS NULL OR (
+        (state = 'queued' OR partial_text IS NULL OR shown_at > %(seen_before)s)
+        AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.thread_id = turns.thread_id
+            AND messages.batch = turns.batch AND visible)
+    )) RETURNING id
 """
 _NOTE_AND_QUEUE: LiteralString = f"WITH {NOTE_IDS} {_QUEUE}"
 _STORE_AND_QUEUE: LiteralString = f"WITH {STORE_MESSAGE} {_QUEUE}"
@@ -317,10 +322,14 @@ def _turn_values(thread: Thread, new: NewTurn, ids: RisingIds, now: datetime) ->
 
 
 async def void_follow_ups(db: Connection, thread_id: str, reason: str, now: datetime) -> None:
-    """Void the thread's follow-up turns of which nothing was shown yet."""
-    values = {"thread_id": thread_id, "reason": reason, "now": now}
-    if await fetch_all(db, VOID_FOLLOW_UPS, values):
+    """Void the thread's follow-up turns that nobody has seen yet."""
+    if await fetch_all(db, VOID_FOLLOW_UPS, void_values(thread_id, reason, now)):
         await wake_first(db, thread_id, now)
+
+
+def void_values(thread_id: str, reason: str, now: datetime) -> dict[str, Any]:
+    values = {"thread_id": thread_id, "reason": reason, "now": now}
+    return values | {"seen_before": seen_before(now)}
 
 
 async def is_void(db: Connection, thread_id: str, batch: int) -> bool:

@@ -105,13 +105,13 @@ def _accepted_before(
 
 
 def _shown_turn(db: sqlite3.Connection, thread_id: str) -> int | None:
-    """The running follow-up of which something was shown."""
-    row = db.execute(
-        "SELECT id FROM turns INDEXED BY turns_one_running WHERE thread_id = ? "
-        "AND state = 'running' AND kind = 'follow_up' AND shown_at IS NOT NULL",
+    """The live follow-up that the user has seen the beginning of."""
+    (shown,) = db.execute(
+        "SELECT min(id) FROM turns INDEXED BY turns_alive WHERE thread_id = ? "
+        "AND state IN ('queued', 'running') AND kind = 'follow_up' AND shown_at IS NOT NULL",
         (thread_id,),
     ).fetchone()
-    return None if row is None else row["id"]
+    return None if shown is None else int(shown)
 
 
 def _refuse_while_busy(db: sqlite3.Connection, thread_id: str) -> None:

@@ -16,6 +16,12 @@ _ENDS = (
     "SELECT end_position AS position, * FROM turns WHERE thread_id = ? AND end_position > ? "
     "ORDER BY end_position LIMIT ?"
 )
+# A follow-up that was not shown may still be withdrawn: nothing of it may be seen.
+_RUNNING = (
+    "SELECT id, token, partial_id, partial_text, partial_id IS NOT NULL "
+    "AND (kind != 'follow_up' OR shown_at IS NOT NULL) AS is_seen "
+    "FROM turns WHERE thread_id = ? AND state = 'running'"
+)
 
 
 class EventSteps:
@@ -25,8 +31,13 @@ class EventSteps:
         def step(db: sqlite3.Connection) -> Events:
             thread_of(db, thread_id)
             events, is_cut = _events_above(db, thread_id, after, limit)
+            row = db.execute(_RUNNING, (thread_id,)).fetchone()
+            if row is None:
+                return Events(events, None)
             # Whoever has not seen all before it has no use for what comes next.
-            return Events(events, None if is_cut else _partial_of(db, thread_id))
+            is_seen = row["is_seen"] and not is_cut
+            partial = Partial(row["id"], row["partial_id"], row["partial_text"])
+            return Events(events, partial if is_seen else None, (row["id"], row["token"]))
 
         return await self._db.read(step)
 
@@ -53,14 +64,3 @@ def _to_event(row: sqlite3.Row) -> Event:
     if "body" in row.keys():  # noqa: SIM118 - a row is not a mapping, `in` looks at its values
         return Event(row["position"], message=decode_message(row["body"]))
     return Event(row["position"], turn=to_turn(row))
-
-
-def _partial_of(db: sqlite3.Connection, thread_id: str) -> Partial | None:
-    """A follow-up that was not shown may still be withdrawn: nothing of it may be seen."""
-    row = db.execute(
-        "SELECT id, partial_id, partial_text FROM turns WHERE thread_id = ? "
-        "AND state = 'running' AND partial_id IS NOT NULL "
-        "AND (kind != 'follow_up' OR shown_at IS NOT NULL)",
-        (thread_id,),
-    ).fetchone()
-    return None if row is None else Partial(row["id"], row["partial_id"], row["partial_text"])

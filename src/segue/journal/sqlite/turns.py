@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
 from segue.core.snowflake import MAX_ID, SnowflakeSource
-from segue.journal.inputs import CLOCK_SKEW, check_ending, lease_end
+from segue.journal.inputs import CLOCK_SKEW, check_ending, lease_end, seen_before
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import (
     STOPPED,
@@ -42,6 +42,19 @@ _PULL_BACK = f"""
         queued_at = min(queued_at, :now)
     WHERE {_AHEAD}
 """  # noqa: S608 - our own words
+# Those that the user has seen go on: of which a message is stored, or a piece is kept for others to
+# see and the first one was shown long enough ago.
+_VOID = """
+    -- By name: the planner would rather walk through all turns of the thread.
+    UPDATE turns INDEXED BY turns_alive SET state = 'void', error = :reason, finished_at = :now,
+        owner = NULL, wake_at = NULL, shown_at = NULL, partial_id = NULL, partial_text = NULL
+    WHERE thread_id = :thread AND kind = 'follow_up' AND state IN ('queued', 'running')
+    AND (shown_at IS NULL OR (
+        (state = 'queued' OR partial_text IS NULL OR shown_at > :seen_before)
+        AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.thread_id = turns.thread_id
+            AND messages.batch = turns.batch AND visible = 1)
+    )) RETURNING id
+"""
 
 # Leased or given back by a clock that was ahead.
 _HELD_AHEAD = "attempts > 0 AND wake_at > :now AND held_at > :latest"
@@ -279,15 +292,14 @@ def queue_turn(
 def void_follow_ups(
     db: sqlite3.Connection, thread_id: str, reason: str, now: datetime
 ) -> list[int]:
-    """Void the thread's follow-up turns of which nothing was shown yet."""
-    rows = db.execute(
-        # By name: the planner would rather walk through all turns of the thread.
-        "UPDATE turns INDEXED BY turns_alive SET state = 'void', error = ?, "
-        "finished_at = ?, owner = NULL, wake_at = NULL, partial_id = NULL, partial_text = NULL "
-        "WHERE thread_id = ? AND kind = 'follow_up' "
-        "AND state IN ('queued', 'running') AND shown_at IS NULL RETURNING id",
-        (reason, to_micros(now), thread_id),
-    ).fetchall()
+    """Void the thread's follow-up turns that nobody has seen yet."""
+    values = {
+        "reason": reason,
+        "now": to_micros(now),
+        "thread": thread_id,
+        "seen_before": to_micros(seen_before(now)),
+    }
+    rows = db.execute(_VOID, values).fetchall()
     if rows:
         wake_first(db, thread_id, now)
     return sorted(row["id"] for row in rows)

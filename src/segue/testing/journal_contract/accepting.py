@@ -3,7 +3,7 @@
 # ruff: noqa: S101 - tests assert
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -13,9 +13,11 @@ from segue.core.messages import user_message
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import TimerState, TurnKind, TurnState
+from segue.journal.records import SEEN_AFTER, WROTE, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+
+MOMENT = timedelta(milliseconds=1)
 
 
 async def test_a_users_message_begins_a_batch_of_its_own(chat: Chat) -> None:
@@ -205,16 +207,49 @@ async def test_a_users_message_voids_a_running_follow_up(journal: Journal, chat:
     assert (await journal.get_turn(lease.turn.id)).state is TurnState.VOID
 
 
-async def test_a_follow_up_that_is_being_shown_is_not_voided(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_follow_up_that_is_being_shown_is_not_voided(journal: Journal, chat: Chat) -> None:
     """Words that the user has begun to read are finished and kept."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
-    await journal.show_turn(lease, now=now)
-    assert (await chat.say()).voided_turns == ()
+    lease = await chat.shown_follow_up(SEEN_AFTER)
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
     await chat.finish(lease, AIMessage("Are you there?"))
     assert (await journal.get_turn(lease.turn.id)).state is TurnState.DONE
+
+
+@pytest.mark.parametrize(
+    ("ago", "text"), [(SEEN_AFTER - MOMENT, "Are"), (HOUR, "")], ids=["just now", "nothing kept"]
+)
+async def test_a_follow_up_that_nobody_can_have_read_is_void(
+    journal: Journal, chat: Chat, ago: timedelta, text: str
+) -> None:
+    """As if it had not been shown: it counts for no cap, and nothing of it comes any more."""
+    lease = await chat.shown_follow_up(ago, text)
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((lease.turn.id,), None)
+    void = await journal.get_turn(lease.turn.id)
+    assert (void.state, void.error, void.shown_at) == (TurnState.VOID, WROTE, None)
+    assert (await journal.events("chat")).partial is None
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.save_partial(lease, "m-1", "Are you there?")
+    assert (await chat.take_turn()).turn.id == accepted.turn.id
+
+
+async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat) -> None:
+    """It is in the history already, however new it is."""
+    lease = await chat.shown_follow_up()
+    call = {"name": "look", "args": {}, "id": "call-1"}
+    await chat.write(lease, AIMessage("Let me look.", tool_calls=[call]))
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
+
+
+async def test_a_follow_up_that_was_given_back_is_void(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Its pieces were taken off the screen, so nobody misses it."""
+    lease = await chat.shown_follow_up(HOUR)
+    await journal.release_turn(lease, now=now)
+    assert (await chat.say()).voided_turns == (lease.turn.id,)
 
 
 async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Chat) -> None:

@@ -115,6 +115,15 @@ class Chat:
         assert turn is not None
         return turn
 
+    async def shown_follow_up(self, ago: timedelta = timedelta(0), text: str = "Are") -> TurnLease:
+        """A follow-up that began to speak some time ago; the piece that is kept of it."""
+        await self.follow_up()
+        lease = await self.take_turn()
+        await self.journal.show_turn(lease, now=self.now - ago)
+        if text:
+            await self.journal.save_partial(lease, "m-1", text)
+        return lease
+
     async def continue_batch(self, batch: int) -> Turn:
         """A continuation of the batch, armed, due and fired."""
         await self.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)

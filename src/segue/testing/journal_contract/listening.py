@@ -218,6 +218,23 @@ async def test_a_follow_up_is_not_seen_before_it_is_shown(
     assert (await journal.events("chat")).partial == Partial(lease.turn.id, "m-1", "Still")
 
 
+async def test_the_turn_at_work_is_known_to_listeners(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """By its lease, also on a page that is not the last; a queued turn is not at work."""
+    await chat.exchange()
+    assert (await journal.events("chat")).running is None
+    lease = await chat.shown_follow_up()
+    running = lease.turn.id, lease.token
+    assert (await journal.events("chat")).running == running
+    assert (await journal.events("chat", limit=1)).running == running
+    again = await journal.claim_turn("worker-b", now=now + LEASE, lease_for=LEASE)
+    assert again is not None
+    assert (await journal.events("chat")).running == (lease.turn.id, again.token)
+    await chat.say()
+    assert (await journal.events("chat")).running is None
+
+
 async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: Chat) -> None:
     """Who has not yet seen all before it gets it later."""
     await chat.exchange("One?", "One.")

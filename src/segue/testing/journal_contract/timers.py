@@ -11,7 +11,15 @@ import pytest
 from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
-from segue.journal.records import NewTimer, Timer, TimerLease, TimerState, TurnKind, TurnState
+from segue.journal.records import (
+    SEEN_AFTER,
+    NewTimer,
+    Timer,
+    TimerLease,
+    TimerState,
+    TurnKind,
+    TurnState,
+)
 from segue.testing.journal_contract.chat import HOUR, LEASE, USER, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
@@ -334,9 +342,7 @@ async def test_cancelling_leaves_what_somebody_sees(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
     """A follow-up that was shown runs on, and so does an answer."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
-    await journal.show_turn(lease, now=now)
+    lease = await chat.shown_follow_up(SEEN_AFTER)
     asked = await (await chat.another("second")).say()
     for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
         await journal.cancel_timers(thread, "unwanted", now=now)
