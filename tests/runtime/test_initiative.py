@@ -158,9 +158,34 @@ async def test_a_user_who_writes_while_the_model_decides_gets_no_old_plan(stage:
         await world.clock.settle()
         assert await timers(world, thread) == []
         assert await plans(world, thread) == [
-            "nothing: The user wrote while this was decided.",
+            "nothing: The user wrote or dropped follow-ups while this was decided.",
             "nothing: The deciding model wants no follow-up.",
         ]
+
+
+@pytest.mark.parametrize("who", ["model", "own decider"])
+async def test_a_drop_counts_for_a_plan_that_is_being_decided(stage: Stage, who: str) -> None:
+    """Whoever decides, and however late: what the user dropped does not come."""
+    held = Held()
+
+    async def decide_later(messages: Any, *_: Any, **__: Any) -> Any:
+        await held(messages)
+        return YES if who == "model" else deciders.YES
+
+    decider = "model" if who == "model" else decide_later
+    model = lines(TOLD, *[decide_later] * (who == "model"))
+    async with stage.world(eager(decider=decider), models={"guide": model}) as world:
+        thread = await new_thread(world.segue)
+        await world.segue.send(thread, "Where is Oslo?")
+        await held.asked.wait()
+        await world.segue.cancel_follow_ups(thread)
+        held.go.set()
+        await world.pass_time(days=3)
+        assert await timers(world, thread) == []
+        assert await plans(world, thread) == [
+            "nothing: The user wrote or dropped follow-ups while this was decided.",
+        ]
+        assert await world.heard(thread) == ["Where is Oslo?", TOLD]
 
 
 async def test_a_user_who_writes_between_the_last_look_and_the_arming_gets_no_old_plan(

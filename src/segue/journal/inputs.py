@@ -93,7 +93,8 @@ def check_epoch(thread: Thread, epoch: int | None) -> None:
     """What was decided for an epoch counts in that one alone."""
     if epoch is not None and thread.epoch != epoch:
         raise ConflictError(
-            f"Somebody wrote in thread {thread.id!r} since this was decided. Nothing was written."
+            f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
+            "decided. Nothing was written."
         )
 
 

@@ -398,7 +398,7 @@ class Timers(Protocol):
         self, timer: NewTimer, *, ids: SnowflakeSource, now: datetime, epoch: int | None = None
     ) -> Timer:
         """Arm a timer at the thread's present epoch; a `ConflictError` if that is not `epoch` any
-        more: somebody wrote since.
+        more: the user wrote or dropped follow-ups since.
 
         A thread has at most one live follow-up timer: arming again replaces it in one step, and
         the one replaced is recorded as cancelled. A follow-up needs a trigger and has no batch of
@@ -478,7 +478,8 @@ class Timers(Protocol):
     async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
         """Cancel the thread's live follow-up timers, and return them.
 
-        The same step voids its follow-ups that the user has not seen, as `accept_message` does.
+        The same step voids its follow-ups that the user has not seen, as `accept_message` does,
+        and raises the epoch: nothing is armed any more for a turn that was queued before.
         """
         ...
 

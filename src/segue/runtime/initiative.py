@@ -152,7 +152,7 @@ class Initiative:
         autonomy = parts.agent_of(turn.agent_id).config.autonomy
         decider = self._decider_of(turn.agent_id)
         if decider is None or await self._is_past(turn):
-            return "The user wrote meanwhile, or nobody decides any more."
+            return "The user wrote or dropped follow-ups meanwhile, or nothing decides any more."
         batch = await journal.load_batch(turn.thread_id, turn.batch)
         tail = await journal.tail(
             turn.thread_id, max_tokens=_EARLIER_TOKENS, current_batch=turn.batch
@@ -179,7 +179,9 @@ class Initiative:
             reply.batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
         )
         if await self._is_past(reply.turn):
-            return Verdict(None, "The user wrote while this was decided.", verdict.words)
+            return Verdict(
+                None, "The user wrote or dropped follow-ups while this was decided.", verdict.words
+            )
         return verdict
 
     async def _keep(self, turn: Turn, planned: Planned) -> None:
@@ -189,13 +191,13 @@ class Initiative:
                 await parts.journal.arm_timer(
                     planned.timer, ids=parts.ids, now=parts.clock.now(), epoch=turn.epoch
                 )
-            except ConflictError:  # the user wrote in this very moment
+            except ConflictError:  # the user wrote or dropped follow-ups in this very moment
                 return
             parts.agendas.timers.at(planned.timer.due_at)
         await parts.journal.record_decision(planned.decision)
 
     async def _is_past(self, turn: Turn) -> bool:
-        """Whether the user wrote after the turn, so that nothing is to be planned for it."""
+        """Whether the user wrote or dropped follow-ups after the turn: nothing is planned then."""
         return (await self._parts.journal.get_thread(turn.thread_id)).epoch != turn.epoch
 
     async def _timer_of(self, turn: Turn) -> Timer | None:

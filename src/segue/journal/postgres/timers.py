@@ -222,6 +222,8 @@ class TimerSteps:
             await lock_thread(db, thread_id)
             cancelled = await cancel_follow_ups(db, thread_id, storable(reason), now)
             await void_follow_ups(db, thread_id, storable(reason), now)
+            # What is being decided now was decided for the epoch before.
+            await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread_id,))
             return readable(to_timer, await _fetch_each(db, cancelled))
 
         return await self._db.write(step)

@@ -204,6 +204,8 @@ class TimerSteps:
             thread_of(db, thread_id)
             cancelled = cancel_follow_ups(db, thread_id, reason, now)
             void_follow_ups(db, thread_id, storable(reason), now)
+            # What is being decided now was decided for the epoch before.
+            db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
             return readable(lambda timer_id: timer_of(db, timer_id), cancelled)
 
         return await self._db.write(step)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
@@ -347,6 +348,28 @@ async def test_cancelling_leaves_what_somebody_sees(
     for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
         await journal.cancel_timers(thread, "unwanted", now=now)
         assert (await journal.get_turn(turn.id)).state is not TurnState.VOID
+
+
+async def test_what_was_decided_before_a_drop_is_not_armed_after_it(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Neither by a decider that took its time, nor with the end of a reply that was being written;
+    the next message begins anew.
+    """
+    await chat.exchange()
+    decided_for = (await journal.get_thread("chat")).epoch
+    await chat.say()
+    lease = await chat.take_turn()
+    assert await journal.cancel_timers("chat", "unwanted", now=now) == []
+    planned = NewTimer("chat", now + HOUR, "check_in")
+    for epoch in (decided_for, lease.turn.epoch):
+        with pytest.raises(ConflictError, match="Nothing was written"):
+            await journal.arm_timer(planned, ids=chat.ids, now=now, epoch=epoch)
+    await chat.finish(lease, AIMessage("Yes."), timers=[planned])
+    assert await journal.list_timers("chat") == []
+    await chat.say()
+    await chat.finish(await chat.take_turn(), AIMessage("Yes."), timers=[planned])
+    assert len(await journal.list_timers("chat")) == 1
 
 
 async def test_timers_are_listed_newest_first(journal: Journal, chat: Chat) -> None:
