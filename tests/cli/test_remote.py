@@ -11,7 +11,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from segue.agent.config import AgentConfig
-from segue.cli.remote import RemoteTalk, client_of
+from segue.cli.http import client_of
+from segue.cli.remote import RemoteTalk
 from segue.cli.talks import OwnTalk, Spoken, Talk, TalkEvent
 from segue.core.errors import (
     BackendError,

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from segue.cli.errors import told_plainly
-from segue.cli.options import ConfigFile, Database
+from segue.cli.options import ConfigFile, Database, Key
 from segue.cli.program import program
-from segue.core.errors import UsageError
+from segue.cli.working import Where
 
 _URL = "A server's address; without it everything runs in this process."
-_KEY = "A key of the server."
 # Stands for what is not shown.
 _NAMELESS = "…"
 _USER = "Whom to talk as; `me`, or the user of the thread or of the key, if not given."
@@ -22,7 +21,7 @@ _USER = "Whom to talk as; `me`, or the user of the thread or of the key, if not 
 def chat(  # noqa: PLR0913 - they are its options
     *,
     url: Annotated[str | None, typer.Option(help=_URL)] = None,
-    key: Annotated[str | None, typer.Option(help=_KEY, envvar="SEGUE_KEY")] = None,
+    key: Key = None,
     thread: Annotated[str | None, typer.Option(help="Go on with this thread.")] = None,
     user: Annotated[str | None, typer.Option(help=_USER)] = None,
     agent: Annotated[str | None, typer.Option(help="Whom to talk to, by id.")] = None,
@@ -35,10 +34,7 @@ def chat(  # noqa: PLR0913 - they are its options
     Lines may also come from a pipe: each is sent when the one before is answered.
     """
     with told_plainly():
-        if url is not None and (config is not None or database is not None):
-            raise UsageError("With --url, settings are the server's: no --config, no --database.")
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise UsageError(f"--url is {url!r}; expected http://… or https://….")
+        Where(url, key, config, database).check()
     from segue.cli.chatting import Whom, chat_here, chat_with_server  # noqa: PLC0415
     from segue.cli.opening import read_settings, run  # noqa: PLC0415
 

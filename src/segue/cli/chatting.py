@@ -16,8 +16,9 @@ from typing import Any, Final, cast
 import typer
 
 from segue.cli.errors import FAILED
+from segue.cli.http import client_of
 from segue.cli.pipe import Pipe
-from segue.cli.remote import RemoteTalk, client_of
+from segue.cli.remote import RemoteTalk
 from segue.cli.screen import Front, Screen
 from segue.cli.talks import OwnTalk, Talk, TalkEvent
 from segue.core.errors import SegueError, UsageError

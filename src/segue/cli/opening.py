@@ -30,9 +30,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def read_settings(config: Path | None, database: str | None = None) -> Settings:
-    """The settings of a command that serves nobody."""
+    """The settings of a command that runs agents without a server."""
     with told_plainly():
         return load_settings(config, database=database)
+
+
+def read_data_settings(config: Path | None, database: str | None = None) -> Settings:
+    """The settings of a command that only works at the database: it needs no agent's secrets."""
+    with told_plainly():
+        return load_settings(config, without=("webhook",), database=database)
 
 
 def read_served_settings(

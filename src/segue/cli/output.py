@@ -1,4 +1,7 @@
-"""How commands print: JSON for scripts, plain tables for people. Results go to stdout."""
+"""How commands print: JSON for scripts, tables for people, and plain lines in a pipe.
+
+Results go to stdout.
+"""
 
 import json
 import sys
@@ -12,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from segue.core.plain import exact_json
+from segue.core.plain import exact_json, one_line
 
-_WIDE = 10_000
+__all__ = ["one_line", "print_json", "print_lines", "print_table", "when"]
 
 
 def print_json(value: Any) -> None:
@@ -23,7 +26,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Rows under headings; the last column takes what is left. Words are shown as they are."""
+    """Rows under headings; the last column takes what is left. Words are shown as they are.
+
+    In a pipe: a line for each row, with a tab between its cells, and no padding.
+    """
+    if not sys.stdout.isatty():
+        lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
+        print_lines(["\t".join(headings), *lines] if lines else [nothing])
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings[:-1]:
         table.add_column(heading, no_wrap=True)
@@ -32,7 +42,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
         # As text and not as markup: brackets in what was said are what was said.
         table.add_row(*map(Text, row))
     if table.row_count:
-        _console().print(table)
+        Console().print(table)
     else:
         typer.echo(nothing)
 
@@ -42,16 +52,8 @@ def print_lines(lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def when(moment: datetime | None) -> str:
+def when(moment: datetime | str | None) -> str:
     """A time on this machine's clock."""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
     return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def one_line(text: str, longest: int = 200) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= longest else f"{words[: longest - 1]}…"
-
-
-def _console() -> Console:
-    # In a pipe nothing is folded: what reads it has no width.
-    return Console() if sys.stdout.isatty() else Console(width=_WIDE)

@@ -14,30 +14,16 @@ from urllib.parse import quote
 
 import httpx
 
-from segue.cli.messages import with_media
+from segue.cli.http import TIMEOUT, USER_HEADER, Away, away, call, check
 from segue.cli.talks import Connection, Progress, Spoken, TalkEvent
-from segue.core.errors import BackendError, ConflictError, DeniedError, NotFoundError, UsageError
+from segue.core.errors import BackendError, UsageError
 from segue.core.snowflake import parse
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing, place_of
+from segue.runtime.wording import with_media
 
-_USER_HEADER: Final = "Segue-User"
 _PAUSE_SECONDS: Final = 1.0
 # For so many pauses a message waits for a server that is away.
 _TRIES: Final = 60
-# Longer than the server's signs of life are apart.
-_TIMEOUT: Final = httpx.Timeout(10.0, read=60.0)
-_ERRORS: Final = {
-    401: DeniedError,
-    403: DeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    400: UsageError,
-    422: UsageError,
-}
-
-
-class _Away(BackendError):
-    """The server does not answer right now; it may soon."""
 
 
 class RemoteTalk:
@@ -58,19 +44,19 @@ class RemoteTalk:
         cls, client: httpx.AsyncClient, agent_id: str | None, thread_id: str | None
     ) -> Self:
         """Go on with a thread, or begin one; `UsageError` if the key is not the named user's."""
-        user = (await _json(client, "GET", "/api/me"))["user_id"]
-        if (named := client.headers.get(_USER_HEADER, user)) != user:
+        user = (await call(client, "GET", "/api/me"))["user_id"]
+        if (named := client.headers.get(USER_HEADER, user)) != user:
             raise UsageError(f"The key is of user {user!r}, and --user says {named!r}.")
         if thread_id is None:
-            thread = await _json(client, "POST", "/api/threads", {"agent_id": agent_id})
+            thread = await call(client, "POST", "/api/threads", {"agent_id": agent_id})
         else:
-            thread = await _json(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
-        agents = await _json(client, "GET", "/api/agents")
+            thread = await call(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
+        agents = await call(client, "GET", "/api/agents")
         names = {agent["id"]: agent["name"] for agent in agents}
         return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
 
     async def earlier(self, limit: int) -> list[Spoken]:
-        page = await _json(self._client, "GET", f"{self._path}/history?limit={limit}")
+        page = await call(self._client, "GET", f"{self._path}/history?limit={limit}")
         said = [_spoken(message) for message in page["messages"]]
         if said:
             await self._progress.moved(said[-1].cursor)
@@ -88,7 +74,7 @@ class RemoteTalk:
                         if event := _event(frame):
                             yield event
                         await self._progress.moved(frame["cursor"])
-            except _Away:
+            except Away:
                 pass
             if not is_lost:
                 yield Connection(is_up=False)
@@ -100,7 +86,7 @@ class RemoteTalk:
         for _ in range(_TRIES):
             try:
                 target = await self._send(body)
-            except _Away:
+            except Away:
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return await self._progress.reaches(target)
@@ -109,15 +95,15 @@ class RemoteTalk:
     async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None:
         body = {"turn_id": str(turn_id), "answer": dict(answers)}
         before = self._progress.position
-        await _json(self._client, "POST", f"{self._path}/answer", body)
+        await call(self._client, "POST", f"{self._path}/answer", body)
         # A server tells no more of it; the next thing that is stored is what the agent says.
         await self._progress.reaches(before + 1)
 
     async def cancel(self) -> None:
-        await _json(self._client, "POST", f"{self._path}/cancel")
+        await call(self._client, "POST", f"{self._path}/cancel")
 
     async def typing(self) -> None:
-        await _json(self._client, "POST", f"{self._path}/typing")
+        await call(self._client, "POST", f"{self._path}/typing")
 
     async def _send(self, body: Mapping[str, Any]) -> int:
         """Send a message, and wait for the end of its turn; the last position that it has."""
@@ -127,7 +113,7 @@ class RemoteTalk:
                 if frame["type"] == "done":
                     return target
                 target = max(target, place_of(frame["cursor"])[0])
-        raise _Away("The stream ended early.")
+        raise Away("The stream ended early.")
 
     @asynccontextmanager
     async def _stream(
@@ -137,24 +123,12 @@ class RemoteTalk:
         params = {"since": self._progress.cursor} if method == "GET" else None
         try:
             async with self._client.stream(
-                method, path, json=body, headers=headers, params=params, timeout=_TIMEOUT
+                method, path, json=body, headers=headers, params=params, timeout=TIMEOUT
             ) as response:
-                await _check(response)
+                await check(response)
                 yield _frames(response)
         except httpx.TransportError as error:
-            raise _away(self._client, error) from None
-
-
-@asynccontextmanager
-async def client_of(
-    url: str, key: str | None, user: str | None
-) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that says who it is with each request."""
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    if user is not None:
-        headers[_USER_HEADER] = user
-    async with httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers) as client:
-        yield client
+            raise away(self._client, error) from None
 
 
 def _spoken(message: Mapping[str, Any]) -> Spoken:
@@ -174,30 +148,6 @@ _EVENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], TalkEvent]]] = {
 }
 
 
-async def _json(client: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
-    try:
-        response = await client.request(method, path, json=body, timeout=_TIMEOUT)
-    except httpx.TransportError as error:
-        raise _away(client, error) from None
-    await _check(response)
-    return response.json() if response.content else None
-
-
-async def _check(response: httpx.Response) -> None:
-    """Raise what the server refuses in its own words."""
-    if response.is_success:
-        return
-    await response.aread()
-    try:
-        detail = str(response.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        detail = f"{response.request.url} answers {response.status_code}; is it a Segue server?"
-    if response.status_code == 503:
-        raise _Away(detail)
-    hint = " Give a key with --key." if response.status_code == 401 else ""
-    raise _ERRORS.get(response.status_code, BackendError)(f"{detail}{hint}")
-
-
 async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The data of each server-sent event; ours have it on one line."""
     async for line in response.aiter_lines():
@@ -208,8 +158,3 @@ async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 def _event(frame: Mapping[str, Any]) -> TalkEvent | None:
     read = _EVENTS.get(frame["type"])
     return None if read is None else read(frame)
-
-
-def _away(client: httpx.AsyncClient, error: httpx.TransportError) -> _Away:
-    why = str(error).rstrip(".") or type(error).__name__
-    return _Away(f"{client.base_url} does not answer: {why}.")

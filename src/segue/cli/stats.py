@@ -2,18 +2,23 @@
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from segue.cli.options import AsJson, ConfigFile, Database
+from segue.cli.errors import told_plainly
+from segue.cli.options import AsJson, ConfigFile, Database, Key, Url
+from segue.cli.output import print_json, print_lines, print_table
+from segue.cli.working import Where, look
+from segue.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from segue.core.outcomes import Rate
-    from segue.runtime.stats import Outcomes, Stats
+    from segue.journal.ports import Journal
+    from segue.settings import Settings
 
+Json = Mapping[str, Any]
 _HEADINGS = (
     *("agent", "trigger", "variant", "replied", "ignored", "pending", "stopped", "failed"),
     *("held out", "suppressed", "reply rate", "median reply after", "suppressed by"),
@@ -33,24 +38,22 @@ def stats(  # noqa: PLR0913 - each is an option
         str, typer.Option(help="How long after a follow-up a message is its answer.")
     ] = "24h",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    url: Url = None,
+    key: Key = None,
     config: ConfigFile = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """What became of follow-ups, and whether following up helps.
+    """Count what became of follow-ups, and whether following up helps.
 
     By agent, trigger and variant of the prompt; docs/outcomes.md says what the numbers mean.
     """
-    from segue.cli.errors import told_plainly  # noqa: PLC0415
-    from segue.cli.opening import open_journal, read_settings, run  # noqa: PLC0415
-    from segue.cli.output import print_json, print_lines, print_table  # noqa: PLC0415
     from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.core.errors import UsageError  # noqa: PLC0415
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
     from segue.runtime.stats import Wanted  # noqa: PLC0415
     from segue.runtime.stats import stats as stats_of  # noqa: PLC0415
 
-    settings, now = read_settings(config, database), SystemClock().now()
+    now = SystemClock().now()
     with told_plainly():
         if as_csv and as_json:
             raise UsageError("--csv and --json are two ways to print the same; take one.")
@@ -63,26 +66,32 @@ def stats(  # noqa: PLR0913 - each is an option
         )
         wanted.query(now)  # raises before anything is opened
 
-    async def work() -> "Stats":
-        async with open_journal(settings) as journal:
-            return await stats_of(journal, wanted, now)
-
-    found = run(work())
-    with told_plainly():
+    async def work(journal: "Journal", settings: "Settings") -> Json:
+        found = (await stats_of(journal, wanted, now)).as_json()
         _refuse_unknown(agent, [config.id for config in settings.agents], found)
+        return found
+
+    found = look(
+        Where(url, key, config, database),
+        "/api/admin/stats",
+        work,
+        since=wanted.since and wanted.since.isoformat(),
+        until=wanted.until and wanted.until.isoformat(),
+        agent=agent,
+        trigger=trigger,
+        window=wanted.window.total_seconds(),
+    )
     if as_json:
-        print_json(found.as_json())
+        print_json(found)
     elif as_csv:
         _print_csv(found)
     else:
-        print_table(_HEADINGS, map(_row, found.outcomes), nothing="There was no follow-up.")
+        print_table(_HEADINGS, map(_row, found["outcomes"]), nothing="There was no follow-up.")
         print_lines(_sentences(found))
 
 
-def _refuse_unknown(agent: str | None, known: list[str], found: "Stats") -> None:
-    from segue.core.errors import NotFoundError  # noqa: PLC0415
-
-    if agent is not None and agent not in known and not found.outcomes:
+def _refuse_unknown(agent: str | None, known: list[str], found: Json) -> None:
+    if agent is not None and agent not in known and not found["outcomes"]:
         raise NotFoundError(
             f"There is no agent {agent!r:.60}, and nothing of one is stored; the settings have: "
             f"{', '.join(known)}."
@@ -92,7 +101,6 @@ def _refuse_unknown(agent: str | None, known: list[str], found: "Stats") -> None
 def moment(text: str | None, now: datetime) -> datetime | None:
     """A time on this machine's clock, or so long ago; `UsageError` if it is neither."""
     from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.core.errors import UsageError  # noqa: PLC0415
 
     if text is None:
         return None
@@ -109,52 +117,51 @@ def moment(text: str | None, now: datetime) -> datetime | None:
         ) from None
 
 
-def _row(row: "Outcomes") -> tuple[str, ...]:
-    counts = row.as_json()
+def _row(row: Json) -> tuple[str, ...]:
     shown = ("replied", "ignored", "pending", "stopped", "failed", "held_out", "suppressed")
     return (
-        row.agent_id,
-        row.trigger_type or "-",
-        row.variant or "-",
-        *(str(counts[name]) for name in shown),
-        _rate(row.replied),
-        _span(row.latency),
-        ", ".join(f"{gate} {count}" for gate, count in row.suppressed_by.items()),
+        row["agent"],
+        row["trigger"] or "-",
+        row["variant"] or "-",
+        *(str(row[name]) for name in shown),
+        _rate(row["reply_rate"]),
+        _span(row["median_latency_seconds"]),
+        ", ".join(f"{gate} {count}" for gate, count in row["suppressed_by"].items()),
     )
 
 
-def _sentences(found: "Stats") -> Iterator[str]:
-    for contest in found.contests:
-        yield f"{contest.agent_id}, {contest.trigger_type}: {contest.sentence}"
-    for row in found.outcomes:
-        if wrote := row.wrote_unasked:
+def _sentences(found: Json) -> Iterator[str]:
+    for contest in found["comparisons"]:
+        yield f"{contest['agent']}, {contest['trigger']}: {contest['sentence']}"
+    for row in found["outcomes"]:
+        if wrote := row["wrote_unasked"]:
             yield (
-                f"{row.agent_id}, {row.trigger_type}: of {wrote.cases} held out, the user wrote "
-                f"on their own after {wrote.hits}: {_rate(wrote)}."
+                f"{row['agent']}, {row['trigger']}: of {wrote['cases']} held out, the user wrote "
+                f"on their own after {wrote['hits']}: {_rate(wrote)}."
             )
-    if fallbacks := found.searches.fallbacks:
+    if fallbacks := found["memory"]["fallback_rate"]:
         yield (
             f"Memory queries without words of the user's: {_rate(fallbacks)} of "
-            f"{fallbacks.cases}; {found.searches.failed} searches failed."
+            f"{fallbacks['cases']}; {found['memory']['failed']} searches failed."
         )
-    if found.unmarked:
-        yield f"{found.unmarked} stored triggers have lost their mark: a store loses metadata."
+    if found["unmarked"]:
+        yield f"{found['unmarked']} stored triggers have lost their mark: a store loses metadata."
 
 
-def _rate(rate: "Rate | None") -> str:
+def _rate(rate: Json | None) -> str:
     if rate is None:
         return ""
-    return f"{100 * rate.value:.0f} % ({100 * rate.low:.0f} to {100 * rate.high:.0f})"
+    return f"{100 * rate['value']:.0f} % ({100 * rate['low']:.0f} to {100 * rate['high']:.0f})"
 
 
-def _span(latency: timedelta | None) -> str:
+def _span(seconds: float | None) -> str:
     from segue.core.durations import show_duration  # noqa: PLC0415
 
-    return "" if latency is None else show_duration(latency)
+    return "" if seconds is None else show_duration(timedelta(seconds=seconds))
 
 
-def _print_csv(found: "Stats") -> None:
-    rows = [_flat(row.as_json()) for row in found.outcomes]
+def _print_csv(found: Json) -> None:
+    rows = [_flat({**row}) for row in found["outcomes"]]
     if rows:
         writer = csv.DictWriter(sys.stdout, [*rows[0]])
         writer.writeheader()

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.cli.messages import with_media
 from segue.core.messages import spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
@@ -27,6 +26,7 @@ from segue.runtime.events import (
     Writing,
     place_of,
 )
+from segue.runtime.wording import with_media
 
 
 @dataclass(frozen=True, slots=True)

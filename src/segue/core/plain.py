@@ -18,6 +18,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\ufffd")
 
 
+def one_line(text: str, longest: int = 200) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= longest else f"{words[: longest - 1]}…"
+
+
 def plain_json(value: Any, depth: int = 64) -> Any:
     """The value in what every JSON writer takes, the same on every run."""
     if isinstance(value, set | frozenset):

@@ -487,6 +487,10 @@ class Timers(Protocol):
         """A thread's timers, newest first, with what became of them."""
         ...
 
+    async def list_pending_timers(self, *, limit: int = 50) -> list[Timer]:
+        """The live timers of all threads: the one that wakes next first."""
+        ...
+
 
 class Outbox(Protocol):
     """Effects: things to do outside after a commit, at least once."""

@@ -12,6 +12,7 @@ from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Thread
 from segue.runtime.windows import read_window
+from segue.runtime.wording import in_words, role_of
 
 
 async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
@@ -31,9 +32,10 @@ async def next_context(journal: Journal, thread: Thread, config: AgentConfig) ->
 
 
 def context_json(context: Context) -> dict[str, Any]:
-    """A context as JSON, with its messages as a model gets them."""
+    """A context as JSON: its messages as a model gets them, and in a line each with their role."""
     return {
         "messages": messages_to_dict(strip_metadata(context.messages)),
+        "lines": [{"role": role_of(m), "text": in_words(m)} for m in context.messages],
         "batches": [to_text(batch) for batch in context.batches],
         "dropped": exact_json(context.dropped),
         "shortened": exact_json(context.shortened),

@@ -6,12 +6,10 @@ An operator sees everything of a thread, triggers and their reasons too; that is
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from langchain_core.messages import BaseMessage
 
-from segue.core.batch import Batch
 from segue.core.plain import exact_json
-from segue.core.snowflake import parse, time_of, to_text
-from segue.runtime.batches import newest_batches
+from segue.core.snowflake import parse
+from segue.runtime import views
 from segue.runtime.preview import context_json, next_context
 from segue.server.access import JournalHere, SegueHere, operator_of
 from segue.server.problems import responses
@@ -26,11 +24,45 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 Json = dict[str, Any]
 
 
+@router.get("/threads")
+async def list_threads(
+    journal: JournalHere,
+    limit: Limit = 50,
+    user: Annotated[str | None, Query(max_length=200)] = None,
+) -> list[Json]:
+    """The newest conversations of all users, or those of one; the one written to last first."""
+    return await views.list_threads(journal, user, limit=limit)
+
+
+@router.get("/timers")
+async def list_pending_timers(journal: JournalHere, limit: Limit = 50) -> list[Json]:
+    """The follow-ups and continuations of all threads that are still to come, soonest first."""
+    return await views.list_pending_timers(journal, limit=limit)
+
+
+@router.get("/threads/{thread_id}/history")
+async def get_history(
+    segue: SegueHere, journal: JournalHere, thread_id: str, limit: Limit = 50
+) -> list[Json]:
+    """What the user sees of the conversation, oldest first."""
+    thread = await journal.get_thread(thread_id)
+    return await views.list_history(journal, thread, segue.composed.settings.agents, limit=limit)
+
+
+@router.get("/threads/{thread_id}/why")
+async def list_reasons(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """Why the agent wrote, and why it did not; oldest first."""
+    await journal.get_thread(thread_id)
+    return await views.list_reasons(journal, thread_id, limit=limit)
+
+
 @router.get("/threads/{thread_id}/batches")
-async def list_batches(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
-    """The newest batches with state and reasons, newest first."""
-    found = await newest_batches(journal, thread_id, limit=limit)
-    return [_batch(each.batch) | {"turns": [*map(_json, each.turns)]} for each in found]
+async def list_batches(
+    segue: SegueHere, journal: JournalHere, thread_id: str, limit: Limit = 50
+) -> list[Json]:
+    """The newest batches with state and reasons, newest first; nested ones inside of them."""
+    agents = segue.composed.settings.agents
+    return await views.list_batches(journal, thread_id, agents, limit=limit)
 
 
 @router.get("/threads/{thread_id}/context")
@@ -49,8 +81,8 @@ async def list_decisions(journal: JournalHere, thread_id: str, limit: Limit = 50
 
 @router.get("/threads/{thread_id}/timers")
 async def list_timers(journal: JournalHere, thread_id: str, limit: Limit = 50) -> list[Json]:
-    """Planned and past follow-ups and continuations; newest first."""
-    return [*map(_json, await journal.list_timers(thread_id, limit=limit))]
+    """Planned and past follow-ups and continuations, with what became of them; newest first."""
+    return await views.list_timers(journal, thread_id, limit=limit)
 
 
 @router.get("/threads/{thread_id}/turns")
@@ -72,23 +104,6 @@ async def retry_dead_letter(segue: SegueHere, journal: JournalHere, effect_id: s
     effect = await journal.revive_effect(parse(effect_id), now=parts.clock.now())
     parts.agendas.effects.at_once()
     return _json(effect)
-
-
-def _batch(batch: Batch) -> Json:
-    return {
-        "id": to_text(batch.id),
-        "type": batch.type.value,
-        "state": batch.state.value,
-        "reasons": batch.reasons,
-        "parent": None if batch.parent is None else to_text(batch.parent),
-        "began_at": time_of(batch.id).isoformat(),
-        "messages": [_message(message) for message in batch.messages],
-    }
-
-
-def _message(message: BaseMessage) -> Json:
-    known = {"id": message.id, "type": message.type, "content": message.content}
-    return _json(known | {"metadata": message.additional_kwargs})
 
 
 def _json(value: Any) -> Json:

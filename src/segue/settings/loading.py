@@ -6,7 +6,7 @@ the settings are and what they take is `Settings`'s.
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, overload
@@ -57,24 +57,31 @@ def load_settings(
     environ: Mapping[str, str] = ...,
     *,
     kind: type[AnySettings],
+    without: Collection[str] = ...,
     **flags: Any,
 ) -> AnySettings: ...
 @overload
 def load_settings(
-    path: Path | str | None = ..., environ: Mapping[str, str] = ..., **flags: Any
+    path: Path | str | None = ...,
+    environ: Mapping[str, str] = ...,
+    *,
+    without: Collection[str] = ...,
+    **flags: Any,
 ) -> Settings: ...
 def load_settings(
     path: Path | str | None = None,
     environ: Mapping[str, str] = os.environ,
     *,
     kind: type[Settings] = Settings,
+    without: Collection[str] = (),
     **flags: Any,
 ) -> Settings:
     """Settings from the file (`segue.toml` of this folder if none is named, and if there is one),
     then from variables `SEGUE_…`, then from flags, where None means: not given.
 
     `UsageError` tells all mistakes at once, each with where it is. `kind` may be a subclass with
-    further sections.
+    further sections. Sections of agents named in `without` are not read: a program that does not
+    use them does not need the secrets in them.
     """
     known = list(kind.model_fields)
     file = _read_file(path, ignored=_SERVER - {*known})
@@ -95,6 +102,8 @@ def load_settings(
     merged: dict[str, Any] = {} if are_given else {"agents": first_try()}
     for source in sources:
         merged = _merged(merged, source.values)
+    if without and isinstance(agents := merged.get("agents"), Mapping):
+        merged["agents"] = {name: _leave_out(each, without) for name, each in agents.items()}
     wrong = variables.slips
     try:
         settings = kind.model_validate(merged)
@@ -103,6 +112,12 @@ def load_settings(
     if wrong:
         raise UsageError("\n".join(wrong))
     return settings
+
+
+def _leave_out(agent: Any, sections: Collection[str]) -> Any:
+    if not isinstance(agent, Mapping):
+        return agent
+    return {name: value for name, value in agent.items() if name not in sections}
 
 
 def _told(mistakes: Iterable[Mistake], sources: Sequence[_Source]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from langchain_core.messages import HumanMessage
@@ -229,16 +229,21 @@ class TimerSteps:
         return await self._db.write(step)
 
     async def list_timers(self, thread_id: str, *, limit: int = 50) -> list[Timer]:
-        sql: LiteralString = "SELECT * FROM timers WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
+        chosen: LiteralString = "FROM timers WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
 
         async def step(db: Connection) -> list[Timer]:
             await thread_of(db, thread_id)
-            try:
-                rows = await fetch_all(db, sql, (thread_id, limit))
-            except psycopg.DataError:
-                # A date that Python cannot hold fails the whole fetch.
-                rows = await _fetch_each(db, await _ids_of(db, thread_id, limit))
-            return readable(to_timer, rows)
+            return readable(to_timer, await _fetch(db, chosen, (thread_id, limit)))
+
+        return await self._db.read(step)
+
+    async def list_pending_timers(self, *, limit: int = 50) -> list[Timer]:
+        chosen: LiteralString = (
+            "FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT %s"
+        )
+
+        async def step(db: Connection) -> list[Timer]:
+            return readable(to_timer, await _fetch(db, chosen, (limit,)))
 
         return await self._db.read(step)
 
@@ -269,9 +274,13 @@ async def _timer_of(db: Connection, timer_id: int) -> Timer:
     return to_timer(await fetch_row(db, "SELECT * FROM timers WHERE id = %s", (timer_id,)))
 
 
-async def _ids_of(db: Connection, thread_id: str, limit: int) -> list[int]:
-    sql: LiteralString = "SELECT id FROM timers WHERE thread_id = %s ORDER BY id DESC LIMIT %s"
-    return [row["id"] for row in await fetch_all(db, sql, (thread_id, limit))]
+async def _fetch(db: Connection, chosen: LiteralString, given: tuple[Any, ...]) -> list[DictRow]:
+    try:
+        return await fetch_all(db, "SELECT * " + chosen, given)
+    except psycopg.DataError:
+        # A date that Python cannot hold fails the whole fetch.
+        rows = await fetch_all(db, "SELECT id " + chosen, given)
+        return await _fetch_each(db, [row["id"] for row in rows])
 
 
 async def _fetch_each(db: Connection, timer_ids: list[int]) -> list[DictRow]:

@@ -219,6 +219,14 @@ class TimerSteps:
 
         return await self._db.read(step)
 
+    async def list_pending_timers(self, *, limit: int = 50) -> list[Timer]:
+        sql = "SELECT * FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT ?"
+
+        def step(db: sqlite3.Connection) -> list[Timer]:
+            return readable(to_timer, db.execute(sql, (limit,)))
+
+        return await self._db.read(step)
+
 
 def _queue_fired(
     db: sqlite3.Connection,

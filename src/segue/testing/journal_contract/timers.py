@@ -231,6 +231,19 @@ async def test_live_timers_are_counted_up_to_a_bound(
     assert await journal.count_timers(limit=10) == 1
 
 
+async def test_live_timers_of_all_threads_are_listed_soonest_first(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """As many as are asked for, of all users, and none that is over."""
+    assert await journal.list_pending_timers() == []
+    late, soon = await chat.arm(HOUR), await (await chat.another("bobs", user_id="bob")).arm(SECOND)
+    assert await journal.list_pending_timers() == [soon, late]
+    assert await journal.list_pending_timers(limit=1) == [soon]
+    [lease] = await due_timers(journal, now + SECOND)
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    assert await journal.list_pending_timers() == [late]
+
+
 async def test_a_postponed_timer_waits_for_its_new_time(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:

@@ -1,14 +1,12 @@
-"""Messages as commands show them: what a person sees, and what an operator sees."""
+"""Messages in one line, for operators: who says what, with a mark for what is not text."""
 
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from segue.cli.output import one_line
 from segue.core.calls import calls_of
-from segue.core.messages import origin_of, spoken_text
-from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.snowflake import time_of
+from segue.core.metadata import is_synthetic
+from segue.core.plain import one_line
 
 _MEDIA: Final = {
     "image": "image",
@@ -23,18 +21,6 @@ _MEDIA: Final = {
 _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
 
 
-def shown(message: BaseMessage) -> dict[str, Any]:
-    """A visible message, without its metadata."""
-    position = MessageMetadata.of(message).position
-    return {
-        "id": message.id,
-        "role": "user" if isinstance(message, HumanMessage) else "agent",
-        "text": spoken_text(message),
-        "created_at": time_of(position) if position else None,
-        "origin": origin_of(message),
-    }
-
-
 def role_of(message: BaseMessage) -> str:
     """Who says it to the model; what Segue wrote itself is a trigger, or settles a batch."""
     if isinstance(message, HumanMessage):
@@ -42,7 +28,7 @@ def role_of(message: BaseMessage) -> str:
     return next((role for kind, role in _ROLES if isinstance(message, kind)), message.type)
 
 
-def in_words(message: BaseMessage, longest: int = 200) -> str:
+def in_words(message: BaseMessage, longest: int = 10_000) -> str:
     """Its text in one line, which pictures and files it has, and what it calls."""
     calls = ""
     if isinstance(message, AIMessage):

@@ -1,0 +1,118 @@
+"""Commands that look: at a database or a server alike, and without secrets that they do not use."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from segue.runtime.clock import SystemClock
+from segue.server.keys import new_key
+from segue.testing.world import Stage, plain_agent
+from tests.cli.conftest import Segue
+from tests.runtime.scenes import always
+from tests.server.clients import site_of
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = """
+[agents.guide]
+name = "Guide"
+model = "openai:gpt-4o-mini"
+webhook.url = "https://example.org/hook"
+"""
+OF_A_THREAD = ("history", "batches", "context", "timers", "why")
+
+
+async def play(stage: Stage) -> tuple[str, str]:
+    """Two users who talked, and a follow-up of each is to come; their threads, sooner first."""
+    guide = plain_agent("guide", name="Guide")
+    async with stage.world(guide, models={"guide": always("Anything else?")}) as world:
+        first, second = [await world.segue.create_thread(user) for user in ("ann", "bob")]
+        await world.say(first.id, "Where are the maps?")
+        await world.pass_time(timedelta(minutes=1))
+        await world.say(second.id, "Who are you?")
+        return first.id, second.id
+
+
+async def test_looking_needs_no_secret_that_it_does_not_use(
+    segue: Segue, stage: Stage, tmp_path: Path
+) -> None:
+    """Neither the model's key, nor the webhook's secret, which `chat` and `serve` ask for."""
+    thread, _ = await play(stage)
+    (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
+    at = ("--database", stage.database)
+    for args in (
+        *((view, thread) for view in OF_A_THREAD),
+        ("threads", "--all"),
+        ("timers",),
+        ("stats",),
+        ("keys", "list"),
+    ):
+        result = await asyncio.to_thread(segue, *args, *at)
+        assert (result.exit_code, result.stderr) == (0, ""), args
+    refused = await asyncio.to_thread(segue, "chat", *at)
+    assert refused.exit_code == 2
+    assert "agents.guide.webhook.secret" in refused.stderr
+
+
+@pytest.mark.parametrize("style", [(), ("--json",)])
+async def test_a_server_shows_the_same_as_its_database(
+    segue: Segue, sqlite_stage: Stage, tmp_path: Path, style: tuple[str, ...]
+) -> None:
+    """To an operator; every command prints it alike."""
+    thread, _ = await play(sqlite_stage)
+    (tmp_path / "segue.toml").write_text(
+        "[agents.guide]\nname = 'Guide'\nsystem_prompt = 'Guide.'\n", encoding="utf-8"
+    )
+    guide = plain_agent("guide", name="Guide", system_prompt="Guide.")
+    key, words = new_key("ops", "ops", SystemClock().now(), is_operator=True)
+    async with sqlite_stage.world(guide) as world, site_of(world.segue) as site:
+        await world.journal.add_key(key)
+        for args in (
+            *((view, thread, *style) for view in OF_A_THREAD),
+            ("threads", "--all", *style),
+            ("threads", "--user", "bob", *style),
+            ("timers", "--limit", "1", *style),
+            *([] if style else [("stats", "--until", "2040-01-01")]),  # its "Z" is "+00:00" here
+        ):
+            here = await asyncio.to_thread(segue, *args, "--database", sqlite_stage.database)
+            there = await asyncio.to_thread(segue, *args, "--url", site.address, "--key", words)
+            assert (there.exit_code, there.stderr) == (0, ""), args
+            assert there.stdout == here.stdout, args
+
+
+async def test_without_an_operators_key_one_sees_ones_own_threads_alone(
+    segue: Segue, sqlite_stage: Stage
+) -> None:
+    """The rest is refused in the server's words; so is an address beside a database."""
+    thread, _ = await play(sqlite_stage)
+    key, words = new_key("laptop", "ann", SystemClock().now())
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        await world.journal.add_key(key)
+        at = ("--url", site.address, "--key", words)
+        own = await asyncio.to_thread(segue, "threads", "--json", *at)
+        assert [each["id"] for each in json.loads(own.stdout)] == [thread]
+        for args in (("threads", "--all"), ("why", thread), ("timers",), ("stats",)):
+            refused = await asyncio.to_thread(segue, *args, *at)
+            assert (refused.exit_code, refused.stdout) == (1, "")
+            assert "operator" in refused.stderr
+    both = await asyncio.to_thread(segue, "threads", "--url", "http://x", "--database", "y")
+    assert both.exit_code == 2
+    assert "no --database" in both.stderr
+
+
+async def test_timers_without_a_thread_are_those_to_come_in_all(segue: Segue, stage: Stage) -> None:
+    """Soonest first, as many as are asked for, with whose thread it is."""
+    first, second = await play(stage)
+    at = ("--database", stage.database)
+    printed = (await asyncio.to_thread(segue, "timers", *at)).stdout.splitlines()
+    assert printed[0].split("\t") == ["due", "thread", "agent", "state", "became", "trigger", "why"]
+    rows = [line.split("\t") for line in printed[1:]]
+    assert [row[1:4] for row in rows] == [
+        [first, "guide", "pending"],
+        [second, "guide", "pending"],
+    ]
+    one = await asyncio.to_thread(segue, "timers", "--limit", "1", "--json", *at)
+    assert [timer["thread_id"] for timer in json.loads(one.stdout)] == [first]
