@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -142,6 +143,45 @@ def test_what_keeps_the_server_from_starting_is_found(segue: Segue, tmp_path: Pa
         path.write_text(f"{agent}[agents.ada.webhook]\n{webhook}\n", encoding="utf-8")
         code, found = outcomes(segue)
         assert (code, found["settings"], found["webhook of ada"]) == (1, "ok", "fail")
+
+
+def test_each_mistake_of_the_settings_has_a_line(segue: Segue, tmp_path: Path) -> None:
+    """With its place; what to do stands once, below the last."""
+    (tmp_path / "segue.toml").write_text("slots = 0\nretries = -1\n", encoding="utf-8")
+    result = segue("doctor")
+    assert result.exit_code == 1
+    first, second, fix = result.stdout.splitlines()
+    assert first.startswith("FAIL  settings: segue.toml: slots: ")
+    assert second.startswith("FAIL  settings: segue.toml: retries: ")
+    assert fix == "      docs/settings.md says what they take."
+
+
+def test_addresses_are_tried_only_on_request(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that answers is ok and one that does not fails; without `--live` neither is called."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # and does not listen
+        alive, gone = (f"127.0.0.1:{each.getsockname()[1]}" for each in (server, dead))
+        (tmp_path / "segue.toml").write_text(
+            f"""
+            [agents.ada]
+            model = "openai:gpt-4o-mini"
+            model_settings.base_url = "http://{gone}/v1"
+            memory.enabled = false
+            webhook.url = "http://{alive}/hook"
+            webhook.secret = "long enough a secret"
+            """,
+            encoding="utf-8",
+        )
+        code, found = outcomes(segue)
+        assert (code, found["model of ada"], found["webhook of ada"]) == (0, "ok", "ok")
+        assert not any(name.endswith("live") for name in found)
+        code, found = outcomes(segue, "--live")
+        assert (code, found["model of ada, live"]) == (1, "fail")
+        assert found["webhook of ada, live"] == "ok"
+        assert f"{gone} does not answer" in segue("doctor", "--live").stdout
 
 
 @pytest.mark.anyio

@@ -39,6 +39,27 @@ def test_every_command_explains_itself(segue: Segue, name: str) -> None:
         assert getattr(parameter, "help", None), parameter.name
 
 
+@pytest.mark.parametrize("name", ["", *ALL])
+def test_flags_and_arguments_are_shown_alike(segue: Segue, name: str) -> None:
+    """A flag takes no value, and what has to be given is in capitals."""
+    printed = segue(*name.split(), "--help").stdout
+    assert "<bool>" not in printed
+    [usage] = [line for line in printed.splitlines() if "Usage:" in line]
+    arguments = usage.partition("[OPTIONS]")[2]
+    assert arguments == arguments.upper()
+
+
+def test_commands_are_listed_in_groups(segue: Segue) -> None:
+    """What one talks with, looks with, what changes data, and what runs it all."""
+    printed = segue("--help").stdout
+    titles = ["Talk", "Look", "Data", "Operate"]
+    places = [printed.index(f"─ {title} ─") for title in titles]
+    assert places == sorted(places)
+    assert "─ Commands ─" not in printed
+    assert places[1] < printed.index("│ why") < places[2]
+    assert places[3] < printed.index("│ keys")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_command_is_on_its_page(name: str) -> None:
     """By its name, with every option that is not the same everywhere; `simulate` has its own."""

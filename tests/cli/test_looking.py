@@ -116,3 +116,16 @@ async def test_timers_without_a_thread_are_those_to_come_in_all(segue: Segue, st
     ]
     one = await asyncio.to_thread(segue, "timers", "--limit", "1", "--json", *at)
     assert [timer["thread_id"] for timer in json.loads(one.stdout)] == [first]
+
+
+async def test_a_table_in_a_pipe_has_no_padding(segue: Segue, stage: Stage) -> None:
+    """A long message makes no other line longer, and each cell is found by its tab."""
+    async with stage.world(models={"guide": always("Yes.")}) as world:
+        thread = await world.segue.create_thread("ann")
+        await world.say(thread.id, "Long " * 1_000)
+    printed = await asyncio.to_thread(segue, "history", thread.id, "--database", stage.database)
+    heading, asked, answered = printed.stdout.splitlines()
+    assert heading == "when\twho\twhat"
+    assert asked.endswith("\tann\t" + " ".join(["Long"] * 1_000))
+    assert answered.endswith("\tguide\tYes.")
+    assert len(answered) < 50

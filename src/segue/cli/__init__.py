@@ -1,9 +1,10 @@
 """The command line: `segue`. One file per group of commands, each of them thin."""
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,6 +12,7 @@ from segue.cli import keys
 from segue.cli.chat import chat
 from segue.cli.compress import compress
 from segue.cli.doctor import doctor
+from segue.cli.help import Command, Group
 from segue.cli.migrate import migrate
 from segue.cli.records import batches, context, timers, why
 from segue.cli.retain import retain
@@ -22,22 +24,24 @@ from segue.cli.transfers import export, forget, import_
 
 app = typer.Typer(
     name="segue",
+    cls=Group,
     help="Agents that speak first.",
     no_args_is_help=True,
     add_completion=False,
     # Mistakes of the user are told in one line; for ours the plain traceback says the most.
     pretty_exceptions_enable=False,
 )
-for command in (serve, chat, doctor, threads, history, batches, context, timers, why, stats):
-    app.command()(command)
-app.command()(compress)
-app.command()(simulate)
-app.command()(export)
-app.command(name="import")(import_)
-app.command()(forget)
-app.command()(migrate)
-app.command()(retain)
-app.add_typer(keys.app, name="keys")
+_GROUPS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
+    "Talk": (chat,),
+    "Look": (threads, history, batches, context, timers, why, stats),
+    "Data": (compress, retain, export, import_, migrate, forget),
+    "Operate": (serve, doctor, simulate),
+}
+for _title, _commands in _GROUPS.items():
+    for _command in _commands:
+        _name = _command.__name__.rstrip("_")
+        app.command(_name, cls=Command, rich_help_panel=_title)(_command)
+app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
 
 
 def _tell_version(wanted: bool) -> None:

@@ -5,11 +5,11 @@ import sqlite3
 import zoneinfo
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from segue.agent.build import build_graph, load_attribute, load_tool
 from segue.agent.config import AgentConfig
@@ -17,6 +17,7 @@ from segue.agent.embedders import load_embedder
 from segue.agent.local_engine import HONESTLY
 from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
+from segue.cli.live import Check, check_addresses
 from segue.cli.opening import open_journal
 from segue.compose import webhook_target
 from segue.core.errors import BackendError, SegueError, UsageError
@@ -28,38 +29,33 @@ from segue.runtime.ids import LeasedIds
 from segue.settings import Settings, load_settings
 from segue.stores import JOURNAL_FILE, checkpoints_of, is_there, place_of
 
-Outcome = Literal["ok", "warn", "fail"]
 # Two clocks that are set by the network differ by less.
 _CLOCK_SLACK: Final = timedelta(seconds=5)
+_CONNECT_SECONDS: Final = 10
 _SOME_ZONE: Final = "Europe/Oslo"
 # Those that come with Segue.
 _DECIDERS: Final = ("rules", "none", "model")
+_NOT_TRIED: Final = "`--live` tries whether it answers."
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What was looked at, what was found, and how to mend it."""
-
-    name: str
-    outcome: Outcome
-    detail: str
-    fix: str = ""
-
-
-async def check_all(config: Path | None, database: str | None) -> list[Check]:
-    """Everything, in the order in which a start would need it."""
+async def check_all(
+    config: Path | None, database: str | None, *, is_live: bool = False
+) -> list[Check]:
+    """Everything, in the order in which a start would need it; with `is_live`, also whether
+    addresses of models and webhooks answer.
+    """
     try:
         settings = load_settings(config, kind=_kind(), database=database)
     except UsageError as error:
-        found = "; ".join(line.rstrip(".") for line in str(error).splitlines())
-        ending = "" if found.endswith("?") else "."
-        fix = "docs/settings.md says what they take."
-        return [Check("settings", "fail", f"{found}{ending}", fix)]
+        found = [Check("settings", "fail", line) for line in str(error).splitlines()]
+        return [*found[:-1], replace(found[-1], fix="docs/settings.md says what they take.")]
     agents = ", ".join(agent.id for agent in settings.agents)
     checks = [Check("settings", "ok", f"They can be read. Agents: {agents}.")]
     checks += [check async for check in _check_database(settings)]
     for agent in settings.agents:
         checks += _check_agent(agent)
+        if is_live:
+            checks += [check async for check in check_addresses(agent)]
     return [*checks, _check_zones(), _check_server()]
 
 
@@ -143,7 +139,9 @@ async def _postgres_version(address: str) -> int:
 
     check_address(address)
     try:
-        async with await psycopg.AsyncConnection.connect(address) as connection:
+        async with await psycopg.AsyncConnection.connect(
+            address, connect_timeout=_CONNECT_SECONDS
+        ) as connection:
             found = await connection.execute("SELECT to_regclass('segue_schema')")
             if (await found.fetchone() or (None,))[0] is None:
                 return 0
@@ -207,7 +205,7 @@ def _check_model(agent: AgentConfig) -> Check:
         return Check(name, "warn", f"'local' is {HONESTLY}.", fix)
     if agent.model == "scripted":
         return Check(name, "warn", "'scripted' speaks by rules.", "Set `model` to a real one.")
-    return Check(name, "ok", f"{agent.model!r} is set up, and has a key.")
+    return Check(name, "ok", f"{agent.model!r} is installed and has a key. {_NOT_TRIED}")
 
 
 def _check_webhook(agent: AgentConfig) -> Check:
@@ -217,7 +215,7 @@ def _check_webhook(agent: AgentConfig) -> Check:
         webhook_target(agent)
     except SegueError as error:
         return Check(name, "fail", str(error), "docs/runtime.md says what a webhook needs.")
-    return Check(name, "ok", "It has an address and a secret.")
+    return Check(name, "ok", f"It has an address and a secret. {_NOT_TRIED}")
 
 
 def _check_own_code(agent: AgentConfig) -> Check:
@@ -246,7 +244,8 @@ def _check_embedder(agent: AgentConfig) -> Check:
             fix = "Until then memories are found by their words alone."
             return Check(name, "warn", str(error), fix)
         return Check(name, "fail", str(error), "Or set `memory.embedder` to 'local'.")
-    return Check(name, "ok", f"{embedder!r} is set up.")
+    tried = "" if embedder == "local" else f" {_NOT_TRIED}"
+    return Check(name, "ok", f"{embedder!r} is installed.{tried}")
 
 
 def _check_zones() -> Check:

@@ -1,6 +1,6 @@
 """`segue doctor`: would it work here, and if not, what has to be done?"""
 
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -8,12 +8,17 @@ from segue.cli.errors import FAILED
 from segue.cli.options import AsJson, ConfigFile, Database
 from segue.cli.output import print_json
 
+_LIVE = "Also connect to the addresses of models and webhooks; nothing is sent to them."
 _MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def doctor(
-    *, config: ConfigFile = None, database: Database = None, as_json: AsJson = False
+    *,
+    live: Annotated[bool, typer.Option("--live", help=_LIVE)] = False,
+    config: ConfigFile = None,
+    database: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check settings, database, models, clock and time zones; exit code 1 if anything fails.
 
@@ -22,7 +27,7 @@ def doctor(
     from segue.cli.checks import check_all  # noqa: PLC0415
     from segue.cli.opening import run  # noqa: PLC0415
 
-    checks = run(check_all(config, database))
+    checks = run(check_all(config, database, is_live=live))
     if as_json:
         print_json(checks)
     else:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from segue.cli.errors import told_plainly
+from segue.cli.help import Command, Group
 from segue.cli.options import AsJson, ConfigFile, Database
 from segue.cli.output import print_json, print_table, when
 from segue.cli.working import with_journal
@@ -13,14 +14,14 @@ from segue.core.errors import UsageError
 if TYPE_CHECKING:
     from segue.journal.records import ApiKey
 
-app = typer.Typer(help="Make, list and revoke keys of the server.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Make, list and revoke keys of the server.", no_args_is_help=True)
 
 _ANY = "It speaks for whichever user a request names: for a program that serves many."
 
 
-@app.command()
+@app.command(cls=Command)
 def create(  # noqa: PLR0913 - they are its options
-    name: Annotated[str, typer.Argument(help="What the key is called in lists.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in lists.")],
     *,
     user: Annotated[
         str | None, typer.Option(help="The user it speaks for; the key's name if not given.")
@@ -55,11 +56,11 @@ def create(  # noqa: PLR0913 - they are its options
     typer.echo(f"Key {key.id} speaks for {_whom(key)}. It is not shown again.", err=True)
 
 
-@app.command(name="list")
+@app.command(name="list", cls=Command)
 def list_keys(
     *, config: ConfigFile = None, database: Database = None, as_json: AsJson = False
 ) -> None:
-    """All keys, oldest first, also those that were revoked."""
+    """List all keys, oldest first, also those that were revoked."""
     keys = with_journal(config, database, lambda journal, _: journal.list_keys())
     if as_json:
         print_json([*map(_shown, keys)])
@@ -69,7 +70,7 @@ def list_keys(
     print_table(headings, rows, nothing="There is no key; `segue keys create NAME` makes one.")
 
 
-@app.command()
+@app.command(cls=Command)
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="Of `segue keys list`.")],
     *,
@@ -77,7 +78,7 @@ def revoke(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """From now on a key opens nothing; a running server knows within seconds."""
+    """Shut a key for good; a running server knows within seconds."""
     from segue.runtime.clock import SystemClock  # noqa: PLC0415
 
     now = SystemClock().now()

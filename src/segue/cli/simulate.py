@@ -24,7 +24,7 @@ _VERBOSE = "Show plans and every gate's verdict; of a past, everything that was 
 
 
 def simulate(  # noqa: PLR0913 - each is an option
-    scenario: Annotated[Path | None, typer.Argument(help=_SCENARIO)] = None,
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)] = None,
     *,
     thread: Annotated[str | None, typer.Option("--from", metavar="THREAD", help=_FROM)] = None,
     everything: Annotated[bool, typer.Option("--all", help=_ALL)] = False,

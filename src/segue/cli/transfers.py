@@ -53,7 +53,7 @@ _ASKED: Final = ("threads", "messages", "memories")
 
 
 def export(  # noqa: PLR0913 - they are its options
-    threads: Annotated[list[str] | None, typer.Argument(metavar="THREAD…", help=_THREADS)] = None,
+    threads: Annotated[list[str] | None, typer.Argument(metavar="THREAD", help=_THREADS)] = None,
     *,
     user: Annotated[str | None, typer.Option(help="Only what is this user's.")] = None,
     full: Annotated[bool, typer.Option("--full", help=_FULL)] = False,
@@ -76,7 +76,7 @@ def export(  # noqa: PLR0913 - they are its options
 
 
 def import_(  # noqa: PLR0913 - they are its options
-    file: Annotated[Path, typer.Argument(help="What `segue export --full` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `segue export --full` wrote.")],
     *,
     remap: Annotated[bool, typer.Option("--remap", help=_REMAP)] = False,
     skip_existing: Annotated[bool, typer.Option("--skip-existing", help=_SKIP)] = False,
@@ -118,7 +118,7 @@ def import_(  # noqa: PLR0913 - they are its options
 
 
 def forget(
-    user: Annotated[str, typer.Argument(help="Whose.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user to forget.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=_COUNT)] = False,
