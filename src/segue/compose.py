@@ -215,7 +215,7 @@ def _agent(
     config: AgentConfig, kit: _Kit, parts: Parts, turns: TurnWorker, book: MemoryBook | None
 ) -> LangGraphAgent:
     if config.graph is not None:
-        return LangGraphAgent(config, build_graph(config), kit.stores.checkpoints)
+        return LangGraphAgent(config, build_graph(config), kit.stores.checkpoints, book)
     tools: list[BaseTool] = []
     if config.continuations:
         tools.append(continue_tool(config.continuations))
@@ -267,7 +267,7 @@ def _books(settings: Settings, parts: Parts) -> dict[str, MemoryBook]:
             config=config.memory,
         )
         for config in settings.agents
-        if config.memory.enabled and config.graph is None
+        if config.keeps_memories
     }
 
 

@@ -174,3 +174,54 @@ def test_a_webhook_shows_neither_its_secret_nor_its_url() -> None:
     assert "WebhookConfig" in shown
     for hidden in ("s3cr3t", "hush", "guessed"):
         assert hidden not in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"model": "scripted"}, "model"),
+        ({"model_settings": {"delay": 0}}, "model_settings"),
+        ({"system_prompt": "You count."}, "system_prompt"),
+        ({"tools": [len]}, "tools"),
+        ({"continuations": 2}, "continuations"),
+        ({"may_ask": ["bob"]}, "may_ask"),
+        ({"limits": {"model_time": "5s"}}, "limits.model_time"),
+        ({"limits": {"tool_time": "60s"}}, "limits.tool_time"),
+        ({"memory": {"limit": 3}}, "memory.limit"),
+        ({"compression": {"keep": 2}}, "compression"),
+    ],
+)
+def test_what_a_graph_would_not_follow_is_refused(values: dict[str, Any], place: str) -> None:
+    """With its place and the reason, even if it is what the default would be."""
+    assert AgentConfig.parse({"id": "ada", **values}, "agent")
+    with pytest.raises(UsageError, match=rf"^agent\.{place}: the agent has a graph of its own"):
+        AgentConfig.parse({"id": "ada", "graph": "mine:graph", **values}, "agent")
+
+
+def test_what_a_graph_can_follow_is_taken() -> None:
+    """Defaults are no wish; memories, steps, the window and an own model of the decider work."""
+    AgentConfig(id="ada", graph="mine:graph")
+    config = AgentConfig.parse(
+        {
+            "id": "ada",
+            "graph": "mine:graph",
+            "model": "scripted",
+            "autonomy": {"decider": "model"},
+            "memory": {"enabled": True, "limit": 3},
+            "limits": {"steps": 5},
+            "compression": {"strategy": "truncate"},
+            "context_tokens": 4_000,
+            "continuations": 0,
+            "may_ask": [],
+        },
+        "agent",
+    )
+    assert config.keeps_memories
+
+
+def test_an_agent_with_a_graph_remembers_only_if_that_is_set() -> None:
+    """The built-in agent does of itself."""
+    assert AgentConfig(id="ada").keeps_memories
+    assert not AgentConfig(id="ada", graph="mine:graph").keeps_memories
+    off = MemoryConfig(enabled=False, limit=3)
+    assert not AgentConfig(id="ada", graph="mine:graph", memory=off).keeps_memories

@@ -26,6 +26,8 @@ tools = ["own_code:count"]
 autonomy.decider = "own_code:decide"
 """
 
+OWN_MEMORY = "graph = 'x:y'\nmemory = { enabled = true, embedder = 'openai:x' }"
+
 _SHORT = 'url = "https://example.org/hook"\nsecret = "short"'
 
 
@@ -116,6 +118,10 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
         ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),
         ("autonomy.decider = 'nowhere:decide'", "tools of ada", "fail", "nowhere"),
+        ("graph = 'x:y'\nmay_ask = ['ada']", "settings", "fail", "may_ask: the agent has a graph"),
+        ("graph = 'x:y'\nlimits.tool_time = '5s'", "settings", "fail", "limits.tool_time: the"),
+        ("graph = 'x:y'\nmemory.limit = 3", "settings", "fail", "unless memory.enabled is set"),
+        (OWN_MEMORY, "embedder of ada", "fail", "set OPENAI_API_KEY"),
         ("modl = 'scripted'", "settings", "fail", "did you mean model?"),
     ],
 )

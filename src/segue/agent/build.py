@@ -43,6 +43,12 @@ def build_graph(
     """The graph of an agent. `tools` are given besides those of the config; `model` replaces the
     config's. With a `MemoryBook` the model can also remember and forget.
     """
+    told = config.memory.max_tokens if memories or (config.keeps_memories and config.graph) else 0
+    if told >= config.context_tokens // 2:
+        raise UsageError(
+            f"agent {config.id!r}: memory.max_tokens is {told}, more than half of context_tokens "
+            f"({config.context_tokens}); lower it."
+        )
     if config.graph is not None:
         if model is not None or memories is not None or tools or config.tools:
             raise UsageError(
@@ -50,12 +56,6 @@ def build_graph(
                 "that graph's. Put RetrieveMemories into its middleware."
             )
         return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
-    told = config.memory.max_tokens if memories else 0
-    if told >= config.context_tokens // 2:
-        raise UsageError(
-            f"agent {config.id!r}: memory.max_tokens is {told}, more than half of context_tokens "
-            f"({config.context_tokens}); lower it."
-        )
     middleware: list[AgentMiddleware[Any, Any, Any]] = [Window(config.context_tokens - told)]
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))

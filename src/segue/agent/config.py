@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from segue.agent.mistakes import Mistake, find_mistakes
+from segue.agent.own_graph import check_beside_graph
 from segue.agent.sections import OR_NONE, Expected
 from segue.core.compress import Strategy
 from segue.core.decide import Delays
@@ -151,7 +152,7 @@ class MemoryConfig(Config):
     """Long-term memory: what is searched before a reply, and how much of it is told."""
 
     enabled: bool = True
-    """Whether the agent remembers anything about its users."""
+    """Whether the agent remembers anything about its users; with a `graph`, off unless set."""
     embedder: Annotated[
         str, AfterValidator(check_embedder), Expected("'local' or 'provider:model'")
     ] = "local"
@@ -282,7 +283,7 @@ class AgentConfig(Config):
     ] = ()
     """LangChain tools, or functions with a docstring."""
     graph: Annotated[Any, Expected("'package.module:attribute'")] = None
-    """A LangGraph graph of your own; replaces model, prompt and tools."""
+    """A LangGraph graph of your own; replaces model, prompt, tools and what goes with them."""
     context_tokens: Count = 8_000
     """The model's window; a quarter of it is kept for the answer."""
     memory: MemoryConfig = MemoryConfig()
@@ -299,3 +300,14 @@ class AgentConfig(Config):
     """Other agents that it may ask, by id, with `ask_agent`."""
     webhook: WebhookConfig | None = None
     """Where what it says is sent."""
+
+    @model_validator(mode="after")
+    def _check_beside_graph(self) -> Self:
+        check_beside_graph(self)
+        return self
+
+    @property
+    def keeps_memories(self) -> bool:
+        """Whether it remembers its users; with a graph of its own only if that was set."""
+        is_wanted = self.graph is None or "enabled" in self.memory.model_fields_set
+        return self.memory.enabled and is_wanted

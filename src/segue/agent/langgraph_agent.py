@@ -26,8 +26,10 @@ from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.ids import by_position, missing_from
 from segue.agent.lazy_saver import LazySaver
+from segue.agent.memory import MemoryBook
 from segue.agent.model_calls import counting_callbacks
-from segue.agent.run import RUN_KEY, AgentEvent, Run, note_shortened
+from segue.agent.retrieval import recall_for
+from segue.agent.run import NOTEBOOK_KEY, RUN_KEY, AgentEvent, Run, note_shortened
 from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
 from segue.core.context import build_context
@@ -41,7 +43,16 @@ _TOOLS_NODE: Final = "tools"  # of `create_agent`
 class LangGraphAgent:
     """An agent that is a LangGraph graph: the built-in one, or anybody's."""
 
-    def __init__(self, config: AgentConfig, built: BuiltGraph, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        built: BuiltGraph,
+        checkpoints: Checkpoints,
+        book: MemoryBook | None = None,
+    ) -> None:
+        """`book`: the memories of an agent with a graph of its own; the built-in one has its own
+        middleware for them.
+        """
         if not isinstance(built, BuiltGraph):
             raise UsageError(
                 f"LangGraphAgent takes what build_graph() gives, not {type(built).__name__}; "
@@ -55,6 +66,7 @@ class LangGraphAgent:
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
+        self._book = book
         # Of running batches: their savers, and those that may have stored nothing.
         self._savers: WeakValueDictionary[int, AttemptSaver] = WeakValueDictionary()
         self._lazy: dict[int, LazySaver] = {}
@@ -77,6 +89,8 @@ class LangGraphAgent:
             given = _next_input(run, state)
         if given is _NOTHING:
             return
+        if recalled := await recall_for(run, self._book, self.config.memory):
+            yield recalled
         # Typed as an iterator, but it is a generator, and closing it stops the graph.
         stream = cast("AsyncGenerator[Any]", self._stream(graph, given, config))
         try:
@@ -118,7 +132,11 @@ class LangGraphAgent:
         graph = copy(self._built.graph)  # its own `copy` checks all of it again
         graph.checkpointer = await self._saver_for(run)
         config: RunnableConfig = {
-            "configurable": {"thread_id": str(run.batch.id), RUN_KEY: run},
+            "configurable": {
+                "thread_id": str(run.batch.id),
+                RUN_KEY: run,
+                NOTEBOOK_KEY: self._book,
+            },
             "recursion_limit": self.config.limits.steps,
             "metadata": {"thread": run.thread_id, "agent": run.agent_id},
             "callbacks": counting_callbacks(),
@@ -158,8 +176,9 @@ class LangGraphAgent:
     async def _beginning(self, graph: Graph, config: RunnableConfig, run: Run) -> Any:
         """What a graph starts with that has no checkpoint: the window, or the batch so far."""
         if self._built.holds_window:
+            told = self.config.memory.max_tokens if self._book else 0
             context = build_context(
-                run.batches, run.batch.id, self.config.context_tokens, summary=run.summary
+                run.batches, run.batch.id, self.config.context_tokens - told, summary=run.summary
             )
             note_shortened(run, context)
             return {"messages": by_position(context.messages, run.batch.id)}

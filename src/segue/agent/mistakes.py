@@ -13,8 +13,10 @@ from types import NoneType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
+from pydantic_core import InitErrorDetails
 
 from segue.agent.sections import Setting, settings_of
+from segue.core.errors import UsageError
 
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 # As long as a text may be that is quoted: longer than any length of time, shorter than any key.
@@ -48,6 +50,13 @@ def find_mistakes(error: ValidationError, section: type, values: Any) -> list[Mi
         Mistake(tuple(_place(problem["loc"], values)), _words(problem, section))
         for problem in error.errors(include_url=False)
     ]
+
+
+def misplaced(words: str, *place: int | str) -> InitErrorDetails:
+    """For pydantic: a mistake deeper inside of what is checked, at its own place."""
+    return InitErrorDetails(
+        type="value_error", loc=place, input=None, ctx={"error": UsageError(words)}
+    )
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from segue.agent.config import MemoryConfig
 from segue.agent.middleware import AsyncHandler, Request, Response
-from segue.agent.run import SEARCHED, Recalled, Run, current_run
+from segue.agent.run import RECALLED, SEARCHED, Recalled, Run, current_run
 from segue.core.context import memory_lines
 from segue.core.metadata import is_synthetic
 from segue.core.query import MemoryQuery, QuerySource, memory_query
@@ -24,7 +24,6 @@ from segue.noting import count
 
 logger = logging.getLogger(__name__)
 
-_RECALLED = "recalled"
 _QUERY_SHOWN = 50
 
 
@@ -50,13 +49,14 @@ class Namespace(Protocol):
 class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
     """Tells the model what the agent remembers about the user, at the model call alone.
 
-    Searched once in a run, so that its second model call knows what its first one knew. Outside
+    Searched once in a run, so that its second model call knows what its first one knew. Without
+    `memories` it tells what the run has found, as for an agent with a graph of its own. Outside
     of Segue, `whose` says for a request whose memories are meant.
     """
 
     def __init__(
         self,
-        memories: MemorySource,
+        memories: MemorySource | None = None,
         config: MemoryConfig | None = None,
         whose: Callable[[ModelRequest[Any]], Namespace | None] | None = None,
     ) -> None:
@@ -72,48 +72,70 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
         system = "\n\n".join(part for part in (request.system_prompt, memory_lines(told)) if part)
         return await handler(request.override(system_message=SystemMessage(system)))
 
-    async def _told(self, request: Request) -> list[str]:
+    async def _told(self, request: Request) -> Sequence[str]:
         run = current_run()
         if run is None:
             namespace = self._whose(request) if self._whose else None
-            return [] if namespace is None else await self._recall(request, namespace)
-        if _RECALLED not in run.notes:
-            run.notes[_RECALLED] = await self._recall(request, run)
-        told: list[str] = run.notes[_RECALLED]
+            if namespace is None or self._memories is None:
+                return ()
+            told, recalled = await _recall(
+                self._memories, self._config, namespace, request.messages, None
+            )
+        else:
+            recalled = await recall_for(run, self._memories, self._config)
+            told = run.memories
+        if recalled is not None:
+            request.runtime.stream_writer(recalled)
         return told
 
-    async def _recall(self, request: Request, namespace: Namespace) -> list[str]:
-        messages, summary = request.messages, None
-        if isinstance(namespace, Run):
-            messages, summary = _any(namespace.messages), namespace.summary
-        query = chosen_query(messages, summary, namespace)
-        _note_search(namespace, source=query.source.value if query else "none", failed=False)
-        if query is None:
-            return []
-        found = _within(await self._search(namespace, query), self._config.max_tokens)
-        if found:
-            keys = tuple(memory.memory.key for memory in found)
-            request.runtime.stream_writer(Recalled(keys, query.source))
-        return [memory.memory.content for memory in found]
 
-    async def _search(self, namespace: Namespace, query: MemoryQuery) -> list[FoundMemory]:
-        limit = self._config.time_limit.total_seconds()
-        try:
-            async with asyncio.timeout(limit):
-                return await self._memories.search(
-                    namespace.agent_id, namespace.user_id, query.text
-                )
-        except Exception as error:  # a reply without memories is better than none
-            logger.warning(
-                "Memories of thread %s of agent %s could not be searched within %g s: %s",
-                namespace.thread_id,
-                namespace.agent_id,
-                limit,
-                type(error).__name__,
-            )
-            logger.debug("The error of the search", exc_info=error)
-            _note_search(namespace, source=query.source.value, failed=True)
-            return []
+async def recall_for(
+    run: Run, memories: MemorySource | None, config: MemoryConfig
+) -> Recalled | None:
+    """Search once for a run, which then has its `memories`; None if it knew, or found none."""
+    if memories is None or RECALLED in run.notes:
+        return None
+    found, recalled = await _recall(memories, config, run, run.messages, run.summary)
+    run.notes[RECALLED] = found
+    return recalled
+
+
+async def _recall(
+    memories: MemorySource,
+    config: MemoryConfig,
+    namespace: Namespace,
+    messages: Sequence[BaseMessage],
+    summary: str | None,
+) -> tuple[Sequence[str], Recalled | None]:
+    query = chosen_query(messages, summary, namespace)
+    _note_search(namespace, source=query.source.value if query else "none", failed=False)
+    if query is None:
+        return (), None
+    found = _within(await _search(memories, config, namespace, query), config.max_tokens)
+    if not found:
+        return (), None
+    keys = tuple(memory.memory.key for memory in found)
+    return [memory.memory.content for memory in found], Recalled(keys, query.source)
+
+
+async def _search(
+    memories: MemorySource, config: MemoryConfig, namespace: Namespace, query: MemoryQuery
+) -> list[FoundMemory]:
+    limit = config.time_limit.total_seconds()
+    try:
+        async with asyncio.timeout(limit):
+            return await memories.search(namespace.agent_id, namespace.user_id, query.text)
+    except Exception as error:  # a reply without memories is better than none
+        logger.warning(
+            "Memories of thread %s of agent %s could not be searched within %g s: %s",
+            namespace.thread_id,
+            namespace.agent_id,
+            limit,
+            type(error).__name__,
+        )
+        logger.debug("The error of the search", exc_info=error)
+        _note_search(namespace, source=query.source.value, failed=True)
+        return []
 
 
 def chosen_query(
@@ -168,8 +190,3 @@ def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
             fitting.append(memory)
             left -= cost
     return fitting
-
-
-def _any(messages: list[BaseMessage]) -> Any:
-    # LangChain types a request's messages as a union of its classes, not as their base.
-    return messages

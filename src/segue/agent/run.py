@@ -28,8 +28,11 @@ logger = logging.getLogger(__name__)
 
 # LangGraph keeps what begins with underscores out of its checkpoints.
 RUN_KEY: Final = "__segue_run"
+NOTEBOOK_KEY: Final = "__segue_notebook"
 # Where a run notes whose words it searched memories with, and whether the search failed.
 SEARCHED: Final = "memory_search"
+# Where it notes what it found.
+RECALLED: Final = "recalled"
 _SHORTENED: Final = "shortened"
 
 
@@ -90,6 +93,11 @@ class Run:
     def messages(self) -> list[BaseMessage]:
         """All of it, oldest first."""
         return [message for batch in reversed(self.batches) for message in batch.messages]
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """What the agent remembers of the user that has to do with this run, the best first."""
+        return tuple(self.notes.get(RECALLED, ()))
 
     @property
     def trigger(self) -> TriggerType | None:

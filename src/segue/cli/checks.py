@@ -183,7 +183,7 @@ def _check_agent(agent: AgentConfig) -> Iterator[Check]:
     yield _check_model(agent)
     if agent.tools or agent.autonomy.decider not in _DECIDERS:
         yield _check_own_code(agent)
-    if agent.memory.enabled and agent.graph is None:
+    if agent.keeps_memories:
         yield _check_embedder(agent)
     if agent.webhook is not None:
         yield _check_webhook(agent)

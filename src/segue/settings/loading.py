@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from segue.agent.mistakes import Mistake, find_mistakes
 from segue.core.errors import UsageError
 from segue.settings.environment import read_environment, variable
-from segue.settings.settings import Settings, first_try
+from segue.settings.settings import FIRST_TRY, Settings, first_try
 
 FILE: Final = "segue.toml"
 
@@ -99,7 +99,9 @@ def load_settings(
         _Source("flags", _nested(given)),
     ]
     are_given = "agents" in file.values or ("agents",) in {*variables.values, *given}
-    merged: dict[str, Any] = {} if are_given else {"agents": first_try()}
+    graph = ("agents", FIRST_TRY, "graph")
+    has_graph = any(source.leads_to(graph) == len(graph) for source in sources)
+    merged: dict[str, Any] = {} if are_given else {"agents": first_try(has_graph=has_graph)}
     for source in sources:
         merged = _merged(merged, source.values)
     if without and isinstance(agents := merged.get("agents"), Mapping):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_core import InitErrorDetails
 
 from segue.agent.config import FROM_TEXT, AgentConfig, Config, Count, Span
 from segue.agent.local_engine import INSTALL, has_local
+from segue.agent.mistakes import misplaced
 from segue.agent.sections import OR_NONE, Expected
 from segue.core.durations import Length
 from segue.core.errors import UsageError
@@ -23,16 +23,16 @@ from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
 _ADDRESS = ("postgresql://", "postgres://")
 
 
-_FIRST_TRY: Final = "companion"
+FIRST_TRY: Final = "companion"
 
 
-def first_try() -> dict[str, Any]:
+def first_try(*, has_graph: bool = False) -> dict[str, Any]:
     """The agent if none is set up: to be tried, so it does not wait for hours to speak first, nor
     until tomorrow after a few tries. It talks by rules where the local model is not installed.
     """
     return {
-        _FIRST_TRY: {
-            "model": "local" if has_local() else "scripted",
+        FIRST_TRY: {
+            **({} if has_graph or has_local() else {"model": "scripted"}),
             "autonomy": {
                 "delays": {trigger.value: "30s" for trigger in TriggerType},
                 "policy": {"cooldown": "10s", "max_per_day": 50},
@@ -44,7 +44,7 @@ def first_try() -> dict[str, Any]:
 def note_on_first_try(settings: "Settings") -> str | None:
     """What to tell a user who tries Segue out without the local model; None otherwise."""
     models = {agent.id: agent.model for agent in settings.agents}
-    if models != {_FIRST_TRY: "scripted"} or has_local():
+    if models != {FIRST_TRY: "scripted"} or has_local():
         return None
     return (
         "The local model is not installed; 'scripted' answers instead, by rules. For the local "
@@ -81,7 +81,7 @@ def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
     if len(set(ids)) < len(ids):
         raise UsageError(f"two have the same id: {', '.join(ids)}")
     wrong = [
-        _misplaced(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
+        misplaced(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
         for number, agent in enumerate(agents)
         for name in agent.may_ask
         if name not in ids
@@ -89,13 +89,6 @@ def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
     if wrong:
         raise ValidationError.from_exception_data("agents", wrong)
     return agents
-
-
-def _misplaced(words: str, *place: int | str) -> InitErrorDetails:
-    """A mistake deeper inside of what is checked, at its own place."""
-    return InitErrorDetails(
-        type="value_error", loc=place, input=None, ctx={"error": UsageError(words)}
-    )
 
 
 class TypeRetention(Config):

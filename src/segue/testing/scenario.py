@@ -136,8 +136,8 @@ def _read_agent(given: Any) -> Any:
         return given
     # A summary would be taken from the replies that the scenario has for its users.
     off = {"enabled": False}
-    defaults = {"model": SCRIPTED, "memory": off, "compression": off}
-    return defaults | readable(AgentConfig, given)
+    model = {} if "graph" in given else {"model": SCRIPTED}
+    return {**model, "memory": off, "compression": off} | readable(AgentConfig, given)
 
 
 class Scenario(Config):

@@ -25,8 +25,9 @@ _NODE_LEASE: Final = timedelta(days=30)
 
 def plain_agent(id: str = "guide", **config: Any) -> AgentConfig:
     """An agent with a scripted model and without memories, as most stories want it."""
+    model = {} if "graph" in config else {"model": "scripted"}
     return AgentConfig.parse(
-        {"id": id, "model": "scripted", "memory": {"enabled": False}, **config}, f"agent {id!r}"
+        {"id": id, **model, "memory": {"enabled": False}, **config}, f"agent {id!r}"
     )
 
 
