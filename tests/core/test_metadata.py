@@ -224,6 +224,8 @@ WRONG: list[tuple[str, object]] = [
     ("continue_requested", "yes"),
     ("settled", 1),
     ("source_agent_id", 4),
+    ("stored_at", "yesterday"),
+    ("stored_at", "2027-01-15T08:00:00"),
     ("tool_triggered", "true"),
     ("retry_count", -2),
     ("retry_count", "2"),

@@ -169,6 +169,7 @@ async def test_every_field_of_metadata_reads_back_equal(address: str, chat: Chat
         sequence_num=1,
         batch_type=BatchType.AGENT_TO_AGENT,
         parent_batch=MAX_ID // 2 - 2,
+        stored_at="2027-01-15T08:00:00+00:00",
         continue_requested=True,
         settled=True,
         source_agent_id="tutor",

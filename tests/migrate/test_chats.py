@@ -271,7 +271,12 @@ async def test_a_thread_of_the_same_name_stays_its_users(tmp_path: Path, databas
 
 async def test_what_is_skipped_leaves_no_empty_thread(tmp_path: Path, database: str) -> None:
     """Whatever is wrong with its messages is found before a thread is begun, in a dry run too."""
-    future = {"id": "f", "user": "ann", "created_at": "2050-01-01T00:00:00Z", "messages": CHAT}
+    future = {
+        "id": "f",
+        "user": "ann",
+        "created_at": (LATER + timedelta(days=2)).isoformat(),
+        "messages": CHAT,
+    }
     place = write(tmp_path / "chats.jsonl", future)
     async with opened(database) as journal:
         for is_dry_run in (True, False):

@@ -204,3 +204,56 @@ async def test_a_running_process_that_lost_its_number_goes_on(stage: Stage) -> N
         positions = [message.additional_kwargs["position"] for message in page.messages]
         assert positions == sorted(positions)
         assert node_of(positions[-1]) == ids.node
+
+
+YEARS = timedelta(days=16 * 365)
+
+
+async def go_on(journal: Journal, ids: LeasedIds, thread: str, now: datetime) -> int:
+    """One more message in a thread; its position."""
+    accepted = await journal.accept_message(thread, HumanMessage("More."), ids=ids, now=now)
+    position: int = accepted.message.additional_kwargs["position"]
+    return position
+
+
+async def test_a_start_in_a_wrong_year_dates_nothing_that_comes_after(
+    journal: Journal, clock: Settable
+) -> None:
+    """Threads that were written to in that year go on above it; all others have the present."""
+    clock.moment = START + YEARS
+    wrong = await opened(journal, clock, "wrong")
+    far = [await write(journal, wrong, clock.moment) for _ in range(2)]
+    threads = [thread.id for thread in await journal.list_newest_threads(limit=2)]
+    await wrong.close()
+    clock.moment = START
+    ids = await opened(journal, clock)
+    assert time_of(ids.next()) == START
+    near, above = [], []
+    for _ in range(3):
+        near.append(await write(journal, ids, START))
+        above += [await go_on(journal, ids, thread, START) for thread in threads]
+    assert {time_of(each).date() for each in near} == {START.date()}
+    assert min(above) > max(far)
+    assert near == sorted(near)
+    assert above == sorted({*above})  # of two threads, and no id twice
+
+
+async def test_a_process_whose_clock_was_years_ahead_comes_back_to_the_present(
+    journal: Journal, clock: Settable
+) -> None:
+    """Set right while it runs, its next ids are of the present, and none is given out again."""
+    ids = await opened(journal, clock)
+    given = [ids.next()]
+    clock.moment += YEARS
+    far = await write(journal, ids, clock.moment)
+    given += [far, ids.next()]
+    [thread] = await journal.list_newest_threads(limit=1)
+    clock.moment = START
+    given += [ids.next(), ids.next()]
+    assert {time_of(each).date() for each in given[-2:]} == {START.date()}
+    given.append(await go_on(journal, ids, thread.id, START))
+    assert given[-1] > far
+    clock.moment = time_of(far)  # that year comes at last
+    given.append(ids.next())
+    assert given[-1] > far
+    assert len({*given}) == len(given)

@@ -4,6 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from segue.core.metadata import MessageMetadata
+from segue.server.wire import message_out
 from segue.testing.clock import VirtualClock
 from segue.testing.world import START, Stage
 from tests.runtime.scenes import Held, lines
@@ -34,3 +36,24 @@ async def test_a_worker_that_died_with_its_clock_an_hour_ahead_costs_one_lease(
         held.go.set()
         await dead.clock.settle()
         assert await dead.heard(thread) == ["Where is Oslo?", TOLD]
+
+
+async def test_a_start_in_a_wrong_year_dates_no_later_message(database: str) -> None:
+    """Each message shows when it was stored, in the thread of the wrong year and in all others."""
+    years = timedelta(days=16 * 365)
+    wrong = Stage(database, VirtualClock(START + years))
+    async with wrong.world(models={"guide": model_of()}) as world:
+        first = await new_thread(world, "ann")
+        await world.say(first, "Where is Oslo?")
+    async with Stage(database).world(models={"guide": model_of()}) as world:
+        await world.say(first, "And Bergen?")
+        second = await new_thread(world, "bob")
+        await world.say(second, "Where is Oslo?")
+        shown = [message_out(m) for m in (await world.segue.history(first)).messages]
+        assert [each.created_at.year for each in shown] == [2043, 2043, 2027, 2027]
+        assert [each.created_at for each in shown[2:]] == [START, START]
+        positions = [each.position for each in shown]
+        assert positions == sorted({*positions})
+        others = (await world.segue.history(second)).messages
+        assert [message_out(m).created_at.date() for m in others] == [START.date()] * 2
+        assert [MessageMetadata.of(m).stored_at for m in others] == [None] * 2

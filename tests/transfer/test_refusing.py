@@ -1,19 +1,21 @@
 """Files that are refused: with the line that is wrong, and with nothing written."""
 
 import hashlib
+import io
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from segue.core.errors import ConflictError
-from segue.transfer.importing import Manner
+from segue.core.errors import ConflictError, UsageError
+from segue.transfer.importing import Manner, import_file
 from segue.transfer.lines import FormatError
 from segue.transfer.writing import Scope
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import full, of_user, take_in
-from tests.transfer.tales import EVERYTHING, Tale
+from tests.transfer.tales import EVERYTHING, START, Tale
 
 pytestmark = pytest.mark.anyio
 Lines = list[dict[str, Any]]
@@ -250,6 +252,16 @@ async def test_what_is_here_is_not_overwritten(new_journal: NewJournal, kind: st
         assert len((await target.history("blue")).messages) == 2
         await take_in(target, late, Manner(skip_existing=True))
         assert await full(target) == both
+
+
+async def test_a_file_from_the_future_is_refused(new_journal: NewJournal, kind: str) -> None:
+    """With the line up to which it was read; else one position would date all later messages."""
+    data = await told(new_journal)
+    async with new_journal(kind) as target:
+        empty = await full(target)
+        with pytest.raises(UsageError, match=r"line 2: A row of threads .* more than a day"):
+            await import_file(target, io.BytesIO(data), Manner(), now=START - timedelta(days=2))
+        assert await full(target) == empty
 
 
 async def test_the_same_message_in_two_batches_is_refused(

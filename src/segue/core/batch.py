@@ -73,11 +73,12 @@ class Batch:
 
     @property
     def started_at(self) -> datetime:
-        return time_of(self.id)
+        first = (m.created_at for m in self._metadata if m.position == self.id)
+        return next(first, None) or time_of(self.id)
 
     @property
     def last_activity_at(self) -> datetime:
-        return time_of(self.last_position)
+        return max(m.created_at or self.started_at for m in self._metadata)
 
     @property
     def last_position(self) -> int:

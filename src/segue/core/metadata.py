@@ -7,13 +7,14 @@ synthetic; everything else goes through it.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from langchain_core.messages import BaseMessage
 
 from segue.core.errors import MetadataError, UsageError
-from segue.core.snowflake import MAX_ID, is_snowflake
+from segue.core.snowflake import MAX_ID, is_snowflake, time_of
 from segue.core.triggers import TriggerType
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class MessageMetadata:
     sequence_num: int | None = None
     batch_type: BatchType | None = None
     parent_batch: int | None = None
+    # When it was stored, in ISO 8601; only where the position says a later time.
+    stored_at: str | None = None
 
     # Set on a tool result whose tool asked to go on later; the batch then waits for it.
     continue_requested: bool = False
@@ -78,6 +81,13 @@ class MessageMetadata:
             raise MetadataError(
                 "metadata 'trigger_type' is set on a message that is not synthetic."
             )
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the message was stored; None if it was not."""
+        if self.stored_at is not None:
+            return datetime.fromisoformat(self.stored_at)
+        return None if self.position is None else time_of(self.position)
 
     @classmethod
     def of(cls, message: BaseMessage) -> "MessageMetadata":
@@ -134,6 +144,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_moment(value: object) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def _is_trigger(value: object) -> bool:
     return isinstance(value, TriggerType)
 
@@ -152,6 +169,7 @@ _RULES: Final[tuple[tuple[str, bool | None, Callable[[Any], bool], str], ...]] =
     ("sequence_num", None, _is_count, "an int of 0 or more"),
     ("batch_type", None, _is_batch_type, f"one of: {', '.join(BatchType)}"),
     ("parent_batch", None, is_snowflake, f"an int in 1..{MAX_ID}"),
+    ("stored_at", None, _is_moment, "a time with its zone, in ISO 8601"),
     ("continue_requested", False, _is_flag, "true or false"),
     ("settled", False, _is_flag, "true or false"),
     ("source_agent_id", None, _is_text, "a string"),

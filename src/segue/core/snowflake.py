@@ -22,6 +22,8 @@ _SHIFT = NODE_BITS + SEQUENCE_BITS
 _MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 _MAX_MILLIS = (1 << 41) - 1
 _MILLISECOND = timedelta(milliseconds=1)
+# A mixed-up time zone is a matter of hours; a clock that is further ahead is plainly wrong.
+_AHEAD_AT_MOST: Final = timedelta(days=1)
 
 
 class SnowflakeSource(Protocol):
@@ -66,6 +68,11 @@ def millis_of(moment: datetime) -> int:
 def time_of(snowflake: int) -> datetime:
     """The moment written in an id, in UTC."""
     return EPOCH + (check_snowflake(snowflake) >> _SHIFT) * _MILLISECOND
+
+
+def latest_id(now: datetime) -> int:
+    """The highest id that a sound clock can have made: one of a day from now."""
+    return min(((millis_of(now + _AHEAD_AT_MOST) + 1) << _SHIFT) - 1, MAX_ID)
 
 
 def node_of(snowflake: int) -> int:

@@ -9,9 +9,11 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.errors import ConflictError, MetadataError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages
-from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
+from segue.core.snowflake import MAX_ID, SnowflakeSource, latest_id, time_of, to_text
 from segue.core.stamp import stamp
+from segue.journal.inputs import CLOCK_SKEW
 from segue.journal.records import Arrival, Thread, TurnKind
+from segue.journal.rows import aware
 
 # Half of all there are: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
@@ -20,9 +22,10 @@ _LATEST_IMPORT: Final = MAX_ID // 2
 class RisingIds:
     """Ids of one thread: each above all that the thread has, whatever this process's clock says."""
 
-    def __init__(self, ids: SnowflakeSource, last: int) -> None:
+    def __init__(self, ids: SnowflakeSource, last: int, now: datetime) -> None:
         self._ids = ids
         self.last = last
+        self.now = now
 
     @property
     def node(self) -> int:
@@ -43,9 +46,26 @@ class NewTurn:
     available_at: datetime | None = None
 
 
-def ids_above(thread: Thread, ids: SnowflakeSource) -> RisingIds:
+def ids_above(thread: Thread, ids: SnowflakeSource, now: datetime) -> RisingIds:
     """The ids of one step. The thread is locked, so nobody else takes any before the commit."""
-    return RisingIds(ids, thread.last_position)
+    return RisingIds(ids, thread.last_position, now)
+
+
+def stamp_now(
+    messages: Iterable[BaseMessage], ids: RisingIds, *place: Any, **more: Any
+) -> list[BaseMessage]:
+    """Messages with their places, as `stamp` gives them, and with the time where theirs is wrong.
+
+    Above the ids of a clock that was ahead, a position says a later time than now.
+    """
+    return [_dated(message, ids.now) for message in stamp(messages, ids, *place, **more)]
+
+
+def _dated(message: BaseMessage, now: datetime) -> BaseMessage:
+    if time_of(place_of(message)) <= aware(now) + CLOCK_SKEW:
+        return message
+    stored_at = aware(now).isoformat()
+    return replace(MessageMetadata.of(message), stored_at=stored_at).onto(message)
 
 
 def without_place(message: BaseMessage, batch: int) -> BaseMessage:
@@ -61,7 +81,7 @@ def without_place(message: BaseMessage, batch: int) -> BaseMessage:
 
 def stamp_arrival(message: BaseMessage, arrival: Arrival, ids: RisingIds) -> BaseMessage:
     """A message that begins a batch: a user's, or another agent's question."""
-    [stamped] = stamp(
+    [stamped] = stamp_now(
         [with_sender(message, arrival)],
         ids,
         batch_type=_type_of(arrival),
@@ -130,6 +150,15 @@ def edges_of(seen: Sequence[int], *, before: int | None, after: int | None) -> t
     if seen:
         return seen[0], seen[-1]
     return min((after or 0) + 1, MAX_ID), MAX_ID if before is None else before - 1
+
+
+def check_past(new_id: int, now: datetime, what: str) -> None:
+    """Later ids of a thread are above all that it has: one from the future would date them all."""
+    if new_id > latest_id(now):
+        raise UsageError(
+            f"{what} has an id of {time_of(new_id):%Y-%m-%d}, more than a day from now "
+            f"({now:%Y-%m-%d}). Correct its time or this machine's clock. Nothing was written."
+        )
 
 
 def span_of(

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
-from segue.core.snowflake import SnowflakeSource
+from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.outcomes import ArmTally, OutcomeCount, OutcomeQuery, SearchCount
 from segue.journal.records import (
     STOPPED,
@@ -743,8 +743,11 @@ class Nodes(Protocol):
 
     async def release_node(self, node: int, owner: str) -> None: ...
 
-    async def last_position(self) -> int:
-        """The highest position in the journal, to seed a generator above; 0 if it is empty."""
+    async def last_position(self, *, latest: int = MAX_ID) -> int:
+        """The highest position in the journal, to seed a generator above; 0 if there is none.
+
+        With `latest`, of those threads and decisions that have none above it.
+        """
         ...
 
 
@@ -768,7 +771,8 @@ class Transfers(Rows, Protocol):
         They come by thread: the thread, then what belongs to it, with its `thread_id`; `rows` may
         be asked for them more than once. What waits can be claimed afterwards, by its own time.
         `ConflictError` for a thread, a memory or preferences that are there already, or with
-        `skip_existing` those are left alone; `BatchTaken` if another thread has the batch. With
+        `skip_existing` those are left alone; `BatchTaken` if another thread has the batch;
+        `UsageError` for an id later than a day from now. With
         `dry_run` all is tried and nothing is kept.
         """
         ...

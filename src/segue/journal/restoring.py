@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby, islice
 from typing import Any, Final
 
 from segue.core.errors import ConflictError
+from segue.journal.places import check_past
 from segue.journal.rows import to_json
 from segue.journal.tables import (
     MEMORIES,
@@ -41,7 +43,8 @@ class DryRunOver(Exception):
 class Restoring:
     """Which thread is being written, and what was written and left alone so far."""
 
-    def __init__(self, *, skip_existing: bool) -> None:
+    def __init__(self, now: datetime, *, skip_existing: bool) -> None:
+        self._now = now
         self.skip_existing = skip_existing
         self.live: dict[str, None] = {}
         self._thread: Row | None = None
@@ -55,7 +58,10 @@ class Restoring:
         if table.of_thread and self._thread is None:
             return []
         self._rows[table.name] += len(chunk)
+        ids = [column.name for column in table.columns if column.form is Form.ID]
         for row in chunk:
+            highest = max((row[name] or 0 for name in ids if name in row), default=0)
+            check_past(highest, self._now, f"A row of {table.name}")
             if is_live_turn(table, row):
                 self.live[row["thread_id"]] = None
         return [whole(table, row, self._thread) for row in chunk]

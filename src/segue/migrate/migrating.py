@@ -18,7 +18,7 @@ from segue.core.batch import BATCH_TIMEOUT
 from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import time_of
-from segue.journal.places import importable, place_of
+from segue.journal.places import check_past, importable, place_of
 from segue.journal.records import NESTING, Thread
 from segue.migrate.ledger import Ledger, Record
 from segue.migrate.placing import Old, OldIds, Placed, digest_of, place, readied, unfinished
@@ -129,7 +129,8 @@ class Migration:
         if end is None:
             late = [] if is_held else _late(talk, thread_id, ready)
             placed = place(stored, [*ready, *late], OldIds(thread_id))
-            importable(placed.messages)  # raises before anything is begun
+            for message in importable(placed.messages):  # raises before anything is begun
+                check_past(place_of(message), self._now, f"Message {message.id!r}")
         taken = record.messages + len(ready)
         begun = replace(record, going_to=taken)
         if thread is None:

@@ -4,6 +4,7 @@ import logging
 from datetime import datetime, timedelta
 
 from segue.core.errors import BackendError, ConflictError
+from segue.core.snowflake import latest_id, next_snowflake, time_of
 from segue.journal.ports import Journal
 from segue.runtime.clock import Clock
 from segue.runtime.snowflakes import SnowflakeGenerator
@@ -32,8 +33,9 @@ class LeasedIds:
         node = await self._journal.lease_node(
             self._owner, now=self._clock.now(), lease_for=self._lease_for
         )
-        last = await self._journal.last_position()
-        self._generator = SnowflakeGenerator(node, last=last, clock=self._millis)
+        highest = await self._journal.last_position()
+        last = await self._journal.last_position(latest=latest_id(self._clock.now()))
+        self._generator = _TwoLines(node, last=last, ahead=highest, clock=self._clock)
 
     async def renew(self) -> datetime | None:
         """Keep the number; when to do so again."""
@@ -59,5 +61,32 @@ class LeasedIds:
             raise ConflictError("The ids are not open yet; call open() first.")
         return self._generator
 
-    def _millis(self) -> int:
-        return int(self._clock.now().timestamp() * 1000)
+
+class _TwoLines(SnowflakeGenerator):
+    """Ids in two lines: threads with positions of a clock that was far ahead go on above those, and
+    all others get ids of the present.
+
+    Each line rises, so no id is given out twice.
+    """
+
+    def __init__(self, node: int, *, last: int, ahead: int, clock: Clock) -> None:
+        super().__init__(node, last=last, clock=lambda: int(clock.now().timestamp() * 1000))
+        self._now = clock.now
+        self._ahead = ahead
+        # The last id before the newest leap of the clock.
+        self._before = last
+
+    def _give(self, after: int, millis: int) -> int:
+        latest = latest_id(self._now())
+        if self._last > latest:  # our own clock was ahead, and was set right
+            self._ahead, self._last = max(self._ahead, self._last), self._before
+        if self._ahead <= latest:  # as a rule; else once its time has come
+            after = max(after, self._ahead)
+        if after > latest:
+            self._ahead = next_snowflake(max(self._ahead, after), millis, self.node)
+            return self._ahead
+        before = self._last
+        new = super()._give(after, millis)
+        if not before or new > latest_id(time_of(before)):
+            self._before = before
+        return new

@@ -70,6 +70,8 @@ class SnowflakeGenerator:
                 "generator with a node number of its own."
             )
         with self._lock:
-            millis = self._clock() - _EPOCH_UNIX_MILLIS
-            self._last = next_snowflake(max(self._last, after), millis, self._node)
-            return self._last
+            return self._give(after, self._clock() - _EPOCH_UNIX_MILLIS)
+
+    def _give(self, after: int, millis: int) -> int:
+        self._last = next_snowflake(max(self._last, after), millis, self._node)
+        return self._last

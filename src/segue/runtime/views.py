@@ -15,7 +15,7 @@ from segue.core.errors import NotFoundError
 from segue.core.messages import origin_of, spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.plain import exact_json
-from segue.core.snowflake import time_of, to_text
+from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
 from segue.runtime.asking import MAX_DEPTH
@@ -117,7 +117,7 @@ async def list_reasons(journal: Journal, thread_id: str, *, limit: int) -> list[
 
 
 def _visible(message: BaseMessage, names: dict[str, str]) -> Json:
-    position = MessageMetadata.of(message).position
+    created_at = MessageMetadata.of(message).created_at
     role = "user" if isinstance(message, HumanMessage) else "agent"
     text = spoken_text(message)
     return {
@@ -126,7 +126,7 @@ def _visible(message: BaseMessage, names: dict[str, str]) -> Json:
         "name": names[role],
         "text": text,
         "shown": with_media(text, message.content),
-        "created_at": time_of(position).isoformat() if position else None,
+        "created_at": created_at.isoformat() if created_at else None,
         "origin": origin_of(message),
     }
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from segue.core.snowflake import time_of
 from segue.journal.ports import Journal
 from segue.journal.records import (
     Decision,
@@ -93,15 +92,15 @@ def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
         if turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None:
             yield Reason(turn.shown_at, "a follow-up", "sent", "All gates were open.", {}, turn.id)
         elif turn.kind is TurnKind.FOLLOW_UP and turn.state is TurnState.VOID:
-            yield Reason(time_of(turn.id), "a follow-up", "void", turn.error or "", {}, turn.id)
+            yield Reason(turn.queued_at, "a follow-up", "void", turn.error or "", {}, turn.id)
         elif turn.state is TurnState.FAILED:
             what = f"a {turn.kind.value.replace('_', '-')}"
-            yield Reason(time_of(turn.id), what, "failed", turn.error or "", {}, turn.id)
+            yield Reason(turn.queued_at, what, "failed", turn.error or "", {}, turn.id)
         if turn.ending is not None and turn.ending.get("kind") == "cancelled":
             number = turn.end_position or turn.id
             what = f"a {turn.kind.value.replace('_', '-')}"
             reason = str(turn.ending.get("reason") or "")
-            yield Reason(time_of(number), what, "cancelled", reason, {}, number)
+            yield Reason(turn.queued_at, what, "cancelled", reason, {}, number)
 
 
 def _of_effects(effects: list[Effect]) -> Iterator[Reason]:

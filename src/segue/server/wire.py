@@ -49,7 +49,8 @@ from segue.server.shapes import (
 
 def message_out(message: BaseMessage, turns: Iterable[Turn] = ()) -> MessageOut:
     """A visible message, and of a user's what became of it by the turns of its batch."""
-    position = MessageMetadata.of(message).position or 0
+    metadata = MessageMetadata.of(message)
+    position = metadata.position or 0
     is_user = isinstance(message, HumanMessage)
     state, error = _fate(turns) if is_user else (None, None)
     return MessageOut(
@@ -58,7 +59,7 @@ def message_out(message: BaseMessage, turns: Iterable[Turn] = ()) -> MessageOut:
         role="user" if is_user else "agent",
         text=spoken_text(message),
         content=shown_content(message),
-        created_at=time_of(position),
+        created_at=metadata.created_at or time_of(position),
         origin=origin_of(message),
         state=state,
         error=error,

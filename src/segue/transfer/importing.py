@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Final
 
-from segue.core.errors import ConflictError
+from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.ports import Journal
 from segue.journal.restoring import BatchTaken
@@ -44,7 +44,8 @@ async def import_file(
 ) -> Imported:
     """Check a file whole, then write all of it in one transaction.
 
-    `FormatError` names the line that is wrong; `ConflictError` says what is here already.
+    `FormatError` names the line that is wrong; `ConflictError` says what is here already,
+    `UsageError` what is from the future.
     """
     async with checked(file) as draft:
         return await import_draft(journal, draft, manner, now=now)
@@ -95,5 +96,5 @@ async def _restore(
         return await journal.restore(
             rows, now=now, skip_existing=manner.skip_existing, dry_run=manner.dry_run
         )
-    except ConflictError as error:
+    except (ConflictError, UsageError) as error:
         raise type(error)(f"Up to line {draft.line}: {error}") from error

@@ -128,14 +128,15 @@ async def _page(journal: Journal, thread_id: str, after: int) -> Page | None:
 
 def _shown(message: BaseMessage) -> Mapping[str, Any]:
     """A message as its user sees it; what else is known of it has no place here."""
-    position = MessageMetadata.of(message).position or 0
+    metadata = MessageMetadata.of(message)
+    position = metadata.position or 0
     return {
         "id": message.id or to_text(position),
         "position": to_id(position),
         "role": "user" if isinstance(message, HumanMessage) else "agent",
         "text": spoken_text(message),
         "content": shown_content(message),
-        "created_at": to_time(time_of(position)),
+        "created_at": to_time(metadata.created_at or time_of(position)),
         "origin": origin_of(message),
     }
 

@@ -12,9 +12,15 @@ from psycopg.rows import DictRow
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
-from segue.core.stamp import stamp
 from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
-from segue.journal.places import NewTurn, RisingIds, ids_above, stamp_arrival, with_sender
+from segue.journal.places import (
+    NewTurn,
+    RisingIds,
+    ids_above,
+    stamp_arrival,
+    stamp_now,
+    with_sender,
+)
 from segue.journal.postgres.arming import CANCEL_FOLLOW_UPS
 from segue.journal.postgres.batches import (
     append_to_batch,
@@ -71,7 +77,7 @@ class ArrivalSteps:
                 return earlier
             if arrival.only_if_idle:
                 await _refuse_while_busy(db, thread_id)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             ended = await _end_follow_ups(db, thread_id, WROTE, now)
             if ended["is_asked"]:
                 await _settle_waiting(db, thread_id, rising, now)
@@ -115,7 +121,7 @@ class ArrivalSteps:
             await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread.id,))
             thread = replace(thread, epoch=thread.epoch + 1)
             new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
-            return await queue_turn(db, thread, new, ids_above(thread, ids), now)
+            return await queue_turn(db, thread, new, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
 
@@ -227,7 +233,7 @@ async def _stamp_next(
         "WHERE thread_id = %s AND batch = %s ORDER BY sequence_num DESC LIMIT 1",
         (turn.thread_id, turn.batch),
     )
-    [stamped] = stamp(
+    [stamped] = stamp_now(
         [message],
         ids,
         turn.batch,

@@ -14,8 +14,7 @@ from psycopg.rows import DictRow
 from segue.core.batch import Batch
 from segue.core.errors import BackendError, NotFoundError
 from segue.core.metadata import BatchType
-from segue.core.stamp import stamp
-from segue.journal.places import RisingIds, without_place
+from segue.journal.places import RisingIds, stamp_now, without_place
 from segue.journal.postgres.database import Connection, fetch_all
 from segue.journal.postgres.words import to_vector, words_of
 from segue.journal.records import Turn
@@ -133,7 +132,7 @@ class OpenBatch:
                 placed.stored.append(decode_message(row["body"]))
                 continue
             # Type and parent are those of the first message: a continuation does not relabel it.
-            [stamped] = stamp(
+            [stamped] = stamp_now(
                 [without_place(message, batch)],
                 ids,
                 batch,

@@ -132,7 +132,7 @@ class EndingSteps:
             thread, row = await lock_turn(db, lease)
             if end.state is TurnState.VOID:
                 _refuse_seen(turn, row)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             placed, is_open = await _placed(db, turn, end, messages, rising)
             values = _end_values(turn, end, is_open, rising, now)
             effects = [(rising.next(), effect) for effect in end.ending.effects]

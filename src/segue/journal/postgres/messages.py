@@ -96,7 +96,7 @@ class MessageSteps:
             thread = await lock_thread(db, lease.turn.thread_id)
             # What is stored is no longer being written; a listener must not see it twice.
             await clear_partial(db, lease)
-            return await append_to_batch(db, lease.turn, messages, ids_above(thread, ids), now)
+            return await append_to_batch(db, lease.turn, messages, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
 

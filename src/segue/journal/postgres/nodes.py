@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError
-from segue.core.snowflake import MAX_NODE
+from segue.core.snowflake import MAX_ID, MAX_NODE
 from segue.journal.inputs import lease_end
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_row
 
@@ -49,13 +49,15 @@ class NodeSteps:
 
         await self._db.write(step)
 
-    async def last_position(self) -> int:
+    async def last_position(self, *, latest: int = MAX_ID) -> int:
         async def step(db: Connection) -> int:
             # Decisions bring their ids with them, so their thread does not know them.
             row = await fetch_row(
                 db,
-                "SELECT greatest(0, (SELECT max(last_position) FROM threads), "
-                "(SELECT max(id) FROM decisions)) AS last",
+                "SELECT greatest(0, "
+                "(SELECT max(last_position) FROM threads WHERE last_position <= %(latest)s), "
+                "(SELECT max(id) FROM decisions WHERE id <= %(latest)s)) AS last",
+                {"latest": latest},
             )
             return int(row["last"])
 

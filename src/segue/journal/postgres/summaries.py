@@ -57,7 +57,7 @@ class SummarySteps:
                 "INSERT INTO summaries (id, thread_id, text, first_batch, last_batch, batches, "
                 "previous_id, created_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING *",
                 (
-                    await next_id(db, thread_id, ids_above(thread, ids)),
+                    await next_id(db, thread_id, ids_above(thread, ids, now)),
                     thread_id,
                     storable(text),
                     min(batches),

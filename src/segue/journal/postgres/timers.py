@@ -18,7 +18,6 @@ from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.metadata import BatchType
 from segue.core.plain import storable
 from segue.core.snowflake import SnowflakeSource
-from segue.core.stamp import stamp
 from segue.journal.inputs import (
     CLOCK_SKEW,
     check_epoch,
@@ -26,7 +25,7 @@ from segue.journal.inputs import (
     check_timer,
     lease_end,
 )
-from segue.journal.places import NewTurn, RisingIds, ids_above
+from segue.journal.places import NewTurn, RisingIds, ids_above, stamp_now
 from segue.journal.postgres.arming import arm, cancel_follow_ups, end_timer, to_timer
 from segue.journal.postgres.batches import append_to_batch, message_values, next_id
 from segue.journal.postgres.counts import check_counts, count_follow_ups
@@ -79,7 +78,7 @@ class TimerSteps:
         async def step(db: Connection) -> Timer:
             thread = await lock_thread(db, timer.thread_id)
             check_epoch(thread, epoch)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             return await arm(db, timer, await next_id(db, thread.id, rising), now)
 
         return await self._db.write(step)
@@ -160,7 +159,7 @@ class TimerSteps:
             if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
                 await check_counts(db, thread, counted)
             await end_timer(db, timer.id, TimerState.FIRED, None, now)
-            turn = await _queue_fired(db, thread, timer, message, ids_above(thread, ids), now)
+            turn = await _queue_fired(db, thread, timer, message, ids_above(thread, ids, now), now)
             await record_decisions(db, [_of_turn(decision, turn) for decision in decisions])
             return turn
 
@@ -257,7 +256,7 @@ async def _queue_fired(
     now: datetime,
 ) -> Turn:
     if timer.batch is None:
-        [stamped] = stamp([message], ids)
+        [stamped] = stamp_now([message], ids)
         row = encode_message(stamped)
         values = message_values(thread.id, row, now)
         return await queue_with_message(db, thread, values, NewTurn(row.batch, timer.kind), ids)

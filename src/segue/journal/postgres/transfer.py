@@ -87,7 +87,7 @@ class TransferSteps:
         dry_run: bool = False,
     ) -> Restored:
         async def step(db: Connection) -> Restored:
-            restoring = Restoring(skip_existing=skip_existing)
+            restoring = Restoring(now, skip_existing=skip_existing)
             for table, chunk in chunks(rows()):
                 await _restore(db, table, chunk, restoring)
             for thread_id in restoring.live:

@@ -11,9 +11,15 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from segue.core.errors import BackendError, ConflictError
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
-from segue.core.stamp import stamp
 from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
-from segue.journal.places import NewTurn, RisingIds, ids_above, stamp_arrival, with_sender
+from segue.journal.places import (
+    NewTurn,
+    RisingIds,
+    ids_above,
+    stamp_arrival,
+    stamp_now,
+    with_sender,
+)
 from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
 from segue.journal.rows import UNREADABLE, decode_message, to_json, to_micros
 from segue.journal.sqlite.arming import cancel_follow_ups
@@ -47,7 +53,7 @@ class ArrivalSteps:
                 return earlier
             if arrival.only_if_idle:
                 _refuse_while_busy(db, thread_id)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             _settle_waiting(db, thread_id, rising, now)
             timers, turns = _end_follow_ups(db, thread_id, WROTE, now)
             thread = replace(thread, epoch=thread.epoch + 1)
@@ -81,7 +87,7 @@ class ArrivalSteps:
             db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (turn_id,))
             thread = thread_of(db, asked.thread_id)
             new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
-            return queue_turn(db, thread, new, ids_above(thread, ids), now)
+            return queue_turn(db, thread, new, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
 
@@ -194,7 +200,7 @@ def _stamp_next(
         "WHERE thread_id = ? AND batch = ? ORDER BY sequence_num DESC LIMIT 1",
         (turn.thread_id, turn.batch),
     ).fetchone()
-    [stamped] = stamp(
+    [stamped] = stamp_now(
         [message],
         ids,
         turn.batch,

@@ -9,8 +9,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.batch import Batch
 from segue.core.errors import NotFoundError
 from segue.core.metadata import BatchType
-from segue.core.stamp import stamp
-from segue.journal.places import RisingIds, is_of_batch, without_place
+from segue.journal.places import RisingIds, is_of_batch, stamp_now, without_place
 from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
@@ -45,7 +44,7 @@ def begin_batch(
     ids: RisingIds,
     now: datetime,
 ) -> BaseMessage:
-    [stamped] = stamp([message], ids)
+    [stamped] = stamp_now([message], ids)
     insert_message(db, thread_id, stamped, now)
     return stamped
 
@@ -81,7 +80,7 @@ def append_to_batch(
         if known is not None:
             stored.append(known)
             continue
-        [stamped] = stamp(
+        [stamped] = stamp_now(
             [without_place(message, turn.batch)],
             ids,
             turn.batch,

@@ -57,7 +57,7 @@ class MessageSteps:
                 (lease.turn.id,),
             )
             thread = thread_of(db, lease.turn.thread_id)
-            return append_to_batch(db, lease.turn, messages, ids_above(thread, ids), now)
+            return append_to_batch(db, lease.turn, messages, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
 

@@ -4,7 +4,7 @@ import sqlite3
 from datetime import datetime, timedelta
 
 from segue.core.errors import ConflictError
-from segue.core.snowflake import MAX_NODE
+from segue.core.snowflake import MAX_ID, MAX_NODE
 from segue.journal.inputs import lease_end
 from segue.journal.rows import to_micros
 from segue.journal.sqlite.database import Database
@@ -51,12 +51,14 @@ class NodeSteps:
 
         await self._db.write(step)
 
-    async def last_position(self) -> int:
+    async def last_position(self, *, latest: int = MAX_ID) -> int:
         def step(db: sqlite3.Connection) -> int:
             # Decisions bring their ids with them, so their thread does not know them.
             (last,) = db.execute(
-                "SELECT max(coalesce((SELECT max(last_position) FROM threads), 0), "
-                "coalesce((SELECT max(id) FROM decisions), 0))"
+                "SELECT max("
+                "coalesce((SELECT max(last_position) FROM threads WHERE last_position <= ?), 0), "
+                "coalesce((SELECT max(id) FROM decisions WHERE id <= ?), 0))",
+                (latest, latest),
             ).fetchone()
             return int(last)
 

@@ -38,7 +38,7 @@ class SummarySteps:
             check_newest(thread_id, previous, follows)
             for batch in batches:
                 _archive(db, thread_id, batch)
-            summary_id = next_id(db, thread_id, ids_above(thread, ids))
+            summary_id = next_id(db, thread_id, ids_above(thread, ids, now))
             db.execute(
                 "INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (

@@ -68,7 +68,7 @@ class TimerSteps:
         def step(db: sqlite3.Connection) -> Timer:
             thread = thread_of(db, timer.thread_id)
             check_epoch(thread, epoch)
-            return arm(db, thread, timer, ids_above(thread, ids), now)
+            return arm(db, thread, timer, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
 
@@ -139,7 +139,7 @@ class TimerSteps:
             if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
                 check_counts(db, thread.id, counted)
             end_timer(db, timer.id, TimerState.FIRED, None, now)
-            turn = _queue_fired(db, thread, timer, message, ids_above(thread, ids), now)
+            turn = _queue_fired(db, thread, timer, message, ids_above(thread, ids, now), now)
             record_decisions(db, [_of_turn(decision, turn) for decision in decisions])
             return turn
 

@@ -76,7 +76,7 @@ class TransferSteps:
         dry_run: bool = False,
     ) -> Restored:
         def step(db: sqlite3.Connection) -> Restored:
-            restoring = Restoring(skip_existing=skip_existing)
+            restoring = Restoring(now, skip_existing=skip_existing)
             for table, chunk in chunks(rows()):
                 _restore(db, table, chunk, restoring)
             for thread_id in restoring.live:

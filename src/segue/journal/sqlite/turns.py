@@ -143,7 +143,7 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             thread = thread_of(db, lease.turn.thread_id)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             stored = append_to_batch(db, lease.turn, messages, rising, now)
             _end(db, lease.turn, TurnState.DONE, None, now)
             _record(db, thread, lease.turn, ending, rising, now)
@@ -166,7 +166,7 @@ class TurnSteps:
         def step(db: sqlite3.Connection) -> list[BaseMessage]:
             check_turn(db, lease)
             thread = thread_of(db, lease.turn.thread_id)
-            rising = ids_above(thread, ids)
+            rising = ids_above(thread, ids, now)
             stored = append_to_batch(db, lease.turn, messages, rising, now)
             _end(db, lease.turn, TurnState.FAILED, storable(error), now)
             _record(db, thread, lease.turn, ending, rising, now)
@@ -195,7 +195,7 @@ class TurnSteps:
                 )
             _end(db, turn, TurnState.VOID, storable(reason), now)
             thread = thread_of(db, turn.thread_id)
-            _record(db, thread, turn, ending, ids_above(thread, ids), now)
+            _record(db, thread, turn, ending, ids_above(thread, ids, now), now)
 
         await self._db.write(step)
 

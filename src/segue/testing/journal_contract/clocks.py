@@ -1,16 +1,18 @@
-"""Leases that were taken by a clock that was ahead: they last from now on."""
+"""What a clock that was ahead left: leases last from now on, messages show the right time."""
 
 # ruff: noqa: S101 - these are tests
 
 from datetime import datetime, timedelta
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.errors import ConflictError
+from segue.core.metadata import MessageMetadata
 from segue.journal.ports import Journal
 from segue.journal.records import Claimed
-from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, positions
+from segue.testing.journal_contract.fixtures import START, ticking_ids
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +102,24 @@ async def test_leases_of_a_clock_a_few_seconds_ahead_last_to_their_end(
     assert await journal.claim_due_timers("worker-b", now=now, lease_for=SHORT) == []
     assert await journal.next_due_at() == now + SKEW + LEASE
     assert await journal.next_effect_at("webhook", now=now) == now + SKEW + LEASE
+
+
+async def test_messages_above_a_position_of_the_future_keep_the_time_of_storing(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """Their positions go on rising, and what is shown as their time is when they came."""
+    years = timedelta(days=6_000)
+    wrong = Chat(journal, ticking_ids(2, START + years), now + years, chat.thread_id)
+    await wrong.exchange()
+    accepted = await chat.say()
+    lease = await chat.take_turn()
+    await chat.write(
+        lease, AIMessage("Let me see.", tool_calls=[{"name": "a", "args": {}, "id": "1"}])
+    )
+    await chat.finish(lease, ToolMessage("ok", tool_call_id="1"), AIMessage("Yes."))
+    await chat.follow_up()
+    messages = await chat.messages()
+    assert [MessageMetadata.of(m).created_at for m in messages[2:]] == [now] * 5
+    assert MessageMetadata.of(accepted.message).created_at == now
+    assert min(positions(messages[2:])) > max(positions(messages[:2]))
+    assert all(MessageMetadata.of(m).stored_at is None for m in messages[:2])

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from segue.core.errors import ConflictError
-from segue.core.snowflake import MAX_NODE
+from segue.core.snowflake import MAX_NODE, latest_id
 from segue.journal.ports import Journal
 from segue.journal.records import NewMemory
 from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, positions
-from segue.testing.journal_contract.fixtures import START, OpenJournal
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 SECOND = timedelta(seconds=1)
 
@@ -103,6 +103,20 @@ async def test_the_last_position_is_the_highest_of_all_threads(
     stored = await chat.messages()
     elsewhere = await Chat(journal, chat.ids, chat.now, "second").messages()
     assert await journal.last_position() >= max(positions([*stored, *elsewhere]))
+
+
+async def test_the_last_position_up_to_an_id_leaves_out_later_threads(
+    journal: Journal, chat: Chat
+) -> None:
+    """A generator of the present is not seeded with what a wrong clock left."""
+    await chat.exchange()
+    last = await journal.last_position()
+    years = timedelta(days=6_000)
+    later = Chat(journal, ticking_ids(2, START + years), chat.now + years, "later")
+    await (await later.begin()).exchange()
+    assert await journal.last_position() > last
+    assert await journal.last_position(latest=latest_id(chat.now)) == last
+    assert await journal.last_position(latest=1) == 0
 
 
 async def test_an_empty_journal_has_no_last_position(journal: Journal, chat: Chat) -> None:

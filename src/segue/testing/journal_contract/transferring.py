@@ -3,11 +3,11 @@
 # ruff: noqa: S101 - tests assert
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
-from segue.core.errors import ConflictError, NotFoundError
+from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.ports import Journal
 from segue.journal.records import ApiKey, MemorySearch, NewMemory, TurnState
 from segue.journal.tables import (
@@ -159,6 +159,20 @@ async def test_rows_that_end_badly_leave_nothing(
             await journal.restore(rows, now=now)
     for table in (THREADS, *OF_THREAD):
         assert await _all(journal, table) == []
+
+
+async def test_rows_from_the_future_are_refused(
+    journal: Journal, chat: Chat, now: datetime
+) -> None:
+    """An id of another year would date all that its thread gets later; one of today is taken."""
+    await chat.exchange()
+    copied = await _copied(journal, chat.thread_id)
+    await journal.delete_thread(chat.thread_id)
+    with pytest.raises(UsageError, match="more than a day from now"):
+        await journal.restore(lambda: copied, now=now - timedelta(days=2))
+    assert await _all(journal, THREADS) == []
+    restored = await journal.restore(lambda: copied, now=now - timedelta(hours=23))
+    assert restored.rows["messages"] == 2
 
 
 async def test_of_a_deleted_user_nothing_is_left(
