@@ -6,15 +6,13 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.agent.build import build_graph
-from segue.agent.config import AgentConfig
 from segue.agent.demo import demo_reply, find_topic
 from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
 from segue.agent.summariser import ModelSummariser
 from segue.agent.summary_request import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
-from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.core.triggers import TRIGGER_PROMPTS
 from segue.testing.leaks import find_leaks
 
 SAID = [
@@ -166,17 +164,3 @@ def test_no_follow_up_shows_its_trigger(said: str, prompt: str) -> None:
     reply = answer(said, prompt)
     assert reply
     assert find_leaks(reply, timer_fired=True) == []
-
-
-def test_prompts_of_ones_own_are_not_the_users_words() -> None:
-    """An agent that says its own prompts speaks first like any other, and does not repeat them."""
-    prompt = "Ask warmly about MARKERWARM."
-    said = [HumanMessage("I want to learn the guitar."), HumanMessage(prompt)]
-    reply = demo_reply(said, own={prompt: TriggerType.CHECK_IN})
-    assert "guitar" in reply
-    assert "MARKERWARM" not in reply
-    autonomy = {"prompts": {"check_in": prompt}}
-    config = AgentConfig.parse({"id": "ada", "model": "scripted", "autonomy": autonomy}, "ada")
-    agent = build_graph(config).graph
-    last = agent.invoke({"messages": said})["messages"][-1]
-    assert last.text == reply

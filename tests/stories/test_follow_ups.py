@@ -12,7 +12,9 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.journal.sqlite import SqliteJournal
 from segue.testing.leaks import find_leaks
 from segue.testing.providers import request_problems
+from segue.testing.world import Stage
 from tests.agent.session import Session, streamed
+from tests.stories.scenes import eager_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -77,3 +79,20 @@ async def test_a_user_who_types_a_triggers_words_sees_them(session: Session) -> 
     await session.say(words)
     await session.nudge()
     assert (await session.history()).count(words) == 1
+
+
+async def test_the_scripted_model_never_quotes_an_owners_prompt(stage: Stage) -> None:
+    """Not that of this follow-up, and not one of before that the settings no longer have."""
+    old, new = "Ask warmly about OLDMARKER biscuits.", "Ask about the NEWMARKER guitars."
+    for prompt in (old, new):
+        prompts = {trigger.value: prompt for trigger in TriggerType}
+        async with stage.world(eager_agent(prompts=prompts)) as world:
+            await world.segue.create_thread("ann", thread_id="talk")
+            for text in ("I want to learn the guitar.", "ok"):
+                await world.say("talk", text)
+                await world.pass_time(hours=6)
+            heard = await world.heard("talk")
+            turns = await world.journal.list_turns("talk")
+    assert sum(turn.shown_at is not None for turn in turns) >= 4
+    assert "MARKER" not in repr(heard)
+    assert "biscuits" not in repr(heard)

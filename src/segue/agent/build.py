@@ -20,7 +20,6 @@ from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.tools import memory_tools
 from segue.core.errors import UsageError
-from segue.core.triggers import TriggerType
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -65,21 +64,13 @@ def build_graph(
         taken = {given.name for given in all_tools}
         all_tools += [given for given in memory_tools(memories) if given.name not in taken]
     built: Any = create_agent(
-        model or load_model(config.model, config.model_settings, _own_prompts(config)),
+        model or load_model(config.model, config.model_settings),
         all_tools,
         system_prompt=config.system_prompt,
         middleware=[Together(*middleware)],
         name=None,
     )
     return BuiltGraph(built, holds_window=False)
-
-
-def _own_prompts(config: AgentConfig) -> dict[str, TriggerType]:
-    return {
-        variant.text.strip(): trigger
-        for trigger, variants in config.autonomy.prompts.items()
-        for variant in variants
-    }
 
 
 def load_graph(given: Any, whose: str) -> Graph:

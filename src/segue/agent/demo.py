@@ -1,8 +1,8 @@
 """The replies of the `scripted` model: a polite companion made of rules, for a demo without a key.
 
-The same conversation gets the same words. It plays the model, so like a model it knows a trigger
-only by what it says; it answers to something the user really said before. Asked for a summary, it
-repeats what the user began to say.
+The same conversation gets the same words. Rules cannot tell by its words what an owner's own prompt
+asks for, so in a run of an agent it looks up which messages are triggers; it answers to something
+the user really said before. Asked for a summary, it repeats what the user began to say.
 """
 
 import json
@@ -14,8 +14,10 @@ from zlib import crc32
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.agent.run import current_run
 from segue.agent.summary_request import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT
+from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.transcript import cut_at_sentence
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 
@@ -95,16 +97,17 @@ _FOLLOW_UPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def demo_reply(
-    messages: Sequence[BaseMessage], own: Mapping[str, TriggerType] = MappingProxyType({})
-) -> str:
-    """What a friendly companion would say next. `own` are an agent's own prompts, which are as
-    little the user's words as the fixed ones. A request for a summary gets one.
-    """
+def demo_reply(messages: Sequence[BaseMessage]) -> str:
+    """What a friendly companion would say next. A request for a summary gets one."""
     if (request := SummaryRequest.find(messages)) is not None:
         return _summary(request)
-    said = [message.text.strip() for message in messages if isinstance(message, HumanMessage)]
-    said = [TRIGGER_PROMPTS[own[text]] if text in own else text for text in said]
+    triggers = _triggers_of_run()
+    said = [
+        triggers.get(message.id) or triggers.get(text) or text
+        for message in messages
+        if isinstance(message, HumanMessage)
+        for text in [message.text.strip()]
+    ]
     real = [text for text in said if text not in _FOLLOW_UPS]
     topic = _latest(real, find_topic)
     choice = _latest(real, find_choice) or topic
@@ -113,6 +116,18 @@ def demo_reply(
     # The number of messages, so that the second follow-up in a row has other words.
     way = about_it[(crc32((real[-1] if real else "").encode()) + len(said)) % len(about_it)]
     return way.format(topic=topic, choice=choice)
+
+
+def _triggers_of_run() -> dict[str | None, str]:
+    """The fixed prompt of each trigger in the run, by its id and by its text."""
+    found: dict[str | None, str] = {}
+    run = current_run()
+    for message in run.messages if run else ():
+        if isinstance(message, HumanMessage) and is_synthetic(message):
+            trigger = MessageMetadata.of(message).trigger_type
+            fixed = TRIGGER_PROMPTS[trigger] if trigger else CONTINUATION_PROMPT
+            found |= {name: fixed for name in (message.id, message.text.strip()) if name}
+    return found
 
 
 def find_topic(text: str) -> str:

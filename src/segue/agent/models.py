@@ -6,7 +6,6 @@ and never holds a key. What a model raises when it is asked is explained by `mod
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from langchain.chat_models import init_chat_model
@@ -19,7 +18,6 @@ from segue.agent.local_model import LocalChatModel
 from segue.agent.model_errors import explain_model_error, is_retryable
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.errors import UsageError
-from segue.core.triggers import TriggerType
 
 __all__ = ["explain_model_error", "is_retryable", "load_model"]
 
@@ -32,20 +30,14 @@ _PACKAGE: Final = re.compile(r"pip install ([\w.-]+\w)")
 _UNKNOWN_PROVIDER: Final = re.compile(r"Unsupported provider.*providers are: (.*)", re.DOTALL)
 
 
-def load_model(
-    name: str, settings: Mapping[str, Any], prompts: Mapping[str, TriggerType] | None = None
-) -> BaseChatModel:
-    """The model of that name. `UsageError` says what to install, to set or to write instead.
-
-    `prompts` are the agent's own; the scripted model has to know them, a real one understands.
-    """
+def load_model(name: str, settings: Mapping[str, Any]) -> BaseChatModel:
+    """The model of that name. `UsageError` says what to install, to set or to write instead."""
     if name == "local":
         require_local()
         return _checked(LocalChatModel, name, settings)
     if name == "scripted":
         # It answers for as long as the process runs, so it keeps nothing of what it was asked.
-        script = partial(demo_reply, own=prompts or {})
-        return _checked(ScriptedChatModel, name, {**settings, "script": script, "keep": 0})
+        return _checked(ScriptedChatModel, name, {**settings, "script": demo_reply, "keep": 0})
     provider, _, model = name.partition(":")
     if not provider or not model:
         raise UsageError(f"There is no model {name!r}; a model is {_POSSIBLE}.")
