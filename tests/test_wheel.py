@@ -52,7 +52,7 @@ def test_texts_name_extras_that_exist_and_cost_no_compiler(wheel: Path) -> None:
 @pytest.mark.anyio
 async def test_the_wheel_serves_at_once_without_the_weights(wheel: Path, tmp_path: Path) -> None:
     """A demo model answers, and the server says with one command how to get the real one."""
-    serve = running(tmp_path, "serve", "--port", "0", program=WITHOUT_WEIGHTS, path=wheel)
+    serve = running(tmp_path, "serve", "--port", "0", command=WITHOUT_WEIGHTS, path=wheel)
     async with serve as server:
         address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
         await server.until(r"agents +companion \(scripted\)\n")
@@ -73,7 +73,7 @@ async def test_the_wheel_serves_at_once_without_the_weights(wheel: Path, tmp_pat
 @pytest.mark.anyio
 async def test_a_chat_without_settings_needs_no_weights(wheel: Path, tmp_path: Path) -> None:
     """The demo model answers in the pipe; what it is stands on stderr."""
-    async with running(tmp_path, "chat", program=WITHOUT_WEIGHTS, path=wheel) as chat:
+    async with running(tmp_path, "chat", command=WITHOUT_WEIGHTS, path=wheel) as chat:
         await chat.say("I want to learn the guitar.")
         chat.hang_up()
         assert await chat.ended() == 0

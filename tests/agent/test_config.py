@@ -193,7 +193,7 @@ def test_a_webhook_shows_neither_its_secret_nor_its_url() -> None:
 )
 def test_what_a_graph_would_not_follow_is_refused(values: dict[str, Any], place: str) -> None:
     """With its place and the reason, even if it is what the default would be."""
-    assert AgentConfig.parse({"id": "ada", **values}, "agent")
+    AgentConfig.parse({"id": "ada", **values}, "agent")
     with pytest.raises(UsageError, match=rf"^agent\.{place}: the agent has a graph of its own"):
         AgentConfig.parse({"id": "ada", "graph": "mine:graph", **values}, "agent")
 

@@ -27,12 +27,15 @@ MEMORY = {"enabled": True, "time_limit": 60}
 def telling_graph() -> Any:
     """Replies with what it was given."""
 
-    def tell(_: MessagesState) -> dict[str, Any]:
+    def tell(state: MessagesState) -> dict[str, Any]:
+        del state
         run = current_run()
         assert run is not None
         return {"messages": [AIMessage(f"I know: {'; '.join(run.memories)}")]}
 
-    return StateGraph(MessagesState).add_node("tell", tell).add_edge(START, "tell")
+    builder = StateGraph(MessagesState)
+    builder.add_node("tell", tell)
+    return builder.add_edge(START, "tell")
 
 
 def own_agent(graph: Any, **config: Any) -> AgentConfig:

@@ -96,11 +96,11 @@ class Program:
 
 @asynccontextmanager
 async def running(
-    folder: Path, *args: str, program: Sequence[str] = SEGUE, path: Path | str = ""
+    folder: Path, *args: str, command: Sequence[str] = SEGUE, path: Path | str = ""
 ) -> AsyncIterator[Program]:
     """Run `segue` in a folder until the block is left; `path` holds modules to be found first."""
     process = await asyncio.create_subprocess_exec(
-        *program,
+        *command,
         *args,
         cwd=folder,
         env={**environment(), "PYTHONPATH": str(path)},

@@ -93,13 +93,14 @@ def test_wrong_settings_are_told_with_their_place(
 
 
 def test_a_port_that_is_taken(segue: Segue, tmp_path: Path) -> None:
-    """Is named, with exit code 1."""
+    """Is named, with exit code 1 and how to choose another."""
     write_config(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = segue("serve", "--port", str(port))
     assert result.exit_code == 1
     assert f"127.0.0.1:{port} cannot be listened on" in result.stderr
+    assert "--port" in result.stderr
 
 
 async def history(address: str) -> list[str]:

@@ -24,7 +24,8 @@ def serve(
 ) -> None:
     """Serve the agents of the settings over REST, WebSocket and server-sent events.
 
-    Without settings: one agent with the local model, on SQLite, for this machine alone.
+    Without settings: one agent with the local model, or a scripted one if that is not installed,
+    on SQLite, for this machine alone.
     """
     from segue.cli.opening import read_served_settings, run  # noqa: PLC0415
 

@@ -4,7 +4,7 @@ Pure: document in, HTML out. It knows the parts of OpenAPI that FastAPI writes.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -110,7 +110,7 @@ def _need(required: Any) -> str:
     return "required" if required else "optional"
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Cells are HTML already, but for the first of a row, which is a name."""
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     lines = "".join(

@@ -38,7 +38,10 @@ def open_socket(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         bound.close()
         place = f"{settings.host}:{settings.port}"
-        raise BackendError(f"{place} cannot be listened on: {error.strerror}.") from error
+        raise BackendError(
+            f"{place} cannot be listened on: {error.strerror}. Set another server.port (--port); 0 "
+            "takes any free one."
+        ) from error
     bound.set_inheritable(True)
     return bound
 
