@@ -28,7 +28,13 @@ class Site:
 
     address: str
     http: httpx.AsyncClient
-    app: FastAPI
+    app: FastAPI | None = None
+
+    @property
+    def visits(self) -> int:
+        """How many sockets and streams the server counts as open."""
+        assert self.app is not None
+        return sum(counts.total() for counts in self.app.state.visits.values())
 
     async def get(self, path: str, **given: Any) -> Any:
         return self._good(await self.http.get(path, **given))

@@ -77,10 +77,11 @@ async def test_an_effect_leased_by_a_clock_that_was_ahead_is_taken_when_its_leas
     chat.now = now + HOUR
     lost = await chat.take_effect("worker-a")
     assert await journal.next_effect_at("webhook", now=now) == now
-    again = {"kind": "webhook", "lease_for": SHORT}
-    assert await journal.claim_effects("worker-b", now=now, **again) == []
+    assert await journal.claim_effects("worker-b", kind="webhook", now=now, lease_for=SHORT) == []
     assert await journal.next_effect_at("webhook", now=now) == now + LEASE
-    [taken] = await journal.claim_effects("worker-b", now=now + LEASE, **again)
+    [taken] = await journal.claim_effects(
+        "worker-b", kind="webhook", now=now + LEASE, lease_for=SHORT
+    )
     with pytest.raises(ConflictError):
         await journal.complete_effect(lost)
     await journal.complete_effect(taken)
