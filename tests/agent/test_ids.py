@@ -1,15 +1,20 @@
-"""Providers that give the same id to every message."""
+"""What messages are called, also where a provider gives the same id to every one."""
+
+import re
 
 import pytest
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
 from segue.agent.checkpoints import Checkpoints
-from segue.agent.ids import unused_id
+from segue.agent.ids import id_in_thread, unused_id
 from segue.agent.run import NewMessage, Token
 from segue.agent.scripted import ScriptedChatModel
 from segue.journal.ports import Journal
-from tests.agent.session import Session, kinds
+from segue.runtime.events import Writing
+from segue.testing.world import Stage
+from tests.agent.session import LEASE, THREAD, Session, kinds
+from tests.stories.scenes import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +69,45 @@ async def test_pieces_bear_the_id_of_their_message(
         assert pieces.keys() <= stored
 
 
+async def test_a_constant_id_loses_nothing_that_goes_on_from_the_journal(
+    journal: Journal, checkpoints: Checkpoints
+) -> None:
+    """The journal has other names than the graph had; a new message is told apart from them."""
+    model = ScriptedChatModel(script=[AIMessage("It is two.", id="same")])
+    session = await Session.begin(journal, checkpoints, model, tools=[double])
+    now = session.tick()
+    await journal.accept_message(THREAD, HumanMessage("Go!"), ids=session.ids, now=now)
+    lease = await session.claim()
+    stored = calling(1).model_copy(update={"id": id_in_thread("same", lease.turn.batch)})
+    result = ToolMessage("2", tool_call_id="c1", id="result")
+    await journal.append(lease, [stored, result], ids=session.ids, now=session.tick())
+    session.now += 2 * LEASE
+    await session.work()
+    batch = await session.last_batch()
+    assert batch.is_complete
+    assert [m.text for m in batch.messages] == ["Go!", "I count.", "2", "It is two."]
+
+
+async def test_messages_of_an_agent_have_ids_of_ours(stage: Stage) -> None:
+    """Made of the batch, neither a provider's nor LangChain's; pieces and history agree on it."""
+    models = {"guide": ScriptedChatModel(script=lambda _: AIMessage("Fine."))}
+    async with stage.world(models=models) as world:
+        thread = (await world.segue.create_thread("ann")).id
+        async with listening(world, thread) as listener:
+            await world.say(thread, "How are you?")
+            await world.say(thread, "And now?")
+        page = await world.segue.history(thread)
+        replies = [m for m in page.messages if isinstance(m, AIMessage)]
+        written = {e.message_id for e in listener.events if isinstance(e, Writing)}
+    for reply in replies:
+        assert re.fullmatch(rf"{reply.additional_kwargs['batch']}-[0-9a-f]{{12}}", reply.id or "")
+    assert {reply.id for reply in replies} == written
+    assert len(replies) == 2
+
+
 def test_a_new_id_is_the_first_that_is_free() -> None:
     """Whoever asks with the same ids gets the same."""
-    assert unused_id("a", {"b"}) == "a"
-    assert unused_id("a", {"a", "a-2"}) == "a-3"
+    assert unused_id("a", {"b"}, 7) == "a"
+    assert unused_id("a", {"a", "a-2"}, 7) == "a-3"
+    assert unused_id("a", {id_in_thread("a", 7), "a-2"}, 7) == "a-3"
+    assert unused_id("a", {"a"}, None) == "a-2"

@@ -2,10 +2,11 @@
 
 Some providers give the same id to every message. A graph would put the second in the place of the
 first, so a repeated id gets a number, and what a graph is given of the history goes by its
-position. The journal adds the batch to an id that another batch of the thread has; the same is
-done here, so that listeners hear of a message under the name it is stored with.
+position. In the thread a message has an id of ours, made of its batch and of what the graph calls
+it: listeners hear of its pieces under the name that it is stored with, also after a crash.
 """
 
+import hashlib
 from collections.abc import Container, Iterable
 from itertools import chain, count
 
@@ -17,15 +18,22 @@ from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
 
 
-def unused_id(wanted: str, taken: Container[str | None]) -> str:
-    """The id itself, or the first with a number that nobody has: the same whoever asks."""
+def unused_id(wanted: str, taken: Container[str | None], batch: int | None) -> str:
+    """The id itself, or the first with a number that no message has: the same whoever asks.
+
+    What a graph was given of a batch is there under its name in the thread.
+    """
+
+    def is_free(id: str) -> bool:
+        return id not in taken and (batch is None or id_in_thread(id, batch) not in taken)
+
     numbered = (f"{wanted}-{number}" for number in count(2))
-    return next(name for name in chain([wanted], numbered) if name not in taken)
+    return next(filter(is_free, chain([wanted], numbered)))
 
 
 def id_in_thread(id: str, batch: int) -> str:
-    """The journal's name for a message whose id another batch has, too."""
-    return f"{id}-{batch}"
+    """What a message of a graph is called outside of it."""
+    return f"{to_text(batch)}-{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:12]}"
 
 
 def by_position(messages: Iterable[BaseMessage], batch: int) -> list[BaseMessage]:

@@ -266,9 +266,11 @@ def _as_result(result: Any) -> ToolResult:
 
 def _with_unique_ids(request: Request, response: ModelResponse[Any]) -> ModelResponse[Any]:
     taken = {message.id for message in request.state["messages"]}
+    run = current_run()
+    batch = run.batch.id if run else None
     result: list[BaseMessage] = []
     for message in response.result:
-        new_id = message.id and unused_id(message.id, taken)
+        new_id = message.id and unused_id(message.id, taken, batch)
         taken.add(new_id)
         result.append(message.model_copy(update={"id": new_id}))
     return replace(response, result=result)

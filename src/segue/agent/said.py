@@ -43,7 +43,6 @@ class Said:
     def __init__(self, run: Run, silent: Collection[str] | None = None) -> None:
         self._run = run
         self._silent = silent
-        self._elsewhere = {m.id for batch in run.history for m in batch.messages}
         # As the journal calls them, and as the graph does.
         self._known = {message.id for message in run.batch.messages}
         self._inside = set(self._known)
@@ -103,7 +102,9 @@ class Said:
         """Only what a model writes: whole messages of nodes, triggers among them, come later."""
         if isinstance(message, AIMessageChunk) and message.id and (text := message.text):
             # The built-in agent gives a repeated id a number when the message is whole.
-            own = message.id if self._silent is not None else unused_id(message.id, self._inside)
+            own, batch = message.id, self._run.batch.id
+            if self._silent is None:
+                own = unused_id(own, self._inside, batch)
             yield Token(self._name(own), str(text))
 
     def _questions(self, interrupts: Sequence[Interrupt]) -> Iterator[Question]:
@@ -134,8 +135,8 @@ class Said:
         self._notes = []
 
     def _name(self, id: str) -> str:
-        taken = id in self._elsewhere
-        return id_in_thread(id, self._run.batch.id) if taken else id
+        """What a message is stored as; one that the graph was given from the journal has it."""
+        return id if id in self._known else id_in_thread(id, self._run.batch.id)
 
 
 def _updates(data: Mapping[str, Any]) -> Iterator[Any]:
