@@ -2,8 +2,8 @@
 
 `note` writes a sentence for people with its kind and fields beside it, which
 `segue.runtime.logs` renders; `count` tells what is worth a number but no line; `watched` stands
-around work that takes time. Fields hold ids, triggers and reasons of ours; never what anybody said,
-and never a trigger's words. With nobody there, all of this costs a look at an empty list.
+around work that takes time. Fields hold ids, triggers and reasons of ours; never what a person said
+and never a trigger's text. With nobody there, all of this costs a look at an empty list.
 """
 
 import logging

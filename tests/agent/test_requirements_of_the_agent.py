@@ -49,6 +49,7 @@ from segue.core.query import QuerySource
 from segue.core.snowflake import MAX_ID
 from segue.journal.ports import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
+from segue.noting import FIELDS
 from segue.testing.journal_contract.fixtures import ticking_ids
 from segue.testing.providers import request_problems
 from tests.agent.meanings import IDS, NOW, Meanings, book_of
@@ -165,9 +166,10 @@ async def test_without_words_of_the_user_nothing_is_searched_or_told(
     assert streamed(events) == "Hello there!"
     assert source.asked == []
     assert told(model.seen[-1]) == []
-    [error] = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-    assert THREAD in error
-    assert "with 1 messages" in error
+    [error] = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert "with 1 messages" in error.getMessage()
+    fields = getattr(error, FIELDS)
+    assert (fields["thread_id"], fields["count"]) == (THREAD, 1)
 
 
 async def test_a_follow_up_scores_memories_as_the_users_own_turn_does(

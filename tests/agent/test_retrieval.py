@@ -21,6 +21,7 @@ from segue.agent.tools import memory_tools
 from segue.core.query import QuerySource
 from segue.journal.ports import Journal
 from segue.journal.records import FoundMemory
+from segue.noting import FIELDS
 from tests.agent.meanings import Meanings, book_of
 from tests.agent.session import THREAD, Session
 
@@ -133,6 +134,9 @@ async def test_a_trigger_on_an_empty_thread_is_one_error_and_still_answered(
     [error] = [r for r in caplog.records if r.levelno >= logging.ERROR]
     for word in ("empty thread", "misconfiguration", THREAD, "guide", "check_in"):
         assert word in error.getMessage()
+    fields = getattr(error, FIELDS)
+    assert (fields["kind"], fields["thread_id"]) == ("empty_thread", THREAD)
+    assert (fields["trigger_type"], fields["count"]) == ("check_in", 1)
     assert TOPICS.texts == []
     assert await session.history() == ["Hello there!"]
     await session.say("My vacation begins!")
@@ -142,21 +146,28 @@ async def test_a_trigger_on_an_empty_thread_is_one_error_and_still_answered(
 async def test_where_a_query_comes_from_is_logged(
     journal: Journal, checkpoints: Checkpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DEBUG says that a trigger was met and whose words are used, INFO that they are a fallback."""
+    """DEBUG says that a trigger was met and whose words are used, INFO that they are a fallback;
+    source, query and message are fields.
+    """
     session, _ = await begin(journal, checkpoints, "Sure.", "Well?")
     await session.say("Can you help me with my vacation? " + "It will be long. " * 10)
     caplog.clear()
     with caplog.at_level(logging.DEBUG, logger="segue.agent"):
         await session.nudge("check_in", reason="a silence")
-    lines = {r.levelno: r.getMessage() for r in caplog.records if r.levelno >= logging.INFO}
-    debug = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]
-    assert lines.keys() == {logging.INFO}
-    assert "Memory query used fallback strategy due to synthetic trigger" in lines[logging.INFO]
-    assert all(w in lines[logging.INFO] for w in (THREAD, "guide", "check_in"))
-    assert any("Synthetic message detected" in line and "check_in" in line for line in debug)
-    [source] = [line for line in debug if QuerySource.LAST_REAL_USER_MESSAGE in line]
-    assert "Can you help me with my vacation?" in source
-    assert "It will be long. It will be long. It" not in source
+    [info] = [r.getMessage() for r in caplog.records if r.levelno >= logging.INFO]
+    assert "Memory query used fallback strategy due to synthetic trigger" in info
+    by_kind = {each["kind"]: each for r in caplog.records if (each := getattr(r, FIELDS, None))}
+    [asked, nudge] = [batch.messages[0] for batch in await session.batches()]
+    where = {"thread_id": THREAD, "agent_id": "guide", "trigger_type": "check_in"}
+    chosen = {**where, "source": "last_real_user_message", "message_id": asked.id}
+    assert (
+        by_kind["synthetic_message_detected"].items() >= {**where, "message_id": nudge.id}.items()
+    )
+    assert by_kind["memory_query"].items() >= chosen.items()
+    assert by_kind["memory_query_fell_back"].items() >= chosen.items()
+    query = by_kind["memory_query"]["query"]
+    assert query == asked.text[:50]
+    assert "query" not in by_kind["memory_query_fell_back"]
 
 
 async def test_no_words_of_the_user_are_logged_above_debug(

@@ -2,13 +2,18 @@
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START as BEGIN
+from langgraph.graph import MessagesState, StateGraph
 
 from segue.agent.config import AgentConfig
 from segue.core.triggers import TriggerType
 from segue.journal.records import TimerState
-from segue.testing.world import START, Stage
+from segue.noting import FIELDS
+from segue.testing.world import START, Stage, plain_agent
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
@@ -166,11 +171,14 @@ async def test_a_silent_week_costs_no_model_call(stage: Stage) -> None:
         assert reasons == ["suppress: The thread is muted."] * 28
 
 
+@pytest.mark.parametrize("has_memory", [True, False])
 async def test_an_empty_thread_is_one_error_and_still_an_answer(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: Stage, caplog: pytest.LogCaptureFixture, has_memory: bool
 ) -> None:
     """A timer on a thread in which nobody ever wrote is a mistake to be told of, not a silence."""
-    agent = eager_agent().model_copy(update={"memory": AgentConfig(id="any").memory})
+    agent = eager_agent()
+    if has_memory:
+        agent = agent.model_copy(update={"memory": AgentConfig(id="any").memory})
     model = model_of(then="Hello! How are you?")
     async with stage.world(agent, models={"guide": model}) as world:
         thread = await new_thread(world)
@@ -178,8 +186,36 @@ async def test_an_empty_thread_is_one_error_and_still_an_answer(
         with caplog.at_level(logging.DEBUG):
             await world.pass_time(PATIENCE)
         assert await world.heard(thread) == ["Hello! How are you?"]
-        errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-        assert [record.name for record in errors] == ["segue.agent.retrieval"]
-        assert "empty thread" in errors[0].getMessage()
+        [error] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert getattr(error, FIELDS)["kind"] == "empty_thread"
         assert asked_by(model.seen[0]) is TriggerType.CHECK_IN
         assert TOLD not in await world.heard(thread)
+
+
+async def test_an_empty_thread_is_one_error_for_a_graph_of_ones_own(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether an agent searches memories or not, its operator is told, and once for all tries."""
+    tries: list[int] = []
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        tries.append(len(state["messages"]))
+        if len(tries) == 1:
+            raise ConnectionError
+        return {"messages": [AIMessage("Hello! How are you?")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(BEGIN, "answer")
+    agent = plain_agent(graph=builder, autonomy=eager_agent().autonomy.model_dump())
+    async with stage.world(agent) as world:
+        thread = await new_thread(world)
+        await arm(world, thread, START + PATIENCE)
+        with caplog.at_level(logging.DEBUG):
+            await world.pass_time(2 * PATIENCE)
+        assert await world.heard(thread) == ["Hello! How are you?"]
+    assert tries == [1, 1]
+    [error] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    fields = getattr(error, FIELDS)
+    assert (fields["kind"], fields["thread_id"]) == ("empty_thread", thread)
+    assert (fields["trigger_type"], fields["agent_id"]) == ("check_in", "guide")

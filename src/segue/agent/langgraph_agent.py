@@ -29,7 +29,14 @@ from segue.agent.lazy_saver import LazySaver
 from segue.agent.memory import MemoryBook
 from segue.agent.model_calls import counting_callbacks
 from segue.agent.retrieval import recall_for
-from segue.agent.run import NOTEBOOK_KEY, RUN_KEY, AgentEvent, Run, note_shortened
+from segue.agent.run import (
+    NOTEBOOK_KEY,
+    RUN_KEY,
+    AgentEvent,
+    Run,
+    note_if_empty,
+    note_shortened,
+)
 from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
 from segue.core.context import build_context
@@ -78,6 +85,9 @@ class LangGraphAgent:
         Each finished message comes out once; one that is in the batch already does not. Close the
         iterator to stop the model and the tools.
         """
+        if run.is_new:  # once, however often it is tried again
+            where = {"thread_id": run.thread_id, "agent_id": run.agent_id}
+            note_if_empty(run.messages, run.summary, **where)
         graph, config = await self._graph_for(run)
         said = Said(run, self._silent)
         state = await self._find_state(graph, config, run)

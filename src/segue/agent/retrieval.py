@@ -14,13 +14,20 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from segue.agent.config import MemoryConfig
 from segue.agent.middleware import AsyncHandler, Request, Response
-from segue.agent.run import RECALLED, SEARCHED, Recalled, Run, current_run
+from segue.agent.run import (
+    RECALLED,
+    SEARCHED,
+    Recalled,
+    Run,
+    current_run,
+    note_if_empty,
+    trigger_name,
+)
 from segue.core.context import memory_lines
-from segue.core.metadata import is_synthetic
 from segue.core.query import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
 from segue.journal.records import FoundMemory
-from segue.noting import count
+from segue.noting import FIELDS, count, note
 
 logger = logging.getLogger(__name__)
 
@@ -143,28 +150,27 @@ def chosen_query(
 ) -> MemoryQuery | None:
     """The words to search with, and the log lines that say whose they are."""
     last = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
-    trigger = _trigger_of(last)
-    where = {
-        "thread_id": namespace.thread_id,
-        "agent_id": namespace.agent_id,
-        "trigger_type": trigger,
-    }
-    if trigger:
-        logger.debug("Synthetic message detected at memory retrieval: %s", where)
+    where = {"thread_id": namespace.thread_id, "agent_id": namespace.agent_id}
+    trigger = trigger_name(last)
+    if last is not None and trigger:
+        where["trigger_type"] = trigger
+        told = "Synthetic message detected at memory retrieval: {message_id} ({trigger_type})"
+        note(logger, "synthetic_message_detected", told, logging.DEBUG, message_id=last.id, **where)
     query = memory_query(messages, summary)
     count("memory_asked", agent_id=namespace.agent_id, source=query.source if query else "none")
     if query is None:
-        if last is not None and is_synthetic(last):
-            logger.error(
-                "Autonomous message triggered on an empty thread: a misconfiguration, memory "
-                "retrieval is skipped: %s with %d messages",
-                where,
-                len(messages),
-            )
+        # A run says so itself, whether it has memories or not.
+        if not isinstance(namespace, Run):
+            note_if_empty(messages, summary, **where)
         return None
-    logger.debug("Memory query from %s, %r: %s", query.source, query.text[:_QUERY_SHOWN], where)
+    chosen = {"source": query.source.value, "message_id": query.message_id, **where}
+    words = query.text[:_QUERY_SHOWN]
+    # Not by `note`: observers are never told what a person said.
+    fields = {"kind": "memory_query", "query": words, **chosen}
+    logger.debug("Memory query from %s: %r", query.source, words, extra={FIELDS: fields})
     if query.source is not QuerySource.CURRENT_MESSAGE and trigger:
-        logger.info("Memory query used fallback strategy due to synthetic trigger: %s", where)
+        told = "Memory query used fallback strategy due to synthetic trigger: {source}"
+        note(logger, "memory_query_fell_back", told, **chosen)
     return query
 
 
@@ -172,13 +178,6 @@ def _note_search(namespace: Namespace, **facts: Any) -> None:
     """For the record of a follow-up; outside of a run nobody keeps one."""
     if isinstance(namespace, Run):
         namespace.notes[SEARCHED] = facts
-
-
-def _trigger_of(message: BaseMessage | None) -> str | None:
-    """What to call a synthetic message in a log; None for a person's."""
-    if message is None or not is_synthetic(message):
-        return None
-    return str(message.additional_kwargs.get("trigger_type") or "continuation")
 
 
 def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:

@@ -158,6 +158,30 @@ def current_run(config: RunnableConfig | None = None) -> Run | None:
     return found if isinstance(found, Run) else None
 
 
+def trigger_name(message: BaseMessage | None) -> str | None:
+    """What to call a synthetic message in a log; None for a person's."""
+    if message is None or not is_synthetic(message):
+        return None
+    return str(message.additional_kwargs.get("trigger_type") or "continuation")
+
+
+def note_if_empty(messages: Sequence[BaseMessage], summary: str | None, **where: str) -> None:
+    """Log an ERROR if a trigger speaks where no person ever did: something armed a wrong timer."""
+    humans = [message for message in messages if isinstance(message, HumanMessage)]
+    if not humans or not all(map(is_synthetic, humans)) or (summary and summary.strip()):
+        return
+    note(
+        logger,
+        "empty_thread",
+        "Autonomous message triggered on an empty thread: a misconfiguration, memory retrieval "
+        "is skipped: thread {thread_id} of agent {agent_id}, {trigger_type}, with {count} messages",
+        logging.ERROR,
+        **{"trigger_type": trigger_name(humans[-1]), **where},
+        message_id=humans[-1].id,
+        count=len(messages),
+    )
+
+
 def note_shortened(run: Run, context: Context) -> None:
     """Log, once in a run, that the model gets the last exchange in part."""
     if not context.shortened or _SHORTENED in run.notes:

@@ -1,7 +1,7 @@
 """What to search memories for: always the user's own words, never a trigger's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -24,6 +24,8 @@ class MemoryQuery:
 
     text: str
     source: QuerySource
+    # Of the message that they were said in; a summary has none.
+    message_id: str | None = field(default=None, compare=False)
 
 
 def memory_query(messages: Sequence[BaseMessage], summary: str | None = None) -> MemoryQuery | None:
@@ -38,7 +40,7 @@ def memory_query(messages: Sequence[BaseMessage], summary: str | None = None) ->
         if not isinstance(message, HumanMessage):
             continue
         if not is_synthetic(message) and (text := text_of(message)):
-            return MemoryQuery(text, source)
+            return MemoryQuery(text, source, message.id)
         source = QuerySource.LAST_REAL_USER_MESSAGE
     if summary and summary.strip():
         return MemoryQuery(summary.strip(), QuerySource.CONVERSATION_SUMMARY)

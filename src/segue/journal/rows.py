@@ -7,7 +7,7 @@ message, so that no query has to look into the body.
 import base64
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -22,6 +22,7 @@ from segue.core.metadata import MessageMetadata
 from segue.core.plain import plain_json, storable
 from segue.core.query import text_of
 from segue.core.tokens import estimate_tokens
+from segue.noting import note
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +87,35 @@ class MessageRow:
     body: str
 
 
-def level_of_hidden(thread_id: str) -> int:
-    """How loud it is told that a page left something out; each start's own test is of no news."""
-    return logging.DEBUG if thread_id.startswith(SELF_TEST) else logging.INFO
+def note_hidden(
+    logger: logging.Logger, thread_id: str, agent_id: str, hidden: Sequence[Mapping[str, Any]]
+) -> None:
+    """Log what a page of history left out: a line for each message, one for all of them."""
+    if not hidden:
+        return
+    where = {"thread_id": thread_id, "agent_id": agent_id}
+    for row in hidden:
+        note(
+            logger,
+            "synthetic_message_hidden",
+            "Left message {message_id} (trigger {trigger_type}) out of the history of thread "
+            "{thread_id}",
+            logging.DEBUG,
+            message_id=row["message_id"],
+            trigger_type=row["trigger_type"],
+            **where,
+        )
+    # The self-test at each start is no news.
+    level = logging.DEBUG if thread_id.startswith(SELF_TEST) else logging.INFO
+    note(
+        logger,
+        "synthetic_messages_filtered",
+        "Filtered {count} synthetic messages from the history of thread {thread_id} of agent "
+        "{agent_id}",
+        level,
+        count=len(hidden),
+        **where,
+    )
 
 
 def columns_of(message: BaseMessage) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from segue.journal.rows import (
     decode_batch,
     decode_message,
     encode_message,
-    level_of_hidden,
+    note_hidden,
     readable,
 )
 
@@ -319,19 +319,4 @@ async def _log_hidden(db: Connection, thread: Thread, first: int, last: int) -> 
         "WHERE thread_id = %s AND position BETWEEN %s AND %s AND synthetic",
         (thread.id, first, last),
     )
-    if not hidden:
-        return
-    for row in hidden:
-        logger.debug(
-            "Left message %s (trigger %s) out of the history of thread %s",
-            row["message_id"],
-            row["trigger_type"],
-            thread.id,
-        )
-    logger.log(
-        level_of_hidden(thread.id),
-        "Filtered %d synthetic messages from the history of thread %s of agent %s",
-        len(hidden),
-        thread.id,
-        thread.agent_id,
-    )
+    note_hidden(logger, thread.id, thread.agent_id, hidden)

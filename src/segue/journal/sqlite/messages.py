@@ -15,7 +15,7 @@ from segue.core.errors import BackendError
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of
 from segue.journal.places import batches_of, edges_of, ids_above, importable, place_of, span_of
 from segue.journal.records import Found, Page, TurnLease, Window
-from segue.journal.rows import decode_batch, decode_message, level_of_hidden, readable
+from segue.journal.rows import decode_batch, decode_message, note_hidden, readable
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
@@ -260,19 +260,4 @@ def _log_hidden(
         "WHERE thread_id = ? AND position BETWEEN ? AND ? AND synthetic = 1",
         (thread_id, *span),
     ).fetchall()
-    if not hidden:
-        return
-    for row in hidden:
-        logger.debug(
-            "Left message %s (trigger %s) out of the history of thread %s",
-            row["message_id"],
-            row["trigger_type"],
-            thread_id,
-        )
-    logger.log(
-        level_of_hidden(thread_id),
-        "Filtered %d synthetic messages from the history of thread %s of agent %s",
-        len(hidden),
-        thread_id,
-        agent_id,
-    )
+    note_hidden(logger, thread_id, agent_id, [*map(dict, hidden)])

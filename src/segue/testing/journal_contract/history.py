@@ -14,6 +14,7 @@ from segue.core.messages import visible_messages
 from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.ports import Journal
+from segue.noting import FIELDS
 from segue.testing.journal_contract.chat import Chat, position, texts
 
 Write = Callable[[], Awaitable[object]]
@@ -193,7 +194,9 @@ async def test_paging_on_is_stable_while_messages_are_added(
 async def test_what_history_leaves_out_is_logged(
     journal: Journal, chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each hidden trigger has a DEBUG line with its id, and one INFO line has their number."""
+    """Each hidden trigger has a DEBUG line with its id, and one INFO line has their number; both
+    as fields.
+    """
     await chat.exchange()
     await follow_up_and_reply(chat)
     await chat.follow_up()
@@ -207,6 +210,13 @@ async def test_what_history_leaves_out_is_logged(
     assert all(sum(str(name) in line for line in debug) == 1 for name in triggers)
     [info] = [r.getMessage() for r in lines if r.levelno == logging.INFO]
     assert all(word in info.replace(",", " ").split() for word in ("2", "chat", "guide"))
+    fields = [getattr(r, FIELDS) for r in lines if hasattr(r, FIELDS)]
+    where = {"thread_id": "chat", "agent_id": "guide"}
+    told = {"kind": "synthetic_message_hidden", "trigger_type": "check_in", **where}
+    assert fields == [
+        *({**told, "message_id": name} for name in triggers),
+        {"kind": "synthetic_messages_filtered", "count": 2, **where},
+    ]
 
 
 async def test_no_log_line_holds_a_triggers_words(
