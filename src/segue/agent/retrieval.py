@@ -170,7 +170,7 @@ def chosen_query(
     logger.debug("Memory query from %s: %r", query.source, words, extra={FIELDS: fields})
     if query.source is not QuerySource.CURRENT_MESSAGE and trigger:
         told = "Memory query used fallback strategy due to synthetic trigger: {source}"
-        note(logger, "memory_query_fell_back", told, **chosen)
+        note(logger, "memory_query_fell_back", told, logging.INFO, **chosen)
     return query
 
 
