@@ -72,6 +72,11 @@ def calling(tool: str, args: dict[str, Any]) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": f"of-{tool}"}])
 
 
+def quoting(tool: str, args: Callable[[str], dict[str, Any]]) -> Act:
+    """A model that calls a tool with what it was asked."""
+    return lambda messages: calling(tool, args(messages[-1].text))
+
+
 def failing(name: str) -> Act:
     """A model that fails and, as providers do, quotes what it was asked."""
 

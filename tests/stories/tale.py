@@ -17,7 +17,16 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.testing.world import Stage, World
 from tests.runtime.receiver import Receiver, status
 from tests.runtime.scenes import Held
-from tests.stories.canaries import CANARY, GOING_ON, Actor, calling, cast, deciding, failing
+from tests.stories.canaries import (
+    CANARY,
+    GOING_ON,
+    Actor,
+    calling,
+    cast,
+    deciding,
+    failing,
+    quoting,
+)
 from tests.stories.scenes import PATIENCE, Listener, arm, listening, passing
 
 FACT = "Ann likes to ski."
@@ -58,6 +67,7 @@ class Tale:
     async def tell(self) -> None:
         async with self.process("guide", "coach") as world:
             await self.speak_first(world)
+            await self.quote(world)
             await self.fail(world)
             await self.stop(world)
             await self.let_others_decide(world)
@@ -82,6 +92,19 @@ class Tale:
         self.receiver.answer = status(200)
         await world.say(guide, "Please look into it.")
         await world.pass_time(PATIENCE / 2)
+
+    async def quote(self, world: World) -> None:
+        """A model that takes the trigger for the user's words, and passes them on."""
+        guide = self.threads["guide"]
+        self.actor.acts += [
+            quoting("remember", lambda text: {"content": f"Ann said: {text}"}),
+            quoting("remember", lambda text: {"content": text.upper().replace(",", " -")}),
+            quoting("remember", lambda text: {"content": "A wish.", "key": text}),
+            quoting("ask_agent", lambda text: {"name": "atlas", "text": f"Please answer: {text}"}),
+        ]
+        await world.say(guide, "I am reading now.")
+        await world.pass_time(PATIENCE * 5)
+        assert not self.actor.acts
 
     async def fail(self, world: World) -> None:
         """Models that fail in the middle of a follow-up, and say what they were asked."""

@@ -159,6 +159,8 @@ async def assert_canaries_are_where_they_belong(tale: Tale, world: World) -> Non
         assert canary in asked
         assert canary in repr(raw)
     assert GOING_ON in repr(raw)
+    assert repr(raw).count("Not remembered: this repeats") == 3
+    assert repr(raw).count("Not asked: this repeats") == 1
     turns = await world.journal.list_turns(tale.threads["guide"], limit=10_000)
     sent = [turn for turn in turns if turn.kind is TurnKind.FOLLOW_UP]
     assert {TurnState.DONE, TurnState.VOID, TurnState.FAILED} <= {turn.state for turn in sent}

@@ -85,9 +85,7 @@ class LangGraphAgent:
         Each finished message comes out once; one that is in the batch already does not. Close the
         iterator to stop the model and the tools.
         """
-        if run.is_new:  # once, however often it is tried again
-            where = {"thread_id": run.thread_id, "agent_id": run.agent_id}
-            note_if_empty(run.messages, run.summary, **where)
+        _note_if_empty(run)
         graph, config = await self._graph_for(run)
         said = Said(run, self._silent)
         state = await self._find_state(graph, config, run)
@@ -198,6 +196,13 @@ class LangGraphAgent:
             return _NOTHING if run.batch.is_complete else so_far
         await graph.aupdate_state(config, so_far, as_node=stopped_after)
         return None
+
+
+def _note_if_empty(run: Run) -> None:
+    """Once for a batch, however often it is tried again."""
+    if run.is_new:
+        where = {"thread_id": run.thread_id, "agent_id": run.agent_id}
+        note_if_empty(run.messages, run.summary, **where)
 
 
 def _goes_on(run: Run) -> bool:

@@ -19,6 +19,7 @@ from segue.core.errors import UsageError
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.query import QuerySource
+from segue.core.quoting import is_quote
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
@@ -106,6 +107,12 @@ class Run:
             if isinstance(message, HumanMessage) and is_synthetic(message):
                 return MessageMetadata.of(message).trigger_type
         return None
+
+    def quotes_trigger(self, text: str) -> bool:
+        """Whether a text that is to leave the run repeats words that only the agent was told."""
+        asked = [message for message in self.messages if isinstance(message, HumanMessage)]
+        hidden = [message.text for message in asked if is_synthetic(message)]
+        return is_quote(text, hidden, [m.text for m in asked if not is_synthetic(m)])
 
 
 @dataclass(frozen=True, slots=True)
