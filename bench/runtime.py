@@ -207,6 +207,24 @@ async def latency_rows(name: str, database: str) -> list[tuple[str, ...]]:
 ROUNDS = scaled(100, least=5)
 
 
+async def bare_lateness_rows(name: str, database: str) -> list[tuple[str, ...]]:
+    """The baseline: a timer of the event loop and a bare agent, both lost if the process ends."""
+    late = []
+    async with bare_agent(database, model()) as agent:
+        for number in range(ROUNDS):
+            config = {"configurable": {"thread_id": f"late-{number}"}}
+            given = {"messages": [HumanMessage(QUESTION)]}
+            due = now() + timedelta(milliseconds=50)
+            await asyncio.sleep((due - now()).total_seconds())
+            async with aclosing(agent.astream(given, config, stream_mode="messages")) as pieces:
+                await anext(pieces)
+            late.append((now() - due).total_seconds())
+    return [
+        (name, "bare timer and agent, due time to first token, p50", _ms(statistics.median(late))),
+        (name, "bare timer and agent, due time to first token, p99", _ms(_p99(late))),
+    ]
+
+
 async def _fill(composed: Any, pending: int) -> None:
     """Threads that wait for their time, far away."""
     parts = composed.parts
@@ -301,8 +319,10 @@ async def main() -> None:
         )
         times = [
             *await latency_rows("SQLite", folder()),
+            *await bare_lateness_rows("SQLite", folder()),
             await idle_row("SQLite", folder()),
             *await latency_rows("PostgreSQL", server.create_database()),
+            *await bare_lateness_rows("PostgreSQL", server.create_database()),
             await idle_row("PostgreSQL", server.create_database()),
         ]
         print_columns(f"With {PENDING:,} timers pending", ("store", "what", "figure"), times)

@@ -143,6 +143,35 @@ def test_batches_show_type_state_and_nesting(shown: Shown, story: Thread) -> Non
     assert last["id"] == second["id"]
 
 
+def test_a_thread_is_traced_batch_by_batch(shown: Shown, story: Thread, database: str) -> None:
+    """Every stored message once, in order, in its own batch, triggers, calls and results too; with
+    when each batch began, what worked on it, and what is nested in it.
+    """
+
+    async def stored(thread_id: str) -> list[list[str | None]]:
+        async with open_journal(Settings(database=database)) as journal:
+            turns = await journal.list_turns(thread_id)
+            batches = [await journal.load_batch(thread_id, turn.batch) for turn in turns]
+            return [[message.id for message in batch.messages] for batch in reversed(batches)]
+
+    traced = json.loads(shown("batches", story.id, "--json"))
+    assert [[m["id"] for m in batch["messages"]] for batch in traced] == asyncio.run(
+        stored(story.id)
+    )
+    roles = [[m["role"] for m in batch["messages"]] for batch in traced]
+    assert roles == [["user", "agent", "tool", "agent"], ["trigger", "agent"]]
+    assert [[turn["kind"] for turn in batch["turns"]] for batch in traced] == [
+        ["reply"],
+        ["follow_up"],
+    ]
+    assert traced[0]["began_at"] < traced[1]["began_at"]
+    [nested] = traced[0]["nested"]
+    assert [[m["id"] for m in nested["messages"]]] == asyncio.run(stored(nested["thread_id"]))
+    printed = shown("batches", story.id)
+    places = [printed.index(m["text"]) for batch in traced for m in batch["messages"]]
+    assert places == sorted(places)
+
+
 def test_pictures_and_old_roles_are_shown(shown: Shown, story: Thread, database: str) -> None:
     """A mark for each picture, and a blank after each role."""
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/map.png"}}

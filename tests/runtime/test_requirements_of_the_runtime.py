@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from segue.journal.records import TurnKind
 from segue.runtime.effects import EffectRunner
 from segue.runtime.processor import SessionProcessor
 from segue.runtime.timers import TimerWorker
+from segue.settings import load_settings
 from segue.testing.leaks import find_leaks
 from segue.testing.providers import request_problems
 from segue.testing.world import START, Stage, plain_agent
@@ -204,6 +206,34 @@ async def test_the_config_replaces_the_prompt_of_each_trigger(stage: Stage) -> N
         assert [(each.synthetic, each.trigger_type) for each in found] == [
             (True, trigger) for trigger in TriggerType
         ]
+
+
+async def test_a_config_file_replaces_prompts_of_one_agent_and_of_no_other(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """What the file gives an agent as prompts reaches its model; what it leaves out, and another
+    agent's, stay the fixed ones.
+    """
+    common = 'model = "scripted"\nmemory.enabled = false\nautonomy.decider = "none"\n'
+    own = {"check_in": "Ask about the garden.", "task_incomplete": "Go on with the fence."}
+    given = "".join(f'autonomy.prompts.{name} = "{text}"\n' for name, text in own.items())
+    file = tmp_path / "segue.toml"
+    file.write_text(f"[agents.guide]\n{common}{given}[agents.other]\n{common}", encoding="utf-8")
+    agents = load_settings(file).agents
+    models = {agent.id: model_of() for agent in agents}
+    async with stage.world(*agents, models=models) as world:
+        for agent in agents:
+            for number, trigger in enumerate(TriggerType):
+                thread = await new_thread(world, agent=agent.id, user=f"{agent.id}-{number}")
+                await world.say(thread, "Hello.")
+                await arm(world, thread, world.clock.now() + PATIENCE, trigger)
+                await world.pass_time(PATIENCE)
+    asked = {name: [request[-1].text for request in model.seen] for name, model in models.items()}
+    fixed = [TRIGGER_PROMPTS[trigger] for trigger in TriggerType]
+    assert [text for text in asked["other"] if text != "Hello."] == fixed
+    assert [text for text in asked["guide"] if text != "Hello."] == [
+        own.get(trigger.value, TRIGGER_PROMPTS[trigger]) for trigger in TriggerType
+    ]
 
 
 async def test_the_parts_do_their_work_under_their_known_names(

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from segue.core.batch import BatchState
 from segue.core.messages import synthetic_message
-from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.metadata import BatchType, MessageMetadata, is_settled
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.events import Failed
 from segue.runtime.leash import Why
@@ -250,6 +250,37 @@ async def test_a_batch_that_process_after_process_left_is_closed_without_help(
         assert [batch.is_complete for batch in await batches_of(world, thread)] == [True, True]
         assert (await world.heard(thread))[-1] == "You said: Second?"
         assert request_problems(model.seen[-1]) == []
+
+
+async def test_an_abandoned_batch_is_closed_after_its_time_and_nothing_else_happens(
+    stage: Stage,
+) -> None:
+    """A process died with a call open, and the user never writes again: when its lease is over,
+    and no earlier, the batch is closed and the user is told.
+    """
+    async with stage.world(plain_agent(**QUIET), models={"guide": lines()}) as world:
+        parts, now = world.composed.parts, world.clock.now()
+        thread = await new_thread(world)
+        accepted = await world.journal.accept_message(
+            thread, HumanMessage("First?"), ids=parts.ids, now=now
+        )
+        lease = await world.journal.claim_turn("dead", now=now, lease_for=LEASE)
+        assert lease is not None
+        call = [calling("double", "call", number=1)]
+        await world.journal.append(lease, call, ids=parts.ids, now=now)
+    model = lines()
+    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_attempts=1)
+    async with world_of as world, tab(world.segue, thread) as seen:
+        await world.pass_time(LEASE - timedelta(seconds=1))
+        [batch] = await batches_of(world, thread)
+        assert not batch.is_complete
+        await world.pass_time(seconds=2)
+        await seen.until_heard(Failed)
+        [batch] = await batches_of(world, thread)
+        assert (batch.is_complete, batch.state) == (True, BatchState.COMPLETE)
+        assert is_settled(batch.messages[-1])
+        assert (await world.journal.get_turn(accepted.turn.id)).state is TurnState.FAILED
+        assert model.seen == [], "closing it asks no model"
 
 
 async def test_a_failed_turn_hides_nothing_and_holds_up_nobody(stage: Stage) -> None:

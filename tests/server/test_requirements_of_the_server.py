@@ -207,6 +207,24 @@ async def test_a_server_whose_stores_lose_metadata_never_serves(
     assert not any("/api/threads" in line for line in errors), "a client's 503 is no error of ours"
 
 
+async def test_operators_see_which_messages_came_by_themselves(stage: Stage) -> None:
+    """The inspector names the trigger of each follow-up, and marks no message of the user."""
+    agent = eager_agent(policy={"max_consecutive": 1})
+    async with (
+        stage.world(agent, models={"guide": always("Hello.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(SILENCE)
+        newest, oldest = await site.get(f"/api/admin/threads/{thread}/batches")
+    assert (oldest["type"], newest["type"]) == ("user_request", "system_trigger")
+    marks = json.dumps(newest)
+    assert '"synthetic": true' in marks
+    assert '"trigger_type": "check_in"' in marks
+    assert '"synthetic": true' not in json.dumps(oldest)
+
+
 async def test_a_user_without_threads_has_an_empty_list(stage: Stage) -> None:
     """Whoever else has some."""
     async with stage.world() as world, site_of(world.segue) as site:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.batch import Batch
+from segue.core.batch import Batch, BatchState
 from segue.core.metadata import BatchType
 from segue.journal.records import TurnState
 from segue.runtime.asking import MAX_DEPTH
@@ -72,6 +72,37 @@ async def test_an_agent_gets_anothers_words_as_its_tools_result(stage: Stage) ->
         assert inner.is_complete
         nested = await world.journal.get_thread(f"{thread}/atlas")
         assert (nested.agent_id, nested.user_id) == ("atlas", "ann")
+
+
+async def test_all_that_an_asked_agent_does_is_in_its_nested_batch(stage: Stage) -> None:
+    """Its question to a third and its reply are one batch, inside of the one that asks, which
+    waits meanwhile; no message of it is among those of the asker.
+    """
+    seen: list[BatchState] = []
+
+    async def look(messages: list[BaseMessage]) -> AIMessage:
+        del messages
+        seen.append((await last_batch(world, thread)).state)
+        return asking("compass")
+
+    models = {
+        "guide": model_of(asking("atlas"), told_back),
+        "atlas": model_of(look, told_back),
+        "compass": model_of("North."),
+    }
+    pairs = (("guide", "atlas"), ("atlas", "compass"))
+    async with stage.world(*agents(*pairs), models=models) as world:
+        thread = await new_thread(world, agent="guide")
+        await world.say(thread, "Which way?")
+        places = [thread, f"{thread}/atlas", f"{thread}/atlas/compass"]
+        outer, inner, innermost = [await last_batch(world, place) for place in places]
+    assert seen == [BatchState.AWAITING_TOOLS]
+    assert (inner.type, innermost.type) == (BatchType.AGENT_TO_AGENT,) * 2
+    assert (outer.parent, inner.parent, innermost.parent) == (None, outer.id, inner.id)
+    assert [m.type for m in inner.messages] == ["human", "ai", "tool", "ai"]
+    assert results(inner) == ["North."]
+    assert {m.id for m in outer.messages}.isdisjoint(m.id for m in inner.messages)
+    assert all(batch.is_complete for batch in (outer, inner, innermost))
 
 
 async def test_one_slot_is_enough_for_agents_that_wait_for_each_other(stage: Stage) -> None:
