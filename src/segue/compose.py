@@ -47,6 +47,7 @@ from segue.runtime.processor import SessionProcessor
 from segue.runtime.retainer import Retainer
 from segue.runtime.runtime import Runtime
 from segue.runtime.sweeper import Sweeper
+from segue.runtime.thread_service import ThreadService
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
@@ -74,6 +75,7 @@ class Composed:
     settings: Settings
     parts: Parts
     inbox: Inbox
+    threads: ThreadService
     runtime: Runtime
     books: Mapping[str, MemoryBook]
 
@@ -186,7 +188,7 @@ def _put_together(kit: _Kit) -> Composed:
         patience=settings.patience,
     )
     inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
-    return Composed(settings, parts, inbox, runtime, books)
+    return Composed(settings, parts, inbox, ThreadService(parts.journal), runtime, books)
 
 
 def _check_models(settings: Settings, given: Replacements) -> None:

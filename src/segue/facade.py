@@ -40,6 +40,7 @@ from segue.runtime.events import Heard
 from segue.runtime.inbox import DoubleTexting
 from segue.runtime.initiative import said_in
 from segue.runtime.stats import Stats, Wanted, stats
+from segue.runtime.thread_service import check_limit
 from segue.runtime.why import Reason, why
 from segue.settings import Settings
 from segue.transfer.importing import Imported, Manner, import_file
@@ -57,6 +58,7 @@ class Segue:
         self._composed = composed
         self._parts = composed.parts
         self._journal = composed.parts.journal
+        self._threads = composed.threads
 
     @property
     def composed(self) -> Composed:
@@ -114,8 +116,8 @@ class Segue:
         `before` is the `place` of the last one of the page before. Where agents ask each other is
         not among them.
         """
-        return await self._journal.list_threads(
-            _name(user_id, "user_id"), agent_id=agent_id, limit=_limit(limit), before=before
+        return await self._threads.list_threads(
+            _name(user_id, "user_id"), agent_id, limit=limit, before=before
         )
 
     async def delete_thread(self, thread: Thread | str) -> Deleted:
@@ -255,12 +257,7 @@ class Segue:
         after: int | None = None,
     ) -> Page:
         """What a person sees of the conversation."""
-        return await self._journal.history(
-            _id(thread),
-            limit=_limit(limit),
-            before=_position(before, "before"),
-            after=_position(after, "after"),
-        )
+        return await self._threads.history(_id(thread), limit=limit, before=before, after=after)
 
     async def cancel(self, thread: Thread | str) -> list[Turn]:
         """Stop what the agent is doing; what was seen of its reply is kept."""
@@ -278,7 +275,7 @@ class Segue:
 
     async def follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
         """Planned and past follow-ups, newest first, with what became of them."""
-        timers = await self._journal.list_timers(_id(thread), limit=_limit(limit))
+        timers = await self._journal.list_timers(_id(thread), limit=check_limit(limit))
         # What an agent says to itself when it goes on is not for the user.
         return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
 
@@ -324,7 +321,7 @@ class Segue:
 
     async def why(self, thread: Thread | str, *, limit: int = 50) -> list[Reason]:
         """Why the agent wrote, and why it did not; oldest first."""
-        return await why(self._journal, _id(thread), limit=_limit(limit))
+        return await why(self._journal, _id(thread), limit=check_limit(limit))
 
     async def stats(
         self,
@@ -361,18 +358,6 @@ def _thread_name(given: Any) -> str:
     if NESTING in (name := _name(given, "thread_id")):
         raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
     return name
-
-
-def _position(given: Any, what: str) -> int | None:
-    if given is not None and (not isinstance(given, int) or given < 0):
-        raise UsageError(f"{what} is {given!r:.80}; expected a position, as a page has it.")
-    return given
-
-
-def _limit(given: Any) -> int:
-    if not isinstance(given, int) or given < 0:
-        raise UsageError(f"limit is {given!r:.80}; expected a whole number of zero or more.")
-    return given
 
 
 def _strategy(given: DoubleTexting | None) -> DoubleTexting | None:

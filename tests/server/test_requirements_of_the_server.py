@@ -22,6 +22,8 @@ from segue.core.snowflake import parse
 from segue.core.stamp import stamp
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.facade import Segue
+from segue.journal.records import Page, Thread
+from segue.runtime.thread_service import ThreadService
 from segue.server.app import create_app
 from segue.server.problems import MEDIA_TYPE
 from segue.server.serving import open_socket, serving
@@ -205,6 +207,38 @@ async def test_a_server_whose_stores_lose_metadata_never_serves(
     assert any("the checkpointer changed a message" in line for line in errors)
     assert "check the versions of LangGraph and its saver" in str(app.state.running.failure)
     assert not any("/api/threads" in line for line in errors), "a client's 503 is no error of ours"
+
+
+async def test_the_thread_service_lists_and_reads_history_for_all(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library and the server get threads and history from the part that has that name."""
+    asked: list[str] = []
+
+    class Watched(ThreadService):
+        async def list_threads(self, *args: Any, **more: Any) -> list[Thread]:
+            asked.append("list")
+            return await super().list_threads(*args, **more)
+
+        async def history(self, *args: Any, **more: Any) -> Page:
+            asked.append("history")
+            return await super().history(*args, **more)
+
+    monkeypatch.setattr("segue.compose.ThreadService", Watched)
+    async with (
+        sqlite_stage.world(models={"guide": always("Hello.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        await world.say(thread, "Hi")
+        page = await world.segue.history(thread)
+        assert [message.text for message in page.messages] == ["Hi", "Hello."]
+        told = await site.get(f"/api/threads/{thread}/history")
+        assert [message["text"] for message in told["messages"]] == ["Hi", "Hello."]
+        [listed] = (await site.get("/api/threads"))["threads"]
+        [own] = await world.segue.threads((await world.segue.thread(thread)).user_id)
+        assert listed["id"] == own.id == thread
+    assert asked == ["history", "history", "list", "list"]
 
 
 async def test_operators_see_which_messages_came_by_themselves(stage: Stage) -> None:

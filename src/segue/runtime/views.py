@@ -19,6 +19,7 @@ from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
 from segue.runtime.asking import MAX_DEPTH
+from segue.runtime.thread_service import ThreadService
 from segue.runtime.why import why
 from segue.runtime.wording import in_words, role_of, with_media
 
@@ -39,14 +40,14 @@ async def list_threads(journal: Journal, user_id: str | None, *, limit: int) -> 
     """A user's conversations, or those of all users; the one written to last first."""
     if user_id is None:
         return [*map(_json, await journal.list_newest_threads(limit=limit))]
-    return [*map(_json, await journal.list_threads(user_id, limit=limit))]
+    return [*map(_json, await ThreadService(journal).list_threads(user_id, limit=limit))]
 
 
 async def list_history(
     journal: Journal, thread: Thread, agents: Sequence[AgentConfig], *, limit: int
 ) -> list[Json]:
     """What a person sees of a conversation, without metadata; oldest first."""
-    page = await journal.history(thread.id, limit=limit)
+    page = await ThreadService(journal).history(thread.id, limit=limit)
     named = {agent.id: agent.name for agent in agents if agent.name}
     names = {"user": thread.user_id, "agent": named.get(thread.agent_id, thread.agent_id)}
     return [_visible(message, names) for message in page.messages]

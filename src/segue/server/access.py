@@ -14,6 +14,7 @@ from segue.core.snowflake import parse
 from segue.facade import Segue
 from segue.journal.ports import Journal
 from segue.journal.records import Thread, Turn
+from segue.runtime.thread_service import ThreadService
 from segue.server.auth import USER_HEADER, Caller, Doorkeeper, RateLimit, bearer
 from segue.server.problems import Refusal
 from segue.server.running import Running
@@ -41,6 +42,10 @@ def segue_of(connection: HTTPConnection) -> Segue:
 
 def journal_of(connection: HTTPConnection) -> Journal:
     return segue_of(connection).composed.parts.journal
+
+
+def threads_of(connection: HTTPConnection) -> ThreadService:
+    return segue_of(connection).composed.threads
 
 
 async def recognise(connection: HTTPConnection, words: str | None) -> Caller:
@@ -148,5 +153,5 @@ def _is_here(connection: HTTPConnection) -> bool:
 
 SegueHere = Annotated[Segue, Depends(segue_of)]
 JournalHere = Annotated[Journal, Depends(journal_of)]
-OperatorHere = Annotated[Caller, Depends(operator_of)]
 ThreadHere = Annotated[Thread, Depends(thread_of)]
+ThreadServiceHere = Annotated[ThreadService, Depends(threads_of)]

@@ -4,9 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from segue.core.metadata import MessageMetadata
 from segue.core.plain import exact_json
-from segue.server.access import CallerHere, JournalHere, SegueHere, ThreadHere
+from segue.server.access import (
+    CallerHere,
+    JournalHere,
+    SegueHere,
+    ThreadHere,
+    ThreadServiceHere,
+)
 from segue.server.cursors import place_of_thread, position_of, thread_cursor
 from segue.server.problems import responses
 from segue.server.shapes import (
@@ -63,7 +68,7 @@ async def create_thread(
 
 @router.get("/threads", responses=responses())
 async def list_threads(
-    segue: SegueHere,
+    threads: ThreadServiceHere,
     caller: CallerHere,
     limit: Limit = 50,
     agent_id: Annotated[str | None, Query(max_length=200)] = None,
@@ -71,7 +76,7 @@ async def list_threads(
 ) -> ThreadsOut:
     """The caller's conversations, the one written to last first."""
     place = place_of_thread(after)
-    found = await segue.threads(caller.user_id, agent_id, limit=limit, before=place)
+    found = await threads.list_threads(caller.user_id, agent_id, limit=limit, before=place)
     is_full = len(found) == limit
     return ThreadsOut(
         threads=[*map(thread_out, found)], next=thread_cursor(found[-1]) if is_full else None
@@ -104,19 +109,17 @@ async def delete_thread(segue: SegueHere, thread: ThreadHere) -> DeletedOut:
 
 @router.get("/threads/{thread_id}/history", responses=responses(404))
 async def get_history(
-    journal: JournalHere,
+    threads: ThreadServiceHere,
     thread: ThreadHere,
     limit: Limit = 50,
     before: Cursor = None,
     after: Cursor = None,
 ) -> PageOut:
     """The user's messages and the agent's replies: the newest, or those next to a cursor."""
-    page = await journal.history(
+    page = await threads.history(
         thread.id, limit=limit, before=position_of(before), after=position_of(after)
     )
-    batches = {MessageMetadata.of(message).batch or 0 for message in page.messages}
-    turns = await journal.list_turns(thread.id, batches=batches, limit=10 * limit)
-    return page_out(page, turns)
+    return page_out(page, await threads.turns_of(thread.id, page, limit=10 * limit))
 
 
 @router.get("/search", responses=responses())
