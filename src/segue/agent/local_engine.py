@@ -80,8 +80,6 @@ class LocalEngine:
         self._closing = threading.Event()
         self._worker: threading.Thread | None = None
         self._server: Any = None
-        # Pieces of text generated so far, whoever asked for them.
-        self.produced = 0
 
     def submit(self, request: dict[str, Any], tell: Tell) -> Generation:
         """Put a request, in the words of OpenAI's chat API, at the end of the queue."""
@@ -146,7 +144,6 @@ class LocalEngine:
             if generation.cancelled.is_set() or self._closing.is_set():
                 return True
             for outcome in reading.read(event):
-                self.produced += isinstance(outcome, Piece)
                 _tell(generation, outcome)
             return False
 
