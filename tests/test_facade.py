@@ -29,7 +29,7 @@ from segue.core.errors import (
 from segue.facade import Segue
 from segue.journal.records import Thread, TimerState, TurnState
 from segue.runtime.events import Failed, Heard, Said, Writing, place_of
-from segue.runtime.inbox import DoubleTexting
+from segue.runtime.rules import DoubleTexting
 from segue.settings import Settings
 from segue.testing.world import START, Stage, World, plain_agent
 from tests.runtime.scenes import Paced, lines

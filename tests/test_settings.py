@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from segue.core.errors import UsageError
-from segue.runtime.inbox import DoubleTexting
+from segue.runtime.rules import DoubleTexting
 from segue.settings import Settings, load_settings, note_on_first_try
 from segue.testing.world import Stage
 

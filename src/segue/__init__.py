@@ -1,21 +1,21 @@
 """Segue: a runtime on LangGraph for agents that speak first."""
 
-from typing import TYPE_CHECKING, Any
-
-from segue.core.batch import Batch, group_batches
-from segue.core.context import Context, build_context
-from segue.core.errors import ConflictError, NotFoundError, SegueError, UsageError
-from segue.core.legacy import assign_batches
-from segue.core.messages import synthetic_message, user_message, visible_messages
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic, strip_metadata
-from segue.core.query import MemoryQuery, memory_query
-from segue.core.settle import settle
-from segue.core.stamp import stamp
-from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.runtime.snowflakes import SnowflakeGenerator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from segue.core.batch import Batch, group_batches
+    from segue.core.context import Context, build_context
+    from segue.core.errors import ConflictError, NotFoundError, SegueError, UsageError
+    from segue.core.legacy import assign_batches
+    from segue.core.messages import synthetic_message, user_message, visible_messages
+    from segue.core.metadata import BatchType, MessageMetadata, is_synthetic, strip_metadata
+    from segue.core.query import MemoryQuery, memory_query
+    from segue.core.settle import settle
+    from segue.core.stamp import stamp
+    from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
     from segue.facade import Segue
+    from segue.runtime.snowflakes import SnowflakeGenerator
     from segue.settings import Settings
 
 __all__ = [
@@ -47,14 +47,26 @@ __all__ = [
 ]
 
 
+# Where each is. A name is loaded when it is asked for: LangChain and LangGraph take long.
+_PLACES: Final = {
+    "segue.core.batch": "Batch group_batches",
+    "segue.core.context": "Context build_context",
+    "segue.core.errors": "ConflictError NotFoundError SegueError UsageError",
+    "segue.core.legacy": "assign_batches",
+    "segue.core.messages": "synthetic_message user_message visible_messages",
+    "segue.core.metadata": "BatchType MessageMetadata is_synthetic strip_metadata",
+    "segue.core.query": "MemoryQuery memory_query",
+    "segue.core.settle": "settle",
+    "segue.core.stamp": "stamp",
+    "segue.core.triggers": "TRIGGER_PROMPTS TriggerType",
+    "segue.facade": "Segue",
+    "segue.runtime.snowflakes": "SnowflakeGenerator",
+    "segue.settings": "Settings",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The running system brings LangGraph with it; who only uses the library need not wait."""
-    if name == "Segue":
-        from segue.facade import Segue  # noqa: PLC0415
-
-        return Segue
-    if name == "Settings":
-        from segue.settings import Settings  # noqa: PLC0415
-
-        return Settings
+    for place, names in _PLACES.items():
+        if name in names.split():
+            return getattr(import_module(place), name)
     raise AttributeError(f"module 'segue' has no attribute {name!r}")

@@ -36,7 +36,6 @@ from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
 from segue.runtime.deciding import Decider, OwnDecider
 from segue.runtime.effects import EffectRunner
-from segue.runtime.endings import TurnRules
 from segue.runtime.follow_up import DECIDE
 from segue.runtime.gatekeeper import Gatekeeper
 from segue.runtime.ids import LeasedIds
@@ -45,6 +44,7 @@ from segue.runtime.initiative import WEBHOOK, Initiative
 from segue.runtime.parts import Agent, Parts
 from segue.runtime.processor import SessionProcessor
 from segue.runtime.retainer import Retainer
+from segue.runtime.rules import TurnRules
 from segue.runtime.runtime import Runtime
 from segue.runtime.sweeper import Sweeper
 from segue.runtime.thread_service import ThreadService

@@ -37,8 +37,8 @@ from segue.journal.records import (
 from segue.journal.tables import THREADS, Whose, all_rows
 from segue.noting import count
 from segue.runtime.events import Heard
-from segue.runtime.inbox import DoubleTexting
 from segue.runtime.initiative import said_in
+from segue.runtime.rules import DoubleTexting
 from segue.runtime.stats import Stats, Wanted, stats
 from segue.runtime.thread_service import check_limit
 from segue.runtime.why import Reason, why

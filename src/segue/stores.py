@@ -3,13 +3,15 @@
 Owns which files and which backend these are. Made here, opened by whoever asked for them.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
 from segue.core.errors import UsageError
 from segue.journal.ports import Journal
 from segue.journal.sqlite import SqliteJournal
 from segue.settings import Settings
+
+if TYPE_CHECKING:
+    from segue.agent.checkpoints import Checkpoints
 
 JOURNAL_FILE: Final = "journal.db"
 CHECKPOINT_FILE: Final = "checkpoints.db"
@@ -25,8 +27,11 @@ def journal_of(settings: Settings) -> Journal:
     return PostgresJournal(settings.database)
 
 
-def checkpoints_of(settings: Settings) -> Checkpoints:
+def checkpoints_of(settings: Settings) -> "Checkpoints":
     """The checkpoints of turns at work, not opened yet."""
+    # Loads LangGraph, which a command that only looks does not need.
+    from segue.agent.checkpoints import PostgresCheckpoints, SqliteCheckpoints  # noqa: PLC0415
+
     if settings.is_postgres:
         return PostgresCheckpoints(settings.database)
     return SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)

@@ -20,10 +20,10 @@ from segue.journal.ports import Journal
 from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
 from segue.runtime.bus import Bus, ending_event
 from segue.runtime.clock import SystemClock
-from segue.runtime.endings import TurnRules
 from segue.runtime.events import Asked, Failed, ThreadEvent
 from segue.runtime.parts import Agent, Parts
 from segue.runtime.processor import Conversed, SessionProcessor
+from segue.runtime.rules import TurnRules
 from segue.testing.journal_contract.fixtures import ticking_ids
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)

@@ -1,5 +1,6 @@
 """The commands, their help, and the page that tells of them."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 import typer.main
 
 from segue.cli import app
+from segue.cli.opening import open_journal
+from segue.settings import Settings
 from tests.cli.conftest import Segue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -70,10 +73,32 @@ def test_every_command_is_on_its_page(name: str) -> None:
     assert [option for option in options - {"--help"} if option not in PAGE] == []
 
 
-def test_help_does_not_wait_for_the_system() -> None:
-    """LangGraph and the server take seconds to load; who asks for help does not need them."""
-    heavy = "{'langgraph', 'fastapi', 'uvicorn', 'segue.compose'} & {*sys.modules}"
-    code = f"import sys, segue.cli; sys.exit(', '.join({heavy}) or 0)"
-    call = [sys.executable, "-c", code]
-    result = subprocess.run(call, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+def _loaded(code: str, folder: Path) -> str:
+    heavy = ("langchain_core", "langgraph", "langsmith", "fastapi", "segue.compose", "numpy")
+    told = f"print(*[name for name in {heavy} if name in sys.modules])"
+    call = [sys.executable, "-c", f"import sys\n{code}\n{told}"]
+    result = subprocess.run(  # noqa: S603 - ours
+        call, check=False, capture_output=True, text=True, cwd=folder
+    )
     assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.splitlines()[-1]
+
+
+def test_help_does_not_wait_for_the_system(tmp_path: Path) -> None:
+    """LangChain and the server take seconds to load; help does not need them."""
+    assert _loaded("import segue.cli", tmp_path) == ""
+
+
+def test_looking_does_not_wait_for_models(tmp_path: Path) -> None:
+    """The messages of LangChain are needed, and what sends them to models is not."""
+    code = "from segue.cli import app\ntry: app(['threads'])\nexcept SystemExit: pass"
+
+    async def store() -> None:
+        settings = Settings(database=str(tmp_path / "segue-data"))
+        async with open_journal(settings, make=True):
+            pass
+
+    asyncio.run(store())
+    loaded = _loaded(code, tmp_path).split()
+    assert "langchain_core" in loaded
+    assert not {"langgraph", "langsmith", "fastapi", "segue.compose"} & {*loaded}

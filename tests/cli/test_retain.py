@@ -94,7 +94,12 @@ def test_the_policy_of_the_settings_is_shown_by_a_dry_run(
 
 def test_a_wrong_call_removes_nothing(segue: Segue, thread: str, database: str) -> None:
     """An age that is none, a type alone: one line, and the code for a wrong call."""
-    for wrong in (("--older-than", "soon"), ("--older-than", "0d"), ("--type", "system_trigger")):
+    for wrong in (
+        ("--older-than", "soon"),
+        ("--older-than", "0d"),
+        ("--type", "system_trigger"),
+        ("--older-than", "1d", "--type", "none"),
+    ):
         result = segue("retain", *wrong, "--database", database)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert heard(segue, thread, database) == ["One.", "Two.", "Three."]

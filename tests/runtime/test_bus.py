@@ -27,7 +27,7 @@ from segue.runtime.events import (
     Writing,
     place_of,
 )
-from segue.runtime.inbox import DoubleTexting
+from segue.runtime.rules import DoubleTexting
 from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
     EAGER,

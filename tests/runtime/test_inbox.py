@@ -13,8 +13,8 @@ from segue.core.errors import BackendError, ConflictError, NotFoundError, UsageE
 from segue.core.metadata import is_synthetic
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
 from segue.runtime.events import Cancelled, Retracted
-from segue.runtime.inbox import DoubleTexting
 from segue.runtime.parts import Parts
+from segue.runtime.rules import DoubleTexting
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import (

@@ -12,8 +12,8 @@ from segue.core.errors import BackendError
 from segue.facade import Segue
 from segue.journal.records import Effect, EffectState, Events, TurnState
 from segue.runtime.clock import SystemClock
-from segue.runtime.inbox import DoubleTexting
 from segue.runtime.loops import Agenda
+from segue.runtime.rules import DoubleTexting
 from segue.settings import Settings
 from segue.testing.world import START, Stage, plain_agent
 from tests.runtime.scenes import Paced, batches_of, calling, echo, lines, tab

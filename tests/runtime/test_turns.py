@@ -18,9 +18,9 @@ from segue.journal.ports import Journal
 from segue.journal.records import Claimed, Turn, TurnLease, TurnState
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime import runtime
-from segue.runtime.endings import TurnRules
 from segue.runtime.events import Failed, Retracted
 from segue.runtime.leash import Why
+from segue.runtime.rules import TurnRules
 from segue.stores import JOURNAL_FILE
 from segue.testing.providers import request_problems
 from segue.testing.world import START, Stage, World, plain_agent

@@ -23,10 +23,10 @@ from segue.core.triggers import TriggerType
 from segue.journal.ports import Journal
 from segue.journal.records import nested_id
 from segue.runtime.clock import sleep
-from segue.runtime.inbox import DoubleTexting
 from segue.runtime.past import Cycle, PastThread, Plan
 from segue.runtime.reliving import Kind, relive
 from segue.runtime.replay import Replay, Wanted, replay
+from segue.runtime.rules import DoubleTexting
 from segue.runtime.snowflakes import SnowflakeGenerator
 from segue.settings import Settings
 from segue.stores import JOURNAL_FILE, journal_of

@@ -9,7 +9,6 @@ from segue.cli.options import AsJson, ConfigFile, Database
 from segue.cli.output import print_json, print_table, when
 from segue.cli.working import with_journal
 from segue.core.errors import UsageError
-from segue.core.metadata import BatchType
 
 if TYPE_CHECKING:
     from segue.core.retention import RetentionPolicy
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from segue.runtime.retainer import Retained
     from segue.settings import Settings
 
-_OLDER_THAN = "Batches go to which so long nothing was added, such as 90d."
-_KEEP_LAST = "So many of each thread's last batches stay at any age."
+_OLDER_THAN = "Delete batches with no new message for this long, such as 90d."
+_KEEP_LAST = "Number of each thread's last batches that stay at any age."
 _TYPE = "Only batches of this type go; may be given several times."
 
 
@@ -26,7 +25,7 @@ def retain(  # noqa: PLR0913 - they are its options
     *,
     older_than: Annotated[str | None, typer.Option(help=_OLDER_THAN)] = None,
     keep_last: Annotated[int | None, typer.Option(min=1, help=_KEEP_LAST)] = None,
-    types: Annotated[list[BatchType] | None, typer.Option("--type", help=_TYPE)] = None,
+    types: Annotated[list[str] | None, typer.Option("--type", help=_TYPE)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would go; nothing is removed.")
     ] = False,
@@ -62,17 +61,23 @@ def retain(  # noqa: PLR0913 - they are its options
 
 
 def _policy(
-    older_than: str | None, keep_last: int | None, types: list[BatchType]
+    older_than: str | None, keep_last: int | None, types: list[str]
 ) -> "RetentionPolicy | None":
     from segue.core.durations import parse_duration  # noqa: PLC0415
+    from segue.core.metadata import BatchType  # noqa: PLC0415
     from segue.core.retention import RetentionPolicy, RetentionRule  # noqa: PLC0415
 
     if older_than is None and keep_last is None:
         if types:
             raise UsageError("--type needs --older-than or --keep-last beside it.")
         return None
+    known = [kind.value for kind in BatchType]
+    if unknown := [kind for kind in types if kind not in known]:
+        raise UsageError(f"--type is {unknown[0]!r:.60}; expected one of: {', '.join(known)}.")
     age = None if older_than is None else parse_duration(older_than)
-    rule = RetentionRule(older_than=age, keep_last=keep_last, types=frozenset(types))
+    rule = RetentionRule(
+        older_than=age, keep_last=keep_last, types=frozenset(map(BatchType, types))
+    )
     return RetentionPolicy([rule])
 
 

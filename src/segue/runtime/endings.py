@@ -4,15 +4,12 @@ Whatever happened, the batch is whole afterwards, or somebody goes on with it.
 """
 
 import logging
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.agent.faults import describe_fault, place_of
-from segue.agent.models import explain_model_error, is_retryable
-from segue.core.batch import BATCH_TIMEOUT
+from segue.agent.model_errors import explain_model_error, is_retryable
 from segue.core.errors import BackendError, ConflictError, SegueError
 from segue.core.metadata import MessageMetadata
 from segue.core.settle import interrupted_results, settle
@@ -21,27 +18,13 @@ from segue.journal.rows import DamagedError
 from segue.noting import count, note
 from segue.runtime.leash import Stopped, Why
 from segue.runtime.parts import Parts
+from segue.runtime.rules import TurnRules
 from segue.runtime.sweeper import is_gone_on_with
 
 logger = logging.getLogger(__name__)
 
 # What the drivers of both databases raise when they cannot reach theirs.
 _OUTAGES: Final = frozenset({"OperationalError", "InterfaceError", "PoolTimeout"})
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRules:
-    """How often a turn is tried, and how long its batch may take."""
-
-    # Claims in all, those included that ended with their process.
-    max_attempts: int = 5
-    # Of a model that failed for a moment.
-    retries: int = 2
-    first_pause: timedelta = timedelta(seconds=1)
-    batch_time: timedelta = BATCH_TIMEOUT
-
-    def pause_after(self, attempts: int) -> timedelta:
-        return self.first_pause * float(4 ** max(attempts - 1, 0))
 
 
 class Endings:

@@ -7,7 +7,6 @@ answer, is refused, or is collected with the first.
 import asyncio
 import logging
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
@@ -18,23 +17,14 @@ from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, Accepted, Arriv
 from segue.noting import carry, note
 from segue.runtime.clock import sleep
 from segue.runtime.parts import Parts
+from segue.runtime.rules import COLLECT_FOR, DoubleTexting
 from segue.runtime.turns import TurnWorker
 
 logger = logging.getLogger(__name__)
 
-COLLECT_FOR: Final = timedelta(seconds=2)
 # How long a follow-up that the user has seen the beginning of may go on when the user writes: long
 # enough for the rest of a sentence, too short to be waited for.
 FINISH_WITHIN: Final = timedelta(seconds=2)
-
-
-class DoubleTexting(StrEnum):
-    """What happens to a message that comes while another is being answered."""
-
-    ENQUEUE = "enqueue"  # it waits for its turn
-    INTERRUPT = "interrupt"  # the answer is stopped, and what was seen of it is kept
-    REJECT = "reject"  # it is refused, and nothing is stored
-    COLLECT = "collect"  # messages that come close together are answered together
 
 
 class Inbox:

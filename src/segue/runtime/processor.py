@@ -24,9 +24,10 @@ from segue.journal.ports import Journal
 from segue.journal.records import Ending, Partial, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
 from segue.noting import REQUEST_ID, carried_in, count, watched
-from segue.runtime.endings import Endings, TurnRules, note_turn
+from segue.runtime.endings import Endings, note_turn
 from segue.runtime.leash import Leash, Stopped, Why
 from segue.runtime.parts import Agent, Parts
+from segue.runtime.rules import TurnRules
 from segue.runtime.windows import read_window
 
 logger = logging.getLogger(__name__)

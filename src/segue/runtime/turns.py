@@ -13,10 +13,10 @@ from typing import Final
 
 from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import Turn, TurnLease, TurnState
-from segue.runtime.endings import TurnRules
 from segue.runtime.leash import Leash, Why
 from segue.runtime.parts import Parts
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.rules import TurnRules
 
 logger = logging.getLogger(__name__)
 

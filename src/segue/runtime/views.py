@@ -18,7 +18,6 @@ from segue.core.plain import exact_json
 from segue.core.snowflake import to_text
 from segue.journal.ports import Journal
 from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
-from segue.runtime.asking import MAX_DEPTH
 from segue.runtime.thread_service import ThreadService
 from segue.runtime.why import why
 from segue.runtime.wording import in_words, role_of, with_media
@@ -59,6 +58,8 @@ async def list_batches(
     """The newest batches of a thread, newest first; what agents asked each other stands inside of
     the batch that asked.
     """
+    from segue.runtime.asking import MAX_DEPTH  # noqa: PLC0415 - loads LangGraph
+
     turns = await journal.list_turns(thread_id, limit=limit)
     found = await _newest_batches(journal, thread_id, turns, limit)
     nested: list[Json] = []

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from segue.core.messages import Origin
 from segue.core.plain import plain_json
-from segue.runtime.inbox import DoubleTexting
+from segue.runtime.rules import DoubleTexting
 from segue.server.mistakes import check_zone, expected
 
 _HOURS: Final = "a table with start and end such as 22:00, or false"

@@ -17,8 +17,7 @@ from segue.core.errors import UsageError
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
-from segue.runtime.endings import TurnRules
-from segue.runtime.inbox import COLLECT_FOR, DoubleTexting
+from segue.runtime.rules import COLLECT_FOR, DoubleTexting, TurnRules
 
 _ADDRESS = ("postgresql://", "postgres://")
 
