@@ -6,7 +6,7 @@ import pytest
 
 from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, TurnKind
 from segue.runtime.events import Retracted
-from segue.runtime.inbox import DoubleTexting
+from segue.runtime.rules import DoubleTexting
 from segue.testing.world import Stage, World
 from tests.stories.scenes import PATIENCE, Unhurried, eager_agent, listening, new_thread, told
 
