@@ -539,9 +539,13 @@ async def test_a_slow_tab_is_told_that_it_lags_and_loses_no_message(stage: Stage
         assert cursors == sorted(set(cursors))
 
 
+class _BreakingWhenLet(Breaking, Paced):
+    """A model whose connection breaks only when it is let write on."""
+
+
 async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(sqlite_stage: Stage) -> None:
     """Also if it lagged when that was told."""
-    model = Breaking(script=lambda _: HELLO)
+    model = _BreakingWhenLet(script=lambda _: HELLO)
     async with sqlite_stage.world(models={"guide": model}) as world:
         bus_of(world)._max_behind = 3
         thread = await new_thread(world.segue)
@@ -549,8 +553,10 @@ async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(sqlite_stage: S
             screen = Tab()
             first = asyncio.create_task(anext(slow))
             await world.segue.send(thread, "Hi")
+            model.let(2)
             screen.see(await first)
             await screen.read(slow, lambda tab: tab.drafts != {})
+            model.finish()
             await world.clock.settle()
             await world.pass_time(seconds=1)
             await screen.read(slow, lambda tab: HELLO in tab.texts and tab.drafts == {})
