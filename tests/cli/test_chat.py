@@ -247,7 +247,7 @@ async def test_a_terminal_says_that_the_server_is_away(tmp_path: Path) -> None:
                 await terminal.until("(The server is back.)")
                 await terminal.until("you> I play the pia")
                 terminal.type("no.\r")
-                await terminal.until("you> I play the piano.\r\n")
+                await terminal.until("I play the piano.\r\n")
                 await terminal.until("Ada: ")
                 await terminal.until(" the piano.\r\n")
                 process.terminate()

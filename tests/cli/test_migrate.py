@@ -73,7 +73,7 @@ def test_whose_threads_they_became_is_told(segue: Segue, old: Path, tmp_path: Pa
     ]
     chats.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     told = segue("migrate", chats, "--dry-run").stdout.splitlines()
-    shares = [row.split() for row in told if re.match(r" *(u\d\d|and) ", row)]
+    shares = [row.split() for row in told if re.match(r"(u\d\d|and)\s", row)]
     named = [["u11", "2"], *([f"u{user:02}", "1"] for user in range(9))]
     assert shares == [*named, ["and", "2", "more", "2"]]
     report = json.loads(segue("migrate", chats, "--dry-run", "--json").stdout)

@@ -47,7 +47,7 @@ class Terminal:
         self._line.append(first, style)
         for part in more:
             self._print(self._line)
-            self._line = Text(part, style)
+            self._line = Text().append(part, style)  # not as its style: what follows has another
         *full, last = self._line.wrap(self._console, self._console.width) or [Text()]
         for line in full:
             self._print(line)
