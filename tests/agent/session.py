@@ -15,7 +15,7 @@ from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
-from segue.agent.run import AgentEvent, NewMessage, Question, Run, Token
+from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
 from segue.journal.ports import Journal
 from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
 from segue.runtime.bus import Bus, ending_event
@@ -48,6 +48,10 @@ class Ear(Bus):
     def tell(self, thread_id: str, event: ThreadEvent) -> None:
         self.heard.append(event)
         super().tell(thread_id, event)
+
+    def report(self, lease: TurnLease, event: Recalled | Progress) -> None:
+        self.heard.append(event)
+        super().report(lease, event)
 
     async def stored(self, thread_id: str) -> None:
         [newest, *_] = await self._journal.tail(thread_id, max_tokens=1)
