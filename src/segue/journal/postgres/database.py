@@ -65,6 +65,16 @@ _RETRIES = 2
 # A connection that worked a moment ago is not asked again whether it does, unless it has news.
 _TRUSTED_SECONDS = 0.5
 _MIGRATION_LOCK = 0x5E6E
+# To read an array as a vector takes pgvector longer than to compare it, so where the extension is
+# there is a second copy. Not a migration: the extension may come later, and takes its column along.
+_KEEP_VECTORS: LiteralString = """
+    ALTER TABLE memories ADD COLUMN near vector GENERATED ALWAYS AS
+        (CASE WHEN cardinality(embedding) BETWEEN 1 AND 16000 THEN embedding::vector END) STORED
+"""
+_KEEPS_VECTORS: LiteralString = (
+    "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = 'memories'::regclass "
+    "AND attname = 'near' AND NOT attisdropped) AS kept"
+)
 _SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
 _SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FROM segue_schema"
 # A process that hangs must not hold a thread's row for ever, nor may those that wait for it hold
@@ -320,14 +330,14 @@ async def _migrate(connection: Connection) -> None:
 
 
 async def _find_pgvector(connection: Connection) -> bool:
-    """Whether vectors can be compared by the server; creates the extension if that is allowed."""
-    known: LiteralString = "SELECT to_regtype('vector') IS NOT NULL AS known"
-    if (await fetch_row(connection, known))["known"]:
+    """Whether the server compares vectors; makes it ready for that if this is allowed."""
+    if (await fetch_row(connection, _KEEPS_VECTORS))["kept"]:
         return True
     with suppress(psycopg.Error):
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    return bool((await fetch_row(connection, known))["known"])
+            await connection.execute(_KEEP_VECTORS)
+    return bool((await fetch_row(connection, _KEEPS_VECTORS))["kept"])
 
 
 def _scripts() -> list[str]:

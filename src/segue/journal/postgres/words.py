@@ -58,7 +58,7 @@ def ranked(hits: LiteralString, scope: LiteralString) -> LiteralString:
             (greatest(max(total), count(*)) - count(*) + 0.5)::float8 / (count(*) + 0.5))) AS weight
         FROM terms, scope GROUP BY lexeme)
     SELECT id, sum(weight * times * 2.2
-        / (times + 1.2 * (0.25 + 0.75 * word_count / average::float8))) AS score
+        / (times + 1.2 * (0.25 + 0.75::float8 * word_count / average::float8))) AS score
     FROM unnest(%(words)s::text[]) AS lexeme JOIN rarity USING (lexeme) JOIN terms USING (lexeme)
     CROSS JOIN scope
     GROUP BY id ORDER BY score DESC, id DESC LIMIT %(limit)s

@@ -188,8 +188,8 @@ CREATE TABLE summaries (
 CREATE INDEX summaries_by_thread ON summaries (thread_id, id);
 
 -- A search reads the whole namespace for its vectors, so the words need no index of their own.
--- An embedding is an array, which pgvector reads as a vector where it is installed: there is one
--- copy of it, and it does not matter when the extension comes or goes.
+-- An embedding is an array. Where pgvector is installed, `open` adds a copy of it as a vector, which
+-- follows the array; it does not matter when the extension comes or goes.
 CREATE TABLE memories (
     id              bigint PRIMARY KEY,
     agent_id        text NOT NULL,
