@@ -154,6 +154,7 @@ def _put_together(kit: _Kit) -> Composed:
     initiative = Initiative(parts, gatekeeper, _deciders(settings, kit.given).get)
     rules = TurnRules(
         max_attempts=settings.max_attempts,
+        max_interruptions=settings.max_interruptions,
         retries=settings.retries,
         batch_time=settings.batch_time,
     )

@@ -27,7 +27,6 @@ from tests.chaos import cast
 from tests.chaos.ledger import Ledger, Life
 
 LEASE: Final = timedelta(seconds=2)
-MAX_ATTEMPTS: Final = 6
 CLOCK: Final = SystemClock()
 Begin = Callable[[Run], AsyncIterator[AgentEvent]]
 
@@ -81,7 +80,6 @@ async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
         database=orders.database,
         agents=cast.agents(orders.ledger, random, CLOCK.now),
         lease_for=LEASE,
-        max_attempts=MAX_ATTEMPTS,
         poll=timedelta(seconds=1),
         patience=timedelta(seconds=1),
     )

@@ -230,7 +230,7 @@ async def test_a_batch_that_process_after_process_left_is_closed_without_help(
 ) -> None:
     """Two died over it with a call open: the third settles it, tells the user and goes on."""
     model = lines(echo)
-    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_attempts=2)
+    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_interruptions=2)
     async with world_of as world:
         parts, journal = world.composed.parts, world.journal
         thread = await new_thread(world)

@@ -241,7 +241,7 @@ async def test_a_turn_whose_process_died_is_tried_again_but_not_for_ever(
         await die_with(world, deaths)
     model = ScriptedChatModel(script=echo)
     async with (
-        stage.world(models={"guide": model}, max_attempts=3) as world,
+        stage.world(models={"guide": model}, max_interruptions=3) as world,
         tab(world.segue, thread) as seen,
     ):
         await world.clock.settle()

@@ -47,6 +47,7 @@ LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
 RETENTION = "tests/stories/test_retention.py::"
 COMPRESSION = "tests/stories/test_compression.py::"
+TRIES = "tests/stories/test_tries.py::"
 SERVER = "tests/settings/test_server_effects.py::"
 AUTH = "tests/server/test_auth.py::"
 SERVE = "tests/cli/test_serve.py::"
@@ -57,7 +58,8 @@ SHOWN = {
     "Settings.double_texting": f"{INBOX}test_messages_close_together_are_one_batch_with_one_answer",
     "Settings.collect_for": f"{HERE}test_more_is_waited_for_as_long_as_it_is_set",
     "Settings.slots": f"{TURNS}test_a_process_works_on_as_many_turns_as_it_has_slots",
-    "Settings.max_attempts": (
+    "Settings.max_attempts": f"{TRIES}test_a_turn_that_fails_by_itself_has_its_number_of_tries",
+    "Settings.max_interruptions": (
         f"{TURNS}test_a_turn_whose_process_died_is_tried_again_but_not_for_ever"
     ),
     "Settings.retries": f"{TURNS}test_how_often_a_model_is_asked_again_is_a_setting",

@@ -85,7 +85,7 @@ async def test_a_reply_outlives_a_hiccup_of_the_checkpoints(
 async def test_an_outage_that_does_not_end_is_told(stage: Stage) -> None:
     """After as many tries as a turn may have it fails, and says of what."""
     lines = [psycopg.OperationalError("away")] * 3
-    world_of = stage.world(plain_agent(), models={"guide": model_of(*lines)}, max_attempts=3)
+    world_of = stage.world(plain_agent(), models={"guide": model_of(*lines)}, max_interruptions=3)
     async with world_of as world:
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")

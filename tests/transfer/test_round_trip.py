@@ -224,7 +224,8 @@ def _rows(data: bytes) -> list[Any]:
 LEFT_OUT = {
     "threads": {"served_at", "typing_at"},
     "messages": {"id", "rowid", "words", "word_count"},
-    "turns": {"owner", "token", "wake_at", "held_at", "partial_id", "partial_text"},
+    "turns": {"owner", "token", "wake_at", "held_at", "partial_id", "partial_text"}
+    | {"faults", "worked", "begun_at"},
     "timers": {"owner", "token"},
     "effects": {"owner", "token", "held_at"},
 }

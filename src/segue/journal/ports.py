@@ -303,9 +303,18 @@ class Turns(Protocol):
         ...
 
     async def release_turn(
-        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+        self,
+        lease: TurnLease,
+        *,
+        now: datetime,
+        retry_at: datetime | None = None,
+        is_fault: bool = False,
     ) -> None:
-        """Give a turn back to the queue, to be taken at once or not before `retry_at`."""
+        """Give a turn back to the queue, to be taken at once or not before `retry_at`.
+
+        `is_fault`: its own run broke this try. Then the pause counts as work, too; any other try
+        counts up to now, and one whose lease ran out up to when that was last extended.
+        """
         ...
 
     async def finish_turn(

@@ -139,6 +139,18 @@ class Turn:
     is_waiting: bool = False
     ending: Mapping[str, Any] | None = None
     end_position: int | None = None
+    # How many tries its own run broke; when the present try began, and how long workers have had it
+    # in those before.
+    faults: int = 0
+    begun_at: datetime | None = None
+    worked: timedelta = timedelta(0)
+
+    @property
+    def interruptions(self) -> int:
+        """How many earlier tries ended without a fault of the turn: by a shutdown, a crash, an
+        outage.
+        """
+        return max(self.attempts - 1 - self.faults, 0)
 
 
 @dataclass(frozen=True, slots=True)

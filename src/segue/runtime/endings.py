@@ -60,17 +60,18 @@ class Endings:
         return False
 
     def _is_worth_a_retry(self, turn: Turn, error: Exception) -> bool:
-        return turn.attempts <= self._rules.retries and is_retryable(error)
+        return is_retryable(error) and self._rules.may_retry(turn, self._clock())
 
     def _is_outage(self, turn: Turn, error: Exception) -> bool:
         """Whether the checkpoints were away for a moment; they fail in their driver's words."""
         names = {parent.__name__ for parent in type(error).__mro__}
-        return turn.attempts < self._rules.max_attempts and bool(names & _OUTAGES)
+        is_patient = turn.interruptions + 1 < self._rules.max_interruptions
+        return is_patient and bool(names & _OUTAGES)
 
     async def _retry(self, lease: TurnLease, error: Exception) -> None:
         """Try again a little later, from where the run stopped."""
         turn, now = lease.turn, self._clock()
-        pause = self._rules.pause_after(turn.attempts)
+        pause = self._rules.pause_after(turn.faults + 1)
         note_turn(
             turn,
             "turn_retried",
@@ -82,7 +83,7 @@ class Endings:
         )
         _detail(turn, error)
         self._bus.retract(lease)
-        await self._journal.release_turn(lease, now=now, retry_at=now + pause)
+        await self._journal.release_turn(lease, now=now, retry_at=now + pause, is_fault=True)
 
     async def stop(self, lease: TurnLease, stopped: Stopped) -> bool:
         """End a turn that was stopped; whether it is over."""
@@ -181,7 +182,8 @@ class Endings:
         )
         _detail(turn, error)
         self._bus.retract(lease)
-        await self._journal.release_turn(lease, now=now, retry_at=now + self._rules.first_pause)
+        pause = self._rules.pause_in_outage(turn.interruptions)
+        await self._journal.release_turn(lease, now=now, retry_at=now + pause)
 
     async def forget(self, turn: Turn) -> None:
         """Drop what the run left; it is stored, so a leftover costs room and nothing else."""

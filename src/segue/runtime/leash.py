@@ -53,7 +53,7 @@ class Leash:
     async def __aenter__(self) -> Self:
         if self._why is not None:
             raise self._stopped()
-        self._scope = asyncio.timeout(self._limit.total_seconds() if self._limit else None)
+        self._scope = asyncio.timeout(None if self._limit is None else self._limit.total_seconds())
         await self._scope.__aenter__()
         return self
 

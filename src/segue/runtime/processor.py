@@ -265,7 +265,7 @@ class SessionProcessor:
         await self._bus.stored(lease.turn.thread_id)
 
     def _refuse_hopeless(self, turn: Turn) -> None:
-        if turn.attempts > self._rules.max_attempts:
+        if self._rules.is_hopeless(turn):
             raise BackendError(
                 f"The reply was begun {turn.attempts - 1} times and never finished; "
                 "it is not tried again."

@@ -169,7 +169,7 @@ class TurnWorker:
         return job is not None and job.lease.turn.id == turn.id and not job.leash.is_stopped
 
     def _start(self, lease: TurnLease) -> None:
-        job = _Job(lease, Leash(self._rules.batch_time))
+        job = _Job(lease, Leash(self._rules.time_left(lease.turn)))
         if not self._jobs:
             self._parts.agendas.leases.at(self._parts.clock.now() + self._parts.lease_for / 3)
         if lost := self._jobs.get(lease.turn.thread_id):

@@ -153,11 +153,13 @@ class Settings(Config):
     slots: Count = 8
     """How many turns this process works on at once."""
     max_attempts: Count = TurnRules().max_attempts
-    """How often a turn is tried before it fails; a try that ended with its process counts."""
+    """How many tries of a turn may fail by its own errors before the turn does."""
+    max_interruptions: Count = TurnRules().max_interruptions
+    """How many tries of a turn may end by a shutdown, crash or outage before the turn fails."""
     retries: Annotated[int, Field(ge=0)] = TurnRules().retries
     """How often a model that failed for a moment is asked again."""
     batch_time: Span = TurnRules().batch_time
-    """How long a batch may take in all, before it is settled."""
+    """How long a batch may be worked on in all tries together, before it is settled."""
     lease_for: Span = timedelta(seconds=30)
     """After this time without a sign of life, another process takes over a turn or timer."""
     node_lease_for: Span = timedelta(minutes=10)

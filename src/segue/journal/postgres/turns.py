@@ -95,8 +95,10 @@ _CLAIM: LiteralString = f"""
         UPDATE threads SET served_at = %(now)s FROM next WHERE threads.id = next.thread_id
     ), taken AS (
         UPDATE turns SET state = 'running', owner = %(owner)s, token = token + 1,
-            wake_at = %(until)s, held_at = %(now)s, attempts = attempts + 1, partial_id = NULL,
-            partial_text = NULL
+            wake_at = %(until)s, held_at = %(now)s, begun_at = %(now)s, attempts = attempts + 1,
+            worked = worked + CASE WHEN state = 'running'
+                THEN greatest(held_at - begun_at, interval '0') ELSE interval '0' END,
+            partial_id = NULL, partial_text = NULL
         FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
     ), others AS (
         SELECT least((SELECT min(wake_at) FROM pulled_back), (SELECT min(wake_at) FROM held_back), (
@@ -216,14 +218,26 @@ class TurnSteps:
         await self._db.write(step)
 
     async def release_turn(
-        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+        self,
+        lease: TurnLease,
+        *,
+        now: datetime,
+        retry_at: datetime | None = None,
+        is_fault: bool = False,
     ) -> None:
         async def step(db: Connection) -> None:
             await lock_turn(db, lease)
             await db.execute(
                 "UPDATE turns SET state = 'queued', owner = NULL, available_at = %(at)s, "
-                "wake_at = %(at)s, held_at = %(now)s WHERE id = %(id)s",
-                {"at": retry_at or now, "now": now, "id": lease.turn.id},
+                "wake_at = %(at)s, held_at = %(now)s, faults = faults + %(faults)s, "
+                "worked = worked + greatest(%(until)s - begun_at, interval '0') WHERE id = %(id)s",
+                {
+                    "at": retry_at or now,
+                    "now": now,
+                    "faults": int(is_fault),
+                    "until": (retry_at or now) if is_fault else now,
+                    "id": lease.turn.id,
+                },
             )
 
         await self._db.write(step)
@@ -423,6 +437,9 @@ def to_turn(row: DictRow) -> Turn:
         is_waiting=row["is_waiting"],
         ending=None if row["ending"] is None else from_json(row["ending"]),
         end_position=row["end_position"],
+        faults=row["faults"],
+        begun_at=row["begun_at"],
+        worked=row["worked"],
     )
 
 

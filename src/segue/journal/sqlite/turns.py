@@ -113,16 +113,24 @@ class TurnSteps:
         await self._db.write(step)
 
     async def release_turn(
-        self, lease: TurnLease, *, now: datetime, retry_at: datetime | None = None
+        self,
+        lease: TurnLease,
+        *,
+        now: datetime,
+        retry_at: datetime | None = None,
+        is_fault: bool = False,
     ) -> None:
         def step(db: sqlite3.Connection) -> None:
             check_turn(db, lease)
             db.execute(
                 "UPDATE turns SET state = 'queued', owner = NULL, available_at = :at, "
-                "wake_at = :at, held_at = :now WHERE id = :id",
+                "wake_at = :at, held_at = :now, faults = faults + :is_fault, "
+                "worked = worked + coalesce(max(iif(:is_fault, :at, :now) - begun_at, 0), 0) "
+                "WHERE id = :id",
                 {
                     "at": to_micros(retry_at or now),
                     "now": to_micros(now),
+                    "is_fault": is_fault,
                     "id": lease.turn.id,
                 },
             )
@@ -342,9 +350,11 @@ def _claim(
         return None
     [row] = db.execute(
         "UPDATE turns SET state = 'running', owner = ?, token = token + 1, "
-        "wake_at = ?, held_at = ?, attempts = attempts + 1, partial_id = NULL, "
-        "partial_text = NULL WHERE id = ? RETURNING *",
-        (owner, until, to_micros(now), row["id"]),
+        "wake_at = ?, held_at = ?, begun_at = ?, attempts = attempts + 1, "
+        # Of a worker that was not heard of again, up to its last sign of life.
+        "worked = worked + iif(state = 'running', coalesce(max(held_at - begun_at, 0), 0), 0), "
+        "partial_id = NULL, partial_text = NULL WHERE id = ? RETURNING *",
+        (owner, until, to_micros(now), to_micros(now), row["id"]),
     )
     db.execute("UPDATE threads SET served_at = ? WHERE id = ?", (to_micros(now), row["thread_id"]))
     return _to_lease(row)
@@ -427,6 +437,9 @@ def to_turn(row: sqlite3.Row) -> Turn:
         is_waiting=bool(row["is_waiting"]),
         ending=None if row["ending"] is None else from_json(row["ending"]),
         end_position=row["end_position"],
+        faults=row["faults"],
+        begun_at=None if row["begun_at"] is None else from_micros(row["begun_at"]),
+        worked=timedelta(microseconds=row["worked"]),
     )
 
 

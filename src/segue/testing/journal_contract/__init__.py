@@ -46,6 +46,7 @@ _NOUNS = (
     "threads",
     "timers",
     "transferring",
+    "trying",
     "turns",
     "users",
     "watching",
@@ -87,6 +88,7 @@ from segue.testing.journal_contract.summaries import *
 from segue.testing.journal_contract.threads import *
 from segue.testing.journal_contract.timers import *
 from segue.testing.journal_contract.transferring import *
+from segue.testing.journal_contract.trying import *
 from segue.testing.journal_contract.turns import *
 from segue.testing.journal_contract.users import *
 from segue.testing.journal_contract.watching import *
