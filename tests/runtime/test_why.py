@@ -1,7 +1,7 @@
 """Why the agent wrote, and why it did not: one story of a thread, fit for whoever may see it."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -212,3 +212,20 @@ def test_a_reason_reads_as_a_sentence() -> None:
     reason = Reason(START, "a follow-up", "sent", "All gates were open.")
     assert str(reason) == "2027-01-15 08:00:00 a follow-up: sent. All gates were open."
     assert str(Reason(START, "a follow-up", "sent", "")) == "2027-01-15 08:00:00 a follow-up: sent."
+
+
+async def test_a_plan_says_the_delay_that_counts(stage: Stage) -> None:
+    """Each follow-up that was ignored doubles it; what was chosen before that is told beside it."""
+    agent = eager(autonomy={"policy": {"cooldown": 0, "max_consecutive": 3}})
+    async with stage.world(agent, models={"guide": lines(TOLD, then=TOLD)}) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(10 * SILENCE)
+        plans = [r for r in await world.segue.why(thread) if r.outcome == "follow_up"]
+        assert [plan.details["delay"] for plan in plans] == [30, 60, 120]
+        assert [plan.details["chosen_delay"] for plan in plans] == [30] * 3
+        timers = await world.segue.follow_ups(thread)
+        due = [datetime.fromisoformat(plan.details["due_at"]) for plan in plans]
+        assert sorted(timer.due_at for timer in timers) == due
+        delays = [timedelta(seconds=plan.details["delay"]) for plan in plans]
+        assert due == [plan.at + delay for plan, delay in zip(plans, delays, strict=True)]

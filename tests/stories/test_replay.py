@@ -32,6 +32,7 @@ from segue.settings import Settings
 from segue.stores import JOURNAL_FILE, journal_of
 from segue.testing.clock import VirtualClock
 from segue.testing.world import START, Stage, World, plain_agent
+from tests.stories.deciders import SOON
 from tests.stories.scenes import PATIENCE, TOLD, eager_agent, model_of, new_thread, slowly
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +155,15 @@ async def test_under_its_own_settings_the_past_is_what_it_was(stage: Stage, seed
     then, now = ([s for s in of(found, k) if s[0] < seen] for k in (Kind.SENT_THEN, Kind.SENT))
     assert now == then != []
     assert found.replies_lost.total() == found.assumed == 0
+
+
+async def test_a_delay_that_a_decider_chose_is_doubled_once(stage: Stage) -> None:
+    """The past begins with what was chosen, and not with what was made of it then."""
+    agent = eager_agent(decider="tests.stories.deciders:always_yes")
+    async with after_a_silence(stage, lasts=DAY, agent=agent) as (world, _):
+        found = await again(world.journal, agent, until=world.clock.now())
+    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
+    assert waited(found) == [SOON, 3 * SOON, 7 * SOON]
 
 
 async def test_a_follow_up_that_nobody_saw_is_not_sent_again(stage: Stage) -> None:

@@ -72,10 +72,13 @@ class Planned:
             "answered_at": (reply.answered_at or now).isoformat(),
         }
         if timer is not None and verdict.plan is not None:
+            silence = timer.due_at - (reply.answered_at or now)
             facts |= {
                 "trigger": timer.trigger_type,
                 "due_at": timer.due_at.isoformat(),
-                "delay": verdict.plan.delay.total_seconds(),
+                "delay": silence.total_seconds(),
+                # Before it was doubled and bounded; a replay under another policy begins with it.
+                "chosen_delay": verdict.plan.delay.total_seconds(),
             }
         elif refusal(reply.consecutive, autonomy):
             facts["refused"] = True  # without a look at what was said

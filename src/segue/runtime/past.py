@@ -203,7 +203,10 @@ class _Decided:
     def plan(self) -> Plan | None:
         if self.trigger is None:
             return None
-        seconds = None if self._facts.get("decider") == "rules" else self._facts.get("delay")
+        facts = self._facts
+        # Records of earlier versions have the chosen delay alone.
+        chosen = facts.get("chosen_delay", facts.get("delay"))
+        seconds = None if facts.get("decider") == "rules" else chosen
         delay = None if seconds is None else timedelta(seconds=seconds)
         return Plan(parse_trigger(self.trigger), delay)
 
