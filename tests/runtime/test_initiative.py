@@ -29,7 +29,7 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.runtime.events import Asked
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.testing.world import START, Stage, World, plain_agent, with_graph
 from tests.runtime import deciders
 from tests.runtime.scenes import Held, lines, new_thread, tab
 
@@ -441,7 +441,7 @@ def asker(**autonomy: Any) -> AgentConfig:
     builder = StateGraph(MessagesState)
     builder.add_node("asking", asking)
     builder.add_edge(BEGIN, "asking")
-    return eager(**autonomy).model_copy(update={"graph": builder.compile()})
+    return with_graph(eager(**autonomy), builder.compile())
 
 
 @contextmanager

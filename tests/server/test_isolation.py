@@ -24,7 +24,7 @@ from tests.stories.scenes import model_of
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json"}
+OPEN = {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
 DOCS = ("/docs", "/redoc")
 TOPIC = "xylophone"
 # Who calls is looked up once in a while, whatever they ask for.

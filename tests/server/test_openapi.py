@@ -33,7 +33,7 @@ from schemathesis.specs.openapi.checks import (
 from segue.core.snowflake import to_text
 from segue.server.app import create_app
 from segue.server.problems import MEDIA_TYPE
-from segue.testing.world import Stage, World, plain_agent
+from segue.testing.world import Stage, World, plain_agent, with_graph
 from tests.runtime.scenes import calling, lines
 from tests.server.clients import Site, site_of
 
@@ -246,7 +246,7 @@ async def test_any_json_is_an_answer_or_is_refused(stage: Stage, answer: str) ->
     builder = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
     builder.add_edge(BEGIN, "ask")
-    waiter = plain_agent().model_copy(update={"graph": builder.compile()})
+    waiter = with_graph(plain_agent(), builder.compile())
     async with stage.world(waiter) as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         sent = await site.post(f"/api/threads/{thread}/messages", {"content": "A table."})

@@ -12,7 +12,7 @@ from langgraph.types import interrupt
 
 from segue.runtime.bus import Bus
 from segue.runtime.events import Heard
-from segue.testing.world import Stage, plain_agent
+from segue.testing.world import Stage, plain_agent, with_graph
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, frames_until, frames_until_said, site_of
 from tests.stories.scenes import eager_agent
@@ -169,7 +169,7 @@ async def test_an_answer_lets_an_interrupted_graph_go_on(stage: Stage, way: str)
     builder = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
     builder.add_edge(BEGIN, "ask")
-    waiter = plain_agent().model_copy(update={"graph": builder.compile()})
+    waiter = with_graph(plain_agent(), builder.compile())
     async with stage.world(waiter) as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:

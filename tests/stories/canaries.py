@@ -20,7 +20,7 @@ from segue.core.decide import Plan
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TriggerType
 from segue.runtime.webhooks import WebhookTarget
-from segue.testing.world import plain_agent
+from segue.testing.world import plain_agent, with_graph
 from tests.stories.scenes import PATIENCE
 
 CANARY = "zq7canary"
@@ -143,6 +143,6 @@ def cast(webhook: WebhookTarget) -> list[AgentConfig]:
             memory={"embedder": "local"},
         ),
         plain_agent("coach", autonomy={**autonomy, "decider": "model"}, webhook=hook),
-        waiter.model_copy(update={"graph": builder.compile()}),
+        with_graph(waiter, builder.compile()),
         plain_agent("atlas", autonomy=autonomy, webhook=hook),
     ]

@@ -17,7 +17,7 @@ from segue.core.tokens import estimate_text, estimate_tokens
 from segue.journal.records import EffectState, TurnState
 from segue.testing.providers import request_problems
 from segue.testing.scenario import read_scenario
-from segue.testing.world import Stage, World, plain_agent
+from segue.testing.world import Stage, World, plain_agent, with_graph
 from tests.histories import exchange, ticking_generator
 from tests.runtime.compressing import (
     EXCHANGE,
@@ -395,7 +395,7 @@ async def test_a_backlog_leaves_before_what_the_model_still_sees(
 
 
 async def test_a_graph_of_ones_own_needs_a_model_for_summaries(stage: Stage) -> None:
-    """Without one nothing is compressed; what only leaves out works."""
+    """A strategy that needs one is refused without it; what only leaves out works."""
 
     def answer(state: MessagesState) -> dict[str, Any]:
         del state
@@ -404,13 +404,15 @@ async def test_a_graph_of_ones_own_needs_a_model_for_summaries(stage: Stage) -> 
     builder = StateGraph(MessagesState)
     builder.add_node("answer", answer)
     builder.add_edge(BEGIN, "answer")
-    for strategy, compressed in (("summarise", False), ("truncate", True)):
-        agent = small_agent(strategy=strategy).model_copy(update={"graph": builder.compile()})
-        async with stage.world(agent) as world:
-            thread = await new_thread(world)
-            await talk(world, thread, 15)
-            assert bool(await effects(world, thread)) is compressed
-            assert (await world.journal.find_summary(thread) is not None) is compressed
+    graph = builder.compile()
+    with pytest.raises(UsageError, match=r"set compression\.model"):
+        async with stage.world(with_graph(small_agent(strategy="summarise"), graph)):
+            pass
+    async with stage.world(with_graph(small_agent(strategy="truncate"), graph)) as world:
+        thread = await new_thread(world)
+        await talk(world, thread, 15)
+        assert await effects(world, thread)
+        assert await world.journal.find_summary(thread) is not None
 
 
 # Settings.

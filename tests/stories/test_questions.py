@@ -14,7 +14,7 @@ from segue.core.errors import ConflictError
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import TimerState, TurnKind
 from segue.runtime.events import Asked, Said
-from segue.testing.world import START, Stage, World
+from segue.testing.world import START, Stage, World, with_graph
 from tests.stories.scenes import (
     PATIENCE,
     Listener,
@@ -44,7 +44,7 @@ def waiter() -> AgentConfig:
     builder = StateGraph(MessagesState)
     builder.add_node("booking", booking)
     builder.add_edge(BEGIN, "booking")
-    return eager_agent().model_copy(update={"graph": builder.compile()})
+    return with_graph(eager_agent(), builder.compile())
 
 
 async def ask_for_a_table(world: World, listener: Listener, thread: str) -> int:

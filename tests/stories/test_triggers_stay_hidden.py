@@ -12,7 +12,7 @@ from segue.core.errors import UsageError
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.runtime.events import Said
-from segue.testing.world import Stage, World, plain_agent
+from segue.testing.world import Stage, World, plain_agent, with_graph
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -148,7 +148,7 @@ async def test_an_error_of_the_agents_own_code_is_not_quoted(stage: Stage) -> No
     builder = StateGraph(MessagesState)
     builder.add_node("failing", failing)
     builder.add_edge(BEGIN, "failing")
-    agent = plain_agent().model_copy(update={"graph": builder.compile()})
+    agent = with_graph(plain_agent(), builder.compile())
     async with stage.world(agent) as world:
         thread = await new_thread(world)
         async with listening(world, thread) as listener:

@@ -31,6 +31,13 @@ def plain_agent(id: str = "guide", **config: Any) -> AgentConfig:
     )
 
 
+def with_graph(agent: AgentConfig, graph: Any) -> AgentConfig:
+    """The same agent with a graph of its own, which brings its model."""
+    own = agent.model_copy(update={"graph": graph})
+    own.model_fields_set.discard("model")
+    return own
+
+
 @dataclass
 class World:
     """One process: its clock, its Segue, and the parts of it."""
