@@ -1,12 +1,12 @@
 """Stories of turns that are tried several times: by faults of their own, and by those of others."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
 from langchain_core.messages import BaseMessage
 
+from segue.agent.scripted import Line
 from segue.journal.records import TurnState
 from segue.runtime.clock import sleep
 from segue.testing.clock import VirtualClock
@@ -21,9 +21,7 @@ MINUTE = timedelta(minutes=1)
 ASKED = "Where is Oslo?"
 
 
-def breaking_off(
-    clock: VirtualClock, span: timedelta, asked_at: list[datetime]
-) -> Callable[[list[BaseMessage]], object]:
+def breaking_off(clock: VirtualClock, span: timedelta, asked_at: list[datetime]) -> Line:
     """A line of a model that works for so long, and then cannot be reached any more."""
 
     async def think(messages: list[BaseMessage]) -> str:

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.errors import ConflictError
 from segue.core.metadata import MessageMetadata
 from segue.journal.ports import Journal
-from segue.journal.records import Claimed
+from segue.journal.records import Claimed, EffectLease
 from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, positions
 from segue.testing.journal_contract.fixtures import START, ticking_ids
 
@@ -77,11 +77,9 @@ async def test_an_effect_leased_by_a_clock_that_was_ahead_is_taken_when_its_leas
     chat.now = now + HOUR
     lost = await chat.take_effect("worker-a")
     assert await journal.next_effect_at("webhook", now=now) == now
-    assert await journal.claim_effects("worker-b", kind="webhook", now=now, lease_for=SHORT) == []
+    assert await _claim_effects(journal, now) == []
     assert await journal.next_effect_at("webhook", now=now) == now + LEASE
-    [taken] = await journal.claim_effects(
-        "worker-b", kind="webhook", now=now + LEASE, lease_for=SHORT
-    )
+    [taken] = await _claim_effects(journal, now + LEASE)
     with pytest.raises(ConflictError):
         await journal.complete_effect(lost)
     await journal.complete_effect(taken)
@@ -124,3 +122,7 @@ async def test_messages_above_a_position_of_the_future_keep_the_time_of_storing(
     assert MessageMetadata.of(accepted.message).created_at == now
     assert min(positions(messages[2:])) > max(positions(messages[:2]))
     assert all(MessageMetadata.of(m).stored_at is None for m in messages[:2])
+
+
+async def _claim_effects(journal: Journal, now: datetime) -> list[EffectLease]:
+    return await journal.claim_effects("worker-b", kind="webhook", now=now, lease_for=SHORT)
