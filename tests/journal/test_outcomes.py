@@ -34,6 +34,14 @@ COUNTS = {
 }
 # Back to the schema before the facts had columns.
 BEFORE_COLUMNS = """
+DROP INDEX turns_held;
+DROP INDEX timers_claimed;
+DROP INDEX effects_claimed;
+ALTER TABLE turns DROP COLUMN held_at;
+ALTER TABLE effects DROP COLUMN held_at;
+ALTER TABLE turns DROP COLUMN faults;
+ALTER TABLE turns DROP COLUMN worked;
+ALTER TABLE turns DROP COLUMN begun_at;
 DROP INDEX decisions_of_turns;
 DROP INDEX decisions_of_timers;
 DROP INDEX memories_of_user;
