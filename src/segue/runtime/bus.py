@@ -133,6 +133,8 @@ class _Hub:
     """All listeners of one thread, and how far they were told."""
 
     position: int
+    # How often the journal was read for all of them.
+    looks: int = 0
     listeners: set[_Listener] = field(default_factory=set)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -276,9 +278,10 @@ class Bus:
     async def _missed(self, thread_id: str, hub: _Hub, place: "_Place") -> AsyncGenerator[Heard]:
         """What is stored above the listener's place, and the message being written."""
         while True:
-            async with hub.reading:  # what is read here is not older than what the hub told
-                page = await self._read(thread_id, place.position)
-                drafts = self._drafts_now(thread_id, page)
+            looks = hub.looks
+            page = await self._read(thread_id, place.position)
+            # What the hub read meanwhile is newer, and told already.
+            drafts = self._drafts_now(thread_id, page if looks == hub.looks else None)
             for stored in page.events:
                 if event := place.news(_to_stored(stored)):
                     yield place.hear(event)
@@ -302,9 +305,9 @@ class Bus:
                 run.is_over = True
         return page
 
-    def _drafts_now(self, thread_id: str, page: Events) -> list[_Draft]:
-        """What is being written, here or elsewhere."""
-        if not self._is_own(thread_id):
+    def _drafts_now(self, thread_id: str, page: Events | None) -> list[_Draft]:
+        """What is being written, here or elsewhere; without a page, as far as it is known."""
+        if page is not None and not self._is_own(thread_id):
             if page.partial is None:
                 return []
             found = self._draft_elsewhere(thread_id, page.partial, page.running)
@@ -355,6 +358,7 @@ class Bus:
                 for stored in page.events:
                     hub.position = stored.position
                     hub.tell(_to_stored(stored))
+                hub.looks += 1
                 self._retract(thread_id, lambda draft: draft.is_own and draft.run.is_over)
                 if len(page.events) < _PAGE:
                     break
