@@ -393,6 +393,15 @@ async def test_batch_questions_are_answered_by_one_table(spy: Spy, chat: Chat) -
     assert asked["tail"] == {"messages", "threads"}
 
 
+async def test_many_batches_are_read_by_one_statement(spy: Spy, chat: Chat) -> None:
+    """However many there are, as compression reads them."""
+    numbers = [await chat.exchange(f"Question {number}?") for number in range(5)]
+    spy.taken()
+    read = await chat.journal.load_batches("chat", numbers)
+    assert [batch.id for batch in read] == numbers
+    assert len(spy.taken()) == 1
+
+
 async def test_an_agents_batch_is_found_by_an_index(address: str, spy: Spy, chat: Chat) -> None:
     """The table is neither walked through nor sorted to find the messages of one batch."""
     [first, *_] = await work(chat)

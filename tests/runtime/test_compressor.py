@@ -1,7 +1,7 @@
 """The compressor at a journal of its own: any history, one at a time, and what is in its way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +34,7 @@ from segue.journal.sqlite import SqliteJournal
 from segue.runtime.compressor import Compressor, Measures
 from segue.settings import Settings as SegueSettings
 from segue.testing.clock import VirtualClock
+from segue.testing.journal_contract.chat import Chat
 from segue.testing.providers import request_problems
 from segue.testing.world import START, plain_agent
 from tests.histories import broken_threads, calling, exchange, threads, ticking_generator
@@ -346,15 +347,15 @@ def test_measures_fit_into_any_window(window: int) -> None:
 
 
 def counted(journal: Journal) -> list[int]:
-    """The batches that are read of a journal one by one, from now on."""
+    """The batches that are read of a journal from now on, a page at a time."""
     read: list[int] = []
-    load = journal.load_batch
+    load = journal.load_batches
 
-    async def load_batch(thread_id: str, batch: int) -> Batch:
-        read.append(batch)
-        return await load(thread_id, batch)
+    async def load_batches(thread_id: str, batches: Collection[int]) -> list[Batch]:
+        read.extend(batches)
+        return await load(thread_id, batches)
 
-    vars(journal)["load_batch"] = load_batch
+    vars(journal)["load_batches"] = load_batches
     return read
 
 
@@ -366,15 +367,44 @@ def backlog(orphans: int, sound: int) -> list[BaseMessage]:
     return [message for batch in (*left_open, *exchanges) for message in batch]
 
 
-@pytest.mark.parametrize("strategy", ["truncate", "importance", "time_decay"])
+@pytest.mark.parametrize("strategy", ["truncate", "importance", "time_decay", "summarise"])
 async def test_each_batch_is_read_once_on_its_way_out(strategy: str) -> None:
     """Neither what has left nor what may not leave is looked at again for what comes after it."""
     async with conversation(backlog(orphans=70, sound=300)) as (journal, thread):
         read = counted(journal)
         agent = agent_of(700, keep=1, strategy=strategy)
-        stored = await compressor_of(journal, agent, None).shrink(thread, at_once=True)
-        assert sum(len(summary.batches) for summary in stored) > 280
+        stored = await compressor_of(journal, agent, Faithful()).shrink(thread, at_once=True)
+        left = sum(len(summary.batches) for summary in stored)
+        assert left > 280 or (strategy == "summarise" and len(stored) == 4)
+        assert read
         assert len(read) == len({*read})
+
+
+class Overtaken(Faithful):
+    """While it sums up for the first time, an old batch goes on."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+        self.heard = ""
+
+    async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
+        if not self.calls:
+            chat = Chat(self._journal, ticking_generator(node=3), START, "t")
+            [*_, last] = await self._journal.list_live_batches("t", limit=10)
+            await chat.continue_batch(last)
+            await chat.reply("And one thing more.")
+        self.heard += retold
+        return await super().summarise(earlier, retold, max_tokens)
+
+
+async def test_a_batch_that_goes_on_meanwhile_is_read_again() -> None:
+    """It was read for an earlier summary; its own has what was said since."""
+    async with conversation(backlog(orphans=0, sound=100)) as (journal, thread):
+        summariser = Overtaken(journal)
+        await compressor_of(journal, agent_of(700, keep=1), summariser).shrink(thread, at_once=True)
+        assert summariser.calls > 2
+        assert summariser.heard.count("And one thing more.") == 1
 
 
 async def test_who_asks_is_told_of_each_batch_that_left() -> None:

@@ -203,6 +203,14 @@ class Messages(Protocol):
         """
         ...
 
+    async def load_batches(self, thread_id: str, batches: Collection[int]) -> list[Batch]:
+        """Several batches with all their messages, oldest first, in one statement.
+
+        One that is not there is left out, `NotFoundError` if none is; one that cannot be read is
+        left out with a line in the log.
+        """
+        ...
+
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> list[Batch]:

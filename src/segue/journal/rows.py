@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
@@ -192,6 +193,16 @@ def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Bat
                 _shared.clear()
             _shared[stored] = shared
     return shared
+
+
+def decode_batches(rows: Iterable[Any]) -> list[Batch]:
+    """Batches for one look, of rows with `batch` and `body`, in order; what cannot be read is left
+    out and logged.
+    """
+    groups = [(batch, [*of_it]) for batch, of_it in groupby(rows, key=lambda row: row["batch"])]
+    return readable(
+        lambda group: decode_batch(group[0], (row["body"] for row in group[1]), keep=False), groups
+    )
 
 
 _MAX_SHARED: Final = 4_096

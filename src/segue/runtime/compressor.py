@@ -8,7 +8,7 @@ that stands for them. A summary that fails leaves everything as it was. History 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol, Self
 from weakref import WeakValueDictionary
@@ -33,7 +33,6 @@ from segue.journal.records import (
     TurnState,
     Window,
 )
-from segue.journal.rows import DamagedError
 from segue.noting import note
 from segue.runtime.clock import Clock
 from segue.runtime.processor import Conversed
@@ -112,6 +111,32 @@ class Round:
     is_certain: bool
 
 
+@dataclass(slots=True)
+class Backlog:
+    """Batches that no window reaches any more, on the way through them.
+
+    `after` is the last one that was read, `ahead` those that were read and have not left yet, and
+    `newest_turn` the thread's newest turn at that time.
+    """
+
+    after: int = 0
+    ahead: list[Batch] = field(default_factory=list)
+    newest_turn: int = 0
+
+    def let_go(self, leaving: list[Batch]) -> None:
+        gone = {batch.id for batch in leaving}
+        self.ahead = [batch for batch in self.ahead if batch.id not in gone]
+        self.after = max(self.after, leaving[-1].id)
+
+    def doubt(self, turns: list[Turn]) -> None:
+        """Read again what is ahead if a turn has gone on with one of them since."""
+        touched = {turn.batch for turn in turns if turn.id > self.newest_turn}
+        if any(batch.id in touched for batch in self.ahead):
+            self.after, self.ahead = self.ahead[0].id - 1, []
+        if not self.ahead:
+            self.newest_turn = max((turn.id for turn in turns), default=0)
+
+
 def compresses(config: AgentConfig) -> bool:
     """Whether anything is ever compressed for an agent by itself."""
     wanted = config.compression
@@ -186,27 +211,27 @@ class Compressor:
         has left; they are many, and nobody else keeps them.
         """
         config = self._config_of(thread.agent_id)
-        until, done, after = self._clock.now() + _TIME, list[Summary](), 0
+        until, done, backlog = self._clock.now() + _TIME, list[Summary](), Backlog()
         most = _SUMMARIES if config.compression.strategy is Strategy.SUMMARISE else None
         lock = self._locks.setdefault(thread.id, asyncio.Lock())
         async with lock:
             while self._clock.now() < until and (most is None or len(done) < most):
-                found = await self.propose(thread, at_once=at_once or bool(done), after=after)
+                found = await self.propose(thread, backlog, at_once=at_once or bool(done))
                 if found is None:
                     break
                 done.append(await self._carry_out(found, config))
-                after = found.leaving[-1].id
+                backlog.let_go(found.leaving)
                 for batch in found.leaving:
                     tell(batch)
         return done
 
     async def propose(
-        self, thread: Thread, *, at_once: bool = False, after: int = 0
+        self, thread: Thread, backlog: Backlog, *, at_once: bool = False
     ) -> Proposal | None:
         """What would leave next; None if the window is within its bounds, or nothing may leave.
 
-        Of batches that no window reaches, only those after one are looked at: a database may walk
-        over what has left each time it is asked from the beginning.
+        Each batch of the backlog is read once: a database may walk over what has left each time it
+        is asked from the beginning.
         """
         config = self._config_of(thread.agent_id)
         measures = Measures.of(config)
@@ -214,7 +239,7 @@ class Compressor:
         used = _used(window.batches, _words_of(window.summary))
         if used <= (measures.target if at_once else measures.trigger):
             return None
-        leaving = await self._next(thread, window, after)
+        leaving = await self._next(thread, window, backlog)
         return Proposal(thread.id, leaving, window.summary, used) if leaving else None
 
     async def foresee(self, thread: Thread) -> AsyncIterator[Round]:
@@ -227,15 +252,16 @@ class Compressor:
         window = await self._journal.window(thread.id, max_tokens=config.context_tokens)
         is_summed_up = config.compression.strategy is Strategy.SUMMARISE
         shortest = longest = estimate_text(_words_of(window.summary))
-        after = 0
+        backlog = Backlog()
         while (said := _used(window.batches, "")) + longest > measures.target:
-            leaving = await self._next(thread, window, after)
+            leaving = await self._next(thread, window, backlog)
             if not leaving:
                 return
             yield Round(leaving, is_certain=said + shortest > measures.target)
             if is_summed_up and retell(leaving, measures.reading):
                 shortest, longest = 0, measures.summary
-            gone, after = {batch.id for batch in leaving}, leaving[-1].id
+            backlog.let_go(leaving)
+            gone = {batch.id for batch in leaving}
             left = [batch for batch in window.batches if batch.id not in gone]
             window = replace(window, batches=left)
 
@@ -245,11 +271,14 @@ class Compressor:
         window = await self._journal.window(thread.id, max_tokens=config.context_tokens)
         return _used(window.batches, _words_of(window.summary))
 
-    async def _next(self, thread: Thread, window: Window, after: int) -> list[Batch]:
+    async def _next(self, thread: Thread, window: Window, backlog: Backlog) -> list[Batch]:
         """The batches that leave a window together."""
         config = self._config_of(thread.agent_id)
-        current = await self._current(thread.id)
-        leaving = await self._out_of_reach(thread.id, window, current, after)
+        turns = await self._journal.list_turns(thread.id)
+        backlog.doubt(turns)
+        # The oldest batch that somebody works on or will.
+        current = min((turn.batch for turn in turns if turn.state in _LIVE), default=None)
+        leaving = await self._out_of_reach(thread.id, window, current, backlog)
         leaving = leaving or await self._least_needed(window, config, current)
         if config.compression.strategy is Strategy.SUMMARISE:
             leaving = first_fitting(leaving, Measures.of(config).reading)
@@ -308,36 +337,25 @@ class Compressor:
         return chosen.leaving
 
     async def _out_of_reach(
-        self, thread_id: str, window: Window, current: int | None, after: int
+        self, thread_id: str, window: Window, current: int | None, backlog: Backlog
     ) -> list[Batch]:
         """The oldest complete batches that no window reaches any more; some, if there are many.
 
         They leave first: once newer ones are archived, the window would reach back to them.
         """
+        journal = self._journal
         end = min((batch.id for batch in window.batches), default=0)
         end = end if current is None else min(end, current)
-        found = list[Batch]()
-        while not found:
-            page = await self._journal.list_live_batches(thread_id, after=after, limit=_PAGE)
+        # As many as if nothing had been read before: the rounds are the same whoever begins where.
+        while len(backlog.ahead) < _PAGE:
+            page = await journal.list_live_batches(thread_id, after=backlog.after, limit=_PAGE)
             ids = [batch for batch in page if batch < end]
             if not ids:
                 break
-            found = [batch for each in ids for batch in await self._complete(thread_id, each)]
-            after = ids[-1]
-        return found
-
-    async def _complete(self, thread_id: str, batch: int) -> list[Batch]:
-        try:
-            loaded = await self._journal.load_batch(thread_id, batch)
-        except DamagedError as error:
-            logger.warning("%s It is not compressed.", error)
-            return []
-        return [loaded] if loaded.is_complete else []
-
-    async def _current(self, thread_id: str) -> int | None:
-        """The oldest batch that somebody works on or will."""
-        turns = await self._journal.list_turns(thread_id)
-        return min((turn.batch for turn in turns if turn.state in _LIVE), default=None)
+            read = await journal.load_batches(thread_id, ids)
+            backlog.ahead += [batch for batch in read if batch.is_complete]
+            backlog.after = ids[-1]
+        return [batch for batch in backlog.ahead if batch.id < end][:_PAGE]
 
     async def _is_asked_again(self, effect: Effect) -> bool:
         """Whether a later effect waits to do the same: of many that failed, one goes on."""

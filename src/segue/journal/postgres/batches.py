@@ -3,7 +3,7 @@
 Called inside the steps of other modules; those that write hold the thread's lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, LiteralString
@@ -21,6 +21,7 @@ from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
     decode_batch,
+    decode_batches,
     decode_message,
     encode_message,
     preview_of,
@@ -95,6 +96,17 @@ async def batch_of(db: Connection, thread_id: str, batch: int, *, keep: bool = T
     if not rows:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
     return decode_batch(batch, (row["body"] for row in rows), keep=keep)
+
+
+async def batches_among(db: Connection, thread_id: str, batches: Collection[int]) -> list[Batch]:
+    sql = (
+        "SELECT batch, body FROM messages WHERE thread_id = %s AND batch = ANY(%s) "
+        "ORDER BY batch, sequence_num"
+    )
+    rows = await fetch_all(db, sql, (thread_id, [*batches]))
+    if not rows:
+        raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
+    return decode_batches(rows)
 
 
 @dataclass(frozen=True, slots=True)

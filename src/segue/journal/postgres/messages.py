@@ -1,7 +1,7 @@
 """The journal of messages on PostgreSQL: appending and reading."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -17,6 +17,7 @@ from segue.journal.places import batches_of, edges_of, ids_above, importable, sp
 from segue.journal.postgres.batches import (
     append_to_batch,
     batch_of,
+    batches_among,
     bring_back,
     insert_message,
     message_values,
@@ -123,6 +124,9 @@ class MessageSteps:
 
     async def load_batch(self, thread_id: str, batch: int) -> Batch:
         return await self._db.read(lambda db: batch_of(db, thread_id, batch, keep=False))
+
+    async def load_batches(self, thread_id: str, batches: Collection[int]) -> list[Batch]:
+        return await self._db.look(lambda db: batches_among(db, thread_id, batches))
 
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None

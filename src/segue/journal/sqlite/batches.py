@@ -1,7 +1,7 @@
 """Writing messages into batches on SQLite. Called inside the steps of other modules."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from langchain_core.messages import BaseMessage
@@ -14,10 +14,12 @@ from segue.journal.records import Turn
 from segue.journal.rows import (
     MessageRow,
     decode_batch,
+    decode_batches,
     decode_message,
     encode_message,
     preview_of,
     title_of,
+    to_json,
     to_micros,
 )
 
@@ -35,6 +37,17 @@ def batch_of(db: sqlite3.Connection, thread_id: str, batch: int, *, keep: bool =
     if not bodies:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
     return decode_batch(batch, bodies, keep=keep)
+
+
+def batches_among(db: sqlite3.Connection, thread_id: str, batches: Collection[int]) -> list[Batch]:
+    sql = (
+        "SELECT batch, body FROM messages WHERE thread_id = ? "
+        "AND batch IN (SELECT value FROM json_each(?)) ORDER BY batch, sequence_num"
+    )
+    rows = db.execute(sql, (thread_id, to_json([*batches]))).fetchall()
+    if not rows:
+        raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
+    return decode_batches(rows)
 
 
 def begin_batch(

@@ -3,7 +3,7 @@
 import logging
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
@@ -19,6 +19,7 @@ from segue.journal.rows import decode_batch, decode_message, note_hidden, readab
 from segue.journal.sqlite.batches import (
     append_to_batch,
     batch_of,
+    batches_among,
     bring_back,
     find_message,
     insert_message,
@@ -77,6 +78,9 @@ class MessageSteps:
 
     async def load_batch(self, thread_id: str, batch: int) -> Batch:
         return await self._db.read(lambda db: batch_of(db, thread_id, batch, keep=False))
+
+    async def load_batches(self, thread_id: str, batches: Collection[int]) -> list[Batch]:
+        return await self._db.read(lambda db: batches_among(db, thread_id, batches))
 
     async def tail(
         self, thread_id: str, *, max_tokens: int, current_batch: int | None = None

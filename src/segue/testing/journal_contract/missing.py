@@ -35,6 +35,7 @@ STEPS: dict[str, Step] = {
     ),
     "import_messages": lambda j, _, __: j.import_messages(NOWHERE, []),
     "load_batch": lambda j, ids, _: j.load_batch(NOWHERE, ids.next()),
+    "load_batches": lambda j, ids, _: j.load_batches(NOWHERE, [ids.next()]),
     "tail": lambda j, _, __: j.tail(NOWHERE, max_tokens=100),
     "list_live_batches": lambda j, _, __: j.list_live_batches(NOWHERE),
     "events": lambda j, _, __: j.events(NOWHERE),

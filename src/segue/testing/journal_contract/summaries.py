@@ -159,6 +159,16 @@ async def test_batches_that_are_not_archived_are_listed_oldest_first(
     assert await journal.list_live_batches("chat", after=live[1]) == live[2:]
 
 
+async def test_batches_are_read_together(journal: Journal, chat: Chat) -> None:
+    """Oldest first, each as it is read alone, archived or not; what is not there is left out."""
+    first, second, third = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
+    await journal.save_summary("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
+    read = await journal.load_batches("chat", [third, first, 7])
+    assert [batch.id for batch in read] == [first, third]
+    assert read[1].messages == (await journal.load_batch("chat", third)).messages
+    assert second not in {batch.id for batch in read}
+
+
 async def test_undoing_a_summary_brings_its_batches_back(journal: Journal, chat: Chat) -> None:
     """Only its own batches return, and the summary before it counts again."""
     batches = await talk(chat, 3)
