@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.ranking import best_matches, word_weights
+from segue.core.ranking import best_matches, full_score, relevances, word_weights
 
 SCORES = st.dictionaries(st.integers(1, 50), st.integers(-100, 100).map(lambda n: n / 100))
 WORD_SCORES = st.dictionaries(st.integers(1, 50), st.floats(0.01, 9), max_size=20)
@@ -90,3 +90,24 @@ def test_a_limit_only_cuts_the_list(
     )
     assert few == every[:3]
     assert set(every) == by_text.keys() | by_vector.keys()
+
+
+@given(by_text=WORD_SCORES, by_vector=SCORES, full=st.floats(0.01, 20))
+def test_relevance_has_a_scale_and_keeps_the_order(
+    by_text: dict[int, float], by_vector: dict[int, float], full: float
+) -> None:
+    """From 0 to 1, never rising down the list, and at least as much as the similarity."""
+    ranked = best(by_text, by_vector, 0.5)
+    scores = relevances(ranked, by_text, by_vector, full=full)
+    assert list(scores) == ranked
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    assert all(0 <= score <= 1 for score in scores.values())
+    assert all(scores[item] >= near for item, near in by_vector.items() if item in scores)
+
+
+def test_an_average_memory_with_all_words_once_is_fully_relevant() -> None:
+    """A word that no memory holds counts as well: without it something is missing."""
+    asked, spread = ["tea", "cake"], {"tea": 2, "cake": 1}
+    weights = word_weights(asked, spread, 10)
+    assert full_score(asked, spread, 10) == pytest.approx(sum(weights.values()))
+    assert full_score([*asked, "jazz"], spread, 10) > full_score(asked, spread, 10)

@@ -7,7 +7,7 @@ questions that beat either of them at every size of a namespace, and fusing by r
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from math import fsum, inf, log, sqrt
 from typing import Final
@@ -29,6 +29,12 @@ def word_weights(asked: Sequence[str], spread: Mapping[str, int], total: int) ->
         word: wanted[word] * log(1 + (max(total, n) - n + 0.5) / (n + 0.5))
         for word, n in spread.items()
     }
+
+
+def full_score(asked: Sequence[str], spread: Mapping[str, int], total: int) -> float:
+    """The score by text of an item of average length that holds every word once."""
+    everything = dict.fromkeys(asked, 0) | dict(spread)
+    return fsum(word_weights(asked, everything, total).values())
 
 
 def best_matches(
@@ -68,6 +74,28 @@ def best_matches(
     nearest = [-i for _, i in nlargest(limit, wordless)]
     best = nsmallest(limit, ((-fused(item), item) for item in (*by_text, *nearest)))
     return {item: -score for score, item in best}
+
+
+def relevances(
+    ranked: Iterable[int],
+    by_text: Mapping[int, float],
+    by_vector: Mapping[int, float],
+    *,
+    full: float,
+) -> dict[int, float]:
+    """How well ranked items fit, from 0 to 1, whatever else is stored; best first, as they came.
+
+    The fused scores say only which of one query's items is better. This is the similarity of an
+    item, or the share of the asked words that it holds, weighed by rarity, whichever is more, and
+    at least that of the items after it.
+    """
+    scores: dict[int, float] = {}
+    least = 0.0
+    for item in reversed([*ranked]):
+        held = by_text.get(item, 0.0) / full if full else 0.0
+        least = min(max(least, held, by_vector.get(item, 0.0)), 1.0)
+        scores[item] = least
+    return dict(reversed(scores.items()))
 
 
 def _scale(scores: Mapping[int, float], others: float, total: int) -> tuple[float, float]:

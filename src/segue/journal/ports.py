@@ -701,8 +701,9 @@ class Memories(Protocol):
     async def count_memories(self, agent_id: str, user_id: str) -> int: ...
 
     async def search_memories(self, query: MemorySearch) -> list[FoundMemory]:
-        """The best matches of one namespace, by a weighted sum of normalised scores.
+        """The best matches of one namespace, ranked by a weighted sum of normalised scores.
 
+        Their `score` is from 0 to 1, and never rises down the list.
         Vectors of another model or dimension are never compared. Any text is a valid query.
         """
         ...

@@ -488,7 +488,10 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True)
 class FoundMemory:
-    """A memory with its fused score and the two scores it is made of."""
+    """A memory that fits a query, and how well, from 0 to 1: `segue.core.ranking.relevances`.
+
+    `text_score` is BM25 and `vector_score` the cosine similarity, of which the rank is made.
+    """
 
     memory: Memory
     score: float

@@ -211,7 +211,9 @@ class MemoryOut(BaseModel):
     content: str
     created_at: datetime
     updated_at: datetime
-    score: float | None = Field(default=None, description="Of a search: how well it fits.")
+    score: float | None = Field(
+        default=None, description="Of a search: how well it fits, from 0 to 1."
+    )
 
 
 class MemoriesOut(BaseModel):

@@ -8,7 +8,13 @@ from typing import Any, LiteralString
 from psycopg.rows import DictRow
 
 from segue.core.plain import storable
-from segue.core.ranking import TEXT_CANDIDATES, best_matches, word_weights
+from segue.core.ranking import (
+    TEXT_CANDIDATES,
+    best_matches,
+    full_score,
+    relevances,
+    word_weights,
+)
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.core.words import asked_words, indexed_words
 from segue.journal.inputs import check_room, embedding_of, vector_of
@@ -148,7 +154,7 @@ class MemorySteps:
         words = asked_words(query.text)
 
         async def step(db: Connection) -> list[FoundMemory]:
-            by_text = await _text_scores(db, query, words)
+            by_text, full = await _text_scores(db, query, words)
             by_vector = await self._similarities(db, query)
             best = best_matches(
                 by_text,
@@ -157,11 +163,12 @@ class MemorySteps:
                 threshold=query.threshold,
                 limit=query.limit,
             )
+            scores = relevances(best, by_text, by_vector, full=full)
             sql = f"SELECT {_FIELDS} FROM memories WHERE id = ANY(%s)"  # noqa: S608 - our own words
             found = {row["id"]: _to_memory(row) for row in await fetch_all(db, sql, (list(best),))}
             return [
                 FoundMemory(found[i], score, by_text.get(i), by_vector.get(i))
-                for i, score in best.items()
+                for i, score in scores.items()
             ]
 
         return await self._db.read(step)
@@ -269,17 +276,19 @@ async def _find_by_content(db: Connection, row: dict[str, Any]) -> int | None:
 
 async def _text_scores(
     db: Connection, query: MemorySearch, words: Sequence[str]
-) -> dict[int, float]:
+) -> tuple[dict[int, float], float]:
+    """BM25 of the best, and what an average memory with all the words would have."""
     values: dict[str, Any] = {"agent_id": query.agent_id, "user_id": query.user_id}
     values["words"] = list(set(words))
     found = await fetch_all(db, _SPREAD, values)
     if not found:
-        return {}
+        return {}, 0.0
     spread = {row["word"]: row["memories"] for row in found}
     weights = word_weights(words, spread, found[0]["total"])
     values |= {"words": list(weights), "weights": list(weights.values()), "limit": TEXT_CANDIDATES}
     scored = await fetch_all(db, _BY_TEXT, values | {"average": found[0]["average"]})
-    return {row["memory_id"]: row["score"] for row in scored}
+    scores = {row["memory_id"]: row["score"] for row in scored}
+    return scores, full_score(words, spread, found[0]["total"])
 
 
 def _to_memory(row: DictRow) -> Memory:

@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from segue.core.plain import storable
-from segue.core.ranking import TEXT_CANDIDATES, best_matches, word_weights
+from segue.core.ranking import (
+    TEXT_CANDIDATES,
+    best_matches,
+    full_score,
+    relevances,
+    word_weights,
+)
 from segue.core.snowflake import SnowflakeSource
 from segue.core.words import asked_words, indexed_words
 from segue.journal.inputs import check_room, embedding_of, vector_of
@@ -107,7 +113,7 @@ class MemorySteps:
         words = asked_words(query.text)
 
         def step(db: sqlite3.Connection) -> list[FoundMemory]:
-            by_text = _text_scores(db, query, words)
+            by_text, full = _text_scores(db, query, words)
             by_vector = self._similarities(db, query)
             best = best_matches(
                 by_text,
@@ -116,9 +122,10 @@ class MemorySteps:
                 threshold=query.threshold,
                 limit=query.limit,
             )
+            scores = relevances(best, by_text, by_vector, full=full)
             return [
                 FoundMemory(_memory_of(db, i), score, by_text.get(i), by_vector.get(i))
-                for i, score in best.items()
+                for i, score in scores.items()
             ]
 
         return await self._db.read(step)
@@ -235,15 +242,17 @@ def _count(db: sqlite3.Connection, agent_id: str, user_id: str) -> int:
 
 def _text_scores(
     db: sqlite3.Connection, query: MemorySearch, words: Sequence[str]
-) -> dict[int, float]:
+) -> tuple[dict[int, float], float]:
+    """BM25 of the best, and what an average memory with all the words would have."""
     namespace = (query.agent_id, query.user_id)
     spread = dict(db.execute(_SPREAD, (to_json(words), *namespace)).fetchall())
     if not spread:
-        return {}
+        return {}, 0.0
     total, average = db.execute(_SCOPE, namespace).fetchone()
     weights = to_json(word_weights(words, spread, total))
     values = (weights, *namespace, average, TEXT_CANDIDATES)
-    return dict(db.execute(_BY_TEXT, values).fetchall())
+    scores = dict(db.execute(_BY_TEXT, values).fetchall())
+    return scores, full_score(words, spread, total)
 
 
 def _memory_of(db: sqlite3.Connection, memory_id: int) -> Memory:

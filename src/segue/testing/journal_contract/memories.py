@@ -179,6 +179,21 @@ async def test_words_and_meaning_are_weighed(notebook: Notebook) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+async def test_scores_are_comparable_between_queries(notebook: Notebook) -> None:
+    """From 0 to 1, also of the only memory there is, and a near one's is its similarity."""
+    await notebook.embed("tea", "Likes green tea.", 0.8, 0.6)
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+    [near] = await notebook.recall("zebra", **vector)
+    assert near.score == pytest.approx(0.8)
+    [worded] = await notebook.recall("green tea")
+    [half] = await notebook.recall("tea zebra")
+    assert 0.9 < worded.score <= 1
+    assert 0 < half.score < 0.5
+    await notebook.embed("boat", "Has a red boat.", 0, 1)
+    [again, far] = await notebook.recall("zebra", **vector)
+    assert (again.score, far.score) == (pytest.approx(0.8), pytest.approx(0, abs=1e-6))
+
+
 async def test_the_one_memory_with_the_words_profits_from_them(notebook: Notebook) -> None:
     """A word that only one memory holds is the best of signs, not one without weight."""
     await notebook.embed("other", "green car", 1, 0)
