@@ -191,7 +191,7 @@ async def test_scores_are_comparable_between_queries(notebook: Notebook) -> None
     assert 0 < half.score < 0.5
     await notebook.embed("boat", "Has a red boat.", 0, 1)
     [again, far] = await notebook.recall("zebra", **vector)
-    assert (again.score, far.score) == (pytest.approx(0.8), pytest.approx(0, abs=1e-6))
+    assert [again.score, far.score] == pytest.approx([0.8, 0], abs=1e-6)
 
 
 async def test_the_one_memory_with_the_words_profits_from_them(notebook: Notebook) -> None:
