@@ -63,9 +63,8 @@ async def test_a_server_shows_the_same_as_its_database(
 ) -> None:
     """To an operator; every command prints it alike."""
     thread, _ = await play(sqlite_stage)
-    (tmp_path / "segue.toml").write_text(
-        "[agents.guide]\nname = 'Guide'\nsystem_prompt = 'Guide.'\n", encoding="utf-8"
-    )
+    config = "[agents.guide]\nname = 'Guide'\nsystem_prompt = 'Guide.'\nmemory.enabled = false\n"
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
     guide = plain_agent("guide", name="Guide", system_prompt="Guide.")
     key, words = new_key("ops", "ops", SystemClock().now(), is_operator=True)
     async with sqlite_stage.world(guide) as world, site_of(world.segue) as site:

@@ -232,8 +232,7 @@ def test_the_context_of_a_graph_of_ones_own_has_no_system_prompt(
     shown: Shown, story: Thread, tmp_path: Path
 ) -> None:
     """The prompt of the settings is the built-in agent's; such a graph is never given it."""
-    graph = 'graph = "tests.agent.test_own_graphs:graph_of"'
-    config = CONFIG.replace('may_ask = ["clerk"]', graph)
+    config = '[agents.guide]\ngraph = "tests.agent.test_own_graphs:graph_of"\n'
     (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
     found = json.loads(shown("context", story.id, "--json"))
     assert found["messages"][0]["type"] == "human"

@@ -194,9 +194,7 @@ async def test_paging_on_is_stable_while_messages_are_added(
 async def test_what_history_leaves_out_is_logged(
     journal: Journal, chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each hidden trigger has a DEBUG line with its id, and one INFO line has their number; both
-    as fields.
-    """
+    """A DEBUG line for each hidden trigger has its id, one INFO line their number, as fields."""
     await chat.exchange()
     await follow_up_and_reply(chat)
     await chat.follow_up()

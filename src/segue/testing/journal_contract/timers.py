@@ -366,9 +366,7 @@ async def test_cancelling_leaves_what_somebody_sees(
 async def test_what_was_decided_before_a_drop_is_not_armed_after_it(
     journal: Journal, chat: Chat, now: datetime
 ) -> None:
-    """Neither by a decider that took its time, nor with the end of a reply that was being written;
-    the next message begins anew.
-    """
+    """Not by a slow decider, nor by the end of a reply; the next message begins anew."""
     await chat.exchange()
     decided_for = (await journal.get_thread("chat")).epoch
     await chat.say()
