@@ -269,7 +269,7 @@ async def test_an_abandoned_batch_is_closed_after_its_time_and_nothing_else_happ
         call = [calling("double", "call", number=1)]
         await world.journal.append(lease, call, ids=parts.ids, now=now)
     model = lines()
-    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_attempts=1)
+    world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_interruptions=1)
     async with world_of as world, tab(world.segue, thread) as seen:
         await world.pass_time(LEASE - timedelta(seconds=1))
         [batch] = await batches_of(world, thread)
