@@ -48,7 +48,9 @@ class Terminal:
         for part in more:
             self._print(self._line)
             self._line = Text().append(part, style)  # not as its style: what follows has another
-        *full, last = self._line.wrap(self._console, self._console.width) or [Text()]
+        # Not the console's width, for which COLUMNS of the environment counts more.
+        width = self._session.output.get_size().columns
+        *full, last = self._line.wrap(self._console, width) or [Text()]
         for line in full:
             self._print(line)
         if full:
