@@ -88,10 +88,12 @@ both = pytest.mark.parametrize("kind", ["own", "remote"])
 async def test_an_answer_is_told_whole_before_it_is_over(sqlite_stage: Stage, kind: str) -> None:
     """When `ask` returns, the listener has heard every piece and the message itself."""
     async with (
-        sqlite_stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        sqlite_stage.world(models={"guide": lines("Hi.", "Oslo, I think.")}) as world,
         talking(world, kind) as (talk, ear),
     ):
         assert (talk.agent, talk.user) == ("guide", "me")
+        await talk.ask("Hello")  # who has heard the answer listens
+        ear.heard.clear()
         await talk.ask("Where?")
         assert ear.said == ["Where?", "Oslo, I think."]
         pieces = [event.text for event in ear.heard if isinstance(event, Writing)]

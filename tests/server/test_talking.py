@@ -37,12 +37,15 @@ async def test_a_message_is_answered_and_both_are_in_the_history(stage: Stage) -
 async def test_every_tab_hears_everything_over_the_socket(stage: Stage) -> None:
     """Two sockets hear tokens and messages, whoever spoke."""
     async with (
-        stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        stage.world(models={"guide": lines("Hi.", "Oslo, I think.")}) as world,
         site_of(world.segue) as site,
     ):
         thread = await site.new_thread()
         path = f"/api/threads/{thread}/ws?since=0"
         async with site.socket(path) as one, site.socket(path) as two:
+            await one.send(json.dumps({"type": "message", "content": "Hello"}))
+            for tab in (one, two):  # who has heard the answer listens
+                await frames_until_said(tab, "Hi.")
             await one.send(json.dumps({"type": "message", "content": "Where?"}))
             for tab in (one, two):
                 heard = await frames_until_said(tab, "Oslo, I think.")
