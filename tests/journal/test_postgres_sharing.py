@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from segue.core.errors import BackendError, ConflictError
 from segue.core.messages import synthetic_message
-from segue.journal.postgres import PostgresJournal, database
+from segue.journal.postgres import PostgresJournal, database, watching
 from segue.journal.postgres.counts import _USER_LOCK
 from segue.journal.postgres.watching import Listeners
 from segue.journal.records import Turn
@@ -212,12 +212,15 @@ def names_of_tasks() -> set[str]:
     return {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks()}
 
 
-async def test_a_watcher_without_a_server_can_be_closed(dsn: str) -> None:
+async def test_a_watcher_without_a_server_can_be_closed(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between two tries to connect it still hears that the journal is closed."""
+    monkeypatch.setattr(watching, "_FIRST_PAUSE", 10 * PATIENCE)
     listeners = Listeners(make_conninfo(dsn, port=1))
     listeners.open()
     wait = asyncio.create_task(anext(listeners.watch(), "the end"))
     await asyncio.sleep(0.05)
     await listeners.close()
-    async with asyncio.timeout(0.4):
+    async with asyncio.timeout(PATIENCE):
         assert await wait == "the end"

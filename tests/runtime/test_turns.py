@@ -158,6 +158,26 @@ async def test_a_model_that_fails_for_a_moment_is_asked_again_after_growing_paus
         assert seconds(asked_at) == [0, 1, 5]
 
 
+async def test_a_turn_in_somebodys_hands_is_looked_at_again_by_real_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another step holds its thread for a moment: a clock that stands still does not hold it up."""
+    async with stage.world(models={"guide": ScriptedChatModel(script=echo)}) as world:
+        thread = await new_thread(world.segue)
+        await world.clock.settle()
+        claim, looks = world.journal.claim_turns, 0
+
+        async def held(*args: Any, now: datetime, **kwargs: Any) -> Claimed:
+            nonlocal looks
+            looks += 1
+            return Claimed([], now) if looks < 3 else await claim(*args, now=now, **kwargs)
+
+        monkeypatch.setattr(world.journal, "claim_turns", held)
+        await world.say(thread, "Hi")
+        assert world.clock.now() == START
+        assert await world.heard(thread) == ["Hi", "You said: Hi"]
+
+
 async def test_a_model_that_keeps_failing_is_given_up_and_the_user_is_told(stage: Stage) -> None:
     """Honestly, and without the provider's words; the next message works."""
     asked_at: list[datetime] = []

@@ -67,9 +67,9 @@ async def test_a_message_that_was_just_stored_is_not_kept_twice(
     async def store_and_hang(*args: Any, **kwargs: Any) -> Any:
         await append(*args, **kwargs)
         stored.set()
-        await asyncio.sleep(0.3)  # the stop comes meanwhile
+        await stopped.wait()  # the stop comes meanwhile
 
-    stored = asyncio.Event()
+    stored, stopped = asyncio.Event(), asyncio.Event()
     call = LATER.model_copy(update={"content": "One moment."})
     agent = plain_agent(continuations=2, autonomy={"decider": "none"})
     async with stage.world(agent, models={"guide": model_of(call)}) as world:
@@ -79,6 +79,7 @@ async def test_a_message_that_was_just_stored_is_not_kept_twice(
         await world.segue.send(thread, "Please send the parcel.")
         await stored.wait()
         await world.segue.cancel(thread)
+        stopped.set()
         await world.clock.settle()
         [turn] = await world.journal.list_turns(thread)
         assert (await world.journal.load_batch(thread, turn.batch)).is_complete

@@ -28,8 +28,6 @@ _SLOTS: Final = 64
 # An agent that has so many at work gets no more; so many are taken at a time.
 _SHARE: Final = 8
 _LEASE: Final = timedelta(minutes=2)
-# An effect that can be taken but was not is in somebody's hands this moment.
-_MOMENT: Final = timedelta(milliseconds=20)
 
 # Does one effect and brings the evidence; `DeliveryError` says whether to try again.
 Handler = Callable[[Effect], Awaitable[str]]
@@ -81,8 +79,8 @@ class EffectRunner:
                 limit=min(room, _SHARE),
                 not_of=busy,
             )
-            if not leases:
-                return now + _MOMENT
+            if not leases:  # they are in somebody's hands this moment
+                return now
             for lease in leases:
                 self._start(lease)
 

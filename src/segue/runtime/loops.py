@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from segue.core.errors import SegueError
-from segue.runtime.clock import Clock
+from segue.runtime.clock import Clock, SystemClock
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = timedelta(seconds=0.5)
 _LONGEST_PAUSE: Final = timedelta(seconds=30)
+# How soon a worker looks again at what is due but in somebody else's hands.
+_MOMENT: Final = timedelta(milliseconds=20)
 
 # Does what is due, and says when the next is.
 Step = Callable[[], Awaitable[datetime | None]]
@@ -51,6 +53,11 @@ class Agenda:
     async def wait(self, clock: Clock) -> None:
         await clock.wait(self._next, self.wake)
 
+    async def wait_a_moment(self) -> None:
+        """Let somebody else finish a step: that takes real time, whatever our clock is."""
+        real = SystemClock()
+        await real.wait(real.now() + _MOMENT, self.wake)
+
 
 async def keep_going(
     name: str, step: Step, agenda: Agenda, clock: Clock, poll: timedelta | None = None
@@ -64,6 +71,7 @@ async def keep_going(
     with clock.working():
         while True:
             agenda.clear()
+            began_at = clock.now()
             try:
                 next_at = await step()
                 pause = _FIRST_PAUSE
@@ -73,6 +81,8 @@ async def keep_going(
                 pause = min(pause * 2, _LONGEST_PAUSE)
             _stop_if_cancelled()
             if next_at is not None:
+                if next_at <= began_at:  # it was due then, and could not be taken
+                    await agenda.wait_a_moment()
                 agenda.at(next_at)
             if poll is not None:
                 agenda.at(clock.now() + poll)

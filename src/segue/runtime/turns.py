@@ -20,8 +20,6 @@ from segue.runtime.rules import TurnRules
 
 logger = logging.getLogger(__name__)
 
-# A turn that can be taken but was not is in somebody's hands this moment.
-_MOMENT: Final = timedelta(milliseconds=20)
 # How often a turn that somebody else has, or nobody yet, is looked at, in case nobody tells us.
 _POLL: Final = timedelta(seconds=5)
 _LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
@@ -63,10 +61,8 @@ class TurnWorker:
             )
             for lease in claimed.leases:
                 self._start(lease)
-        if len(claimed.leases) == room:
-            return None
-        next_at = claimed.next_at
-        return now + _MOMENT if next_at is not None and next_at <= now else next_at
+        # With room left, one that is due is in somebody's hands this moment.
+        return None if len(claimed.leases) == room else claimed.next_at
 
     async def extend_leases(self) -> datetime | None:
         """Keep what is being worked on; and hear whether somebody wants it to stop."""
