@@ -78,7 +78,7 @@ async def test_a_follow_up_that_the_user_forestalled_is_told_as_void(stage: Stag
         held.go.set()
         await passing
         told = [str(reason) for reason in await world.segue.why(thread)]
-        planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S}"
+        planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S} UTC"
         assert f"{START:%Y-%m-%d %H:%M:%S} {planned}: cancelled. The user wrote." in told
         assert any(each.endswith("a follow-up: void. The user wrote.") for each in told)
 
@@ -105,7 +105,7 @@ async def test_what_ended_a_follow_up_is_told_before_its_end(stage: Stage) -> No
         await world.say(thread, "Where is Oslo?")
         await world.segue.set_user("ann", muted=True)
         await world.pass_time(SILENCE)
-        planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S}"
+        planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S} UTC"
         assert await outcomes(world, thread) == [
             ("planning a follow-up", "follow_up"),
             ("the gates of a due follow-up", "suppress"),

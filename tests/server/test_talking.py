@@ -177,14 +177,36 @@ async def test_an_answer_lets_an_interrupted_graph_go_on(stage: Stage, way: str)
         thread = await site.new_thread()
         async with site.socket(f"/api/threads/{thread}/ws?since=0") as socket:
             await socket.send(json.dumps({"type": "message", "content": "A table."}))
-            turn_id = (await frames_until(socket, "question"))[-1]["turn_id"]
-            answer = {"turn_id": turn_id, "answer": "yes"}
+            asked = (await frames_until(socket, "question"))[-1]
+            answer = {"turn_id": asked["turn_id"], "answer": "yes"}
+            async with site.socket(f"/api/threads/{thread}/ws") as late:
+                again = (await frames_until(late, "question"))[-1]
+                assert again["questions"] == asked["questions"]
             if way == "frame":
                 await socket.send(json.dumps({"type": "answer", **answer}))
             else:
                 await site.post(f"/api/threads/{thread}/answer", answer)
             heard = await frames_until_said(socket, "So: yes")
     assert heard[-1]["message"]["role"] == "agent"
+
+
+async def test_a_stream_that_ends_with_a_question_says_so(sqlite_stage: Stage) -> None:
+    """Its last event has the state that the history has."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
+    builder.add_edge(BEGIN, "ask")
+    waiter = with_graph(plain_agent(), builder.compile())
+    async with sqlite_stage.world(waiter) as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        response = await site.http.post(
+            f"/api/threads/{thread}/messages",
+            json={"content": "A table."},
+            headers={"Accept": "text/event-stream"},
+        )
+        data = [json.loads(x[6:]) for x in response.text.splitlines() if x.startswith("data: ")]
+        page = await site.get(f"/api/threads/{thread}/history")
+    assert [each["type"] for each in data[-2:]] == ["question", "done"]
+    assert [data[-1]["state"], page["messages"][-1]["state"]] == ["waiting", "waiting"]
 
 
 @pytest.mark.parametrize("way", ["route", "frame"])

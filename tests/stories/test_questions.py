@@ -1,5 +1,6 @@
 """Stories of questions: a graph stops for a person, who answers, or says something else."""
 
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from langgraph.types import interrupt
 
 from segue.agent.config import AgentConfig
 from segue.core.errors import ConflictError
+from segue.core.metadata import MessageMetadata
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import TimerState, TurnKind
 from segue.runtime.events import Asked, Said
@@ -112,6 +114,25 @@ async def test_a_question_stays_open_when_the_agent_asks_after_it(stage: Stage) 
             "Have you decided about the table?",
             "Booked: yes",
         ]
+
+
+async def test_whoever_comes_back_after_a_follow_up_still_hears_the_question(stage: Stage) -> None:
+    """What is newer than the question hides it from nobody; once it is answered, it is over."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.pass_time(PATIENCE)
+        page = await world.segue.history(thread)
+        newest = str(MessageMetadata.of(page.messages[-1]).position)
+        async with aclosing(world.segue.listen(thread, newest)) as events:
+            asked = (await anext(events)).event
+        assert isinstance(asked, Asked)
+        assert (asked.turn_id, [*asked.questions.values()]) == (turn, [QUESTION])
+        await world.segue.answer(turn, "yes")
+        await world.clock.settle()
+        async with aclosing(world.segue.listen(thread, newest)) as events:
+            assert isinstance((await anext(events)).event, Said)
 
 
 async def test_a_plain_message_instead_of_an_answer_settles_the_question(stage: Stage) -> None:

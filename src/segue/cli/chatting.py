@@ -196,6 +196,8 @@ class Chat:
                 self._screen.see(event)
                 self.has_failed |= isinstance(event, Failed)
                 if isinstance(event, Asked) and event.questions:
+                    if self._question is not None and self._question.turn_id == event.turn_id:
+                        continue  # told again after the connection was lost
                     self._question = _Question(event)
                     self._screen.note(self._question.words)
 

@@ -398,9 +398,16 @@ class Turns(Protocol):
     async def get_turn(self, turn_id: int) -> Turn: ...
 
     async def list_turns(
-        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        batches: Collection[int] | None = None,
+        only_waiting: bool = False,
     ) -> list[Turn]:
-        """A thread's turns, newest first; all, or those of some batches."""
+        """A thread's turns, newest first; all, or those of some batches, or those that wait for an
+        answer.
+        """
         ...
 
     async def next_turn_at(self, *, now: datetime) -> datetime | None:

@@ -254,7 +254,7 @@ class Bus:
         hub = self._hubs.setdefault(thread_id, _Hub(thread.last_position))
         hub.listeners.add(listener)
         try:
-            async for heard in self._missed(thread_id, hub, place):
+            async for heard in self._until_now(thread_id, hub, place):
                 yield heard
             while True:
                 await listener.wait()
@@ -274,6 +274,16 @@ class Bus:
                 del self._hubs[thread_id]
                 if not self._is_own(thread_id):  # nobody follows it any more
                     self._drafts.pop(thread_id, None)
+
+    async def _until_now(self, thread_id: str, hub: _Hub, place: "_Place") -> AsyncGenerator[Heard]:
+        """What was missed; before it, questions of earlier that still wait: who comes back, after a
+        follow-up say, can answer them.
+        """
+        for turn in reversed(await self._journal.list_turns(thread_id, only_waiting=True)):
+            if (turn.end_position or 0) <= place.position:
+                yield place.hear(ending_event(turn.id, turn.ending or {}))
+        async for heard in self._missed(thread_id, hub, place):
+            yield heard
 
     async def _missed(self, thread_id: str, hub: _Hub, place: "_Place") -> AsyncGenerator[Heard]:
         """What is stored above the listener's place, and the message being written."""

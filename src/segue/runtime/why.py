@@ -79,7 +79,7 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
         if timer.state in _OVER:
             yield Reason(
                 timer.updated_at,
-                f"the follow-up planned for {timer.due_at:%Y-%m-%d %H:%M:%S}",
+                f"the follow-up planned for {timer.due_at:%Y-%m-%d %H:%M:%S} UTC",
                 timer.state.value,
                 timer.state_reason or "",
                 {"trigger": timer.trigger_type},

@@ -3,6 +3,7 @@
 Pure: document in, HTML out. It knows the parts of OpenAPI that FastAPI writes.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -102,7 +103,7 @@ def _words(described: Node) -> str:
     if "default" in schema and schema["default"] is not None:
         words += f" Default: <code>{escape(str(schema['default']))}</code>."
     for example in schema.get("examples", ())[:1]:
-        words += f" Example: <code>{escape(str(example))}</code>."
+        words += f" Example: <code>{escape(json.dumps(example, ensure_ascii=False))}</code>."
     return words.strip()
 
 

@@ -94,7 +94,8 @@ async def answering(
                     turn = ended.result()
                     target = await segue.end_of(turn)
                 if target is not None and (event is None or place_of(event.cursor)[0] >= target):
-                    yield sse({"type": "done", "turn_id": to_text(turn.id), "state": turn.state})
+                    state = "waiting" if turn.is_waiting else turn.state
+                    yield sse({"type": "done", "turn_id": to_text(turn.id), "state": state})
                     return
     finally:
         ended.cancel()

@@ -285,13 +285,20 @@ class TurnSteps:
         return await self._db.look(lambda db: turn_of(db, turn_id))
 
     async def list_turns(
-        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        batches: Collection[int] | None = None,
+        only_waiting: bool = False,
     ) -> list[Turn]:
         sql: LiteralString = "SELECT * FROM turns WHERE thread_id = %s"
         values: list[str | list[int]] = [thread_id]
         if batches is not None:
             sql += " AND batch = ANY(%s)"
             values.append([*batches])
+        if only_waiting:
+            sql += " AND is_waiting"
         sql += " ORDER BY id DESC LIMIT %s"
 
         async def step(db: Connection) -> list[Turn]:

@@ -254,12 +254,19 @@ class TurnSteps:
         return await self._db.read(lambda db: turn_of(db, turn_id))
 
     async def list_turns(
-        self, thread_id: str, *, limit: int = 50, batches: Collection[int] | None = None
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        batches: Collection[int] | None = None,
+        only_waiting: bool = False,
     ) -> list[Turn]:
         sql, values = "SELECT * FROM turns WHERE thread_id = ?", [thread_id]
         if batches is not None:
             sql += " AND batch IN (SELECT value FROM json_each(?))"
             values.append(to_json([*batches]))
+        if only_waiting:
+            sql += " AND is_waiting = 1"
         sql += " ORDER BY id DESC LIMIT ?"
 
         def step(db: sqlite3.Connection) -> list[Turn]:
