@@ -168,6 +168,23 @@ async def test_a_question_outlives_the_process_that_asked_it(stage: Stage) -> No
         assert second.kind is TurnKind.REPLY
 
 
+async def test_a_question_whose_checkpoint_is_gone_is_asked_anew(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After an import, say. The answer cannot be used, and the log says so."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world, muted=True)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+        asked = await world.journal.get_turn(turn)
+        await world.composed.runtime.sweeper.drop([asked.batch])
+        await world.segue.answer(turn, "yes")
+        await world.clock.settle()
+        [again] = await world.journal.list_turns(thread, only_waiting=True)
+        assert again.id > turn
+    assert "has no checkpoint: it asks its question anew" in caplog.text
+
+
 @pytest.mark.parametrize("said", ["an answer", "something else"])
 async def test_a_question_that_is_over_is_not_asked_again(stage: Stage, said: str) -> None:
     """Who comes back later hears of what was said, and of no question that nobody has to answer."""

@@ -76,8 +76,10 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         return self
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        is_named = config["configurable"].get("checkpoint_id") is not None
-        for attempt in [self._attempt, *(self._earlier if is_named else ())]:
+        if config["configurable"].get("checkpoint_id") is None:
+            own = [stored async for stored in self.alist(config)]
+            return max(own, key=_step_of, default=None)
+        for attempt in [self._attempt, *self._earlier]:
             if found := await self._saver.aget_tuple(_stored_config(config, attempt)):
                 return _as_the_graph_sees(found)
         return None
@@ -148,9 +150,14 @@ async def _attempts(
     async for stored in saver.alist({"configurable": {"thread_id": thread_id}}):
         attempt, namespace = _split(stored.config["configurable"]["checkpoint_ns"])
         newest = found[attempt].setdefault(namespace, stored)
-        if newest.checkpoint["id"] < stored.checkpoint["id"]:
+        if _step_of(newest) < _step_of(stored):
             found[attempt][namespace] = stored
     return {attempt: graphs for attempt, graphs in found.items() if "" in graphs}
+
+
+def _step_of(stored: CheckpointTuple) -> int:
+    """What orders checkpoints: their ids are of clocks, and another host's may have been ahead."""
+    return int(stored.metadata.get("step", -1))
 
 
 async def _copy(saver: BaseCheckpointSaver[Any], found: CheckpointTuple, namespace: str) -> None:

@@ -6,6 +6,7 @@ itself, so that one that goes on beside its successor does not disturb it. What 
 comes out as events; storing it is the caller's.
 """
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -41,6 +42,8 @@ from segue.agent.said import MODEL_NODE, Said
 from segue.core.batch import Batch
 from segue.core.context import build_context
 from segue.core.errors import BackendError, UsageError
+
+logger = logging.getLogger(__name__)
 
 _MODES: Final[list[StreamMode]] = ["messages", "updates", "values", "custom"]
 _NOTHING: Final = object()
@@ -92,7 +95,8 @@ class LangGraphAgent:
         if state is None:
             given = await self._beginning(graph, config, run)
         else:
-            for event in said.left_by(state):
+            is_answered = bool(_answers(run, state.interrupts))
+            for event in said.left_by(state, is_answered=is_answered):
                 yield event
             given = _next_input(run, state)
         if given is _NOTHING:
@@ -183,6 +187,8 @@ class LangGraphAgent:
 
     async def _beginning(self, graph: Graph, config: RunnableConfig, run: Run) -> Any:
         """What a graph starts with that has no checkpoint: the window, or the batch so far."""
+        if run.answer is not None:
+            logger.warning("Batch %s has no checkpoint: it asks its question anew", run.batch.id)
         if self._built.holds_window:
             told = self.config.memory.max_tokens if self._book else 0
             context = build_context(
@@ -213,9 +219,8 @@ def _goes_on(run: Run) -> bool:
 def _next_input(run: Run, state: StateSnapshot) -> Any:
     """What lets a graph go on that ran before: None after a break."""
     if state.interrupts:
-        if run.answer is None:
-            return _NOTHING
-        return Command(resume=_answers(state.interrupts, run.answer))
+        answers = _answers(run, state.interrupts)
+        return Command(resume=answers) if answers else _NOTHING
     if _is_unfinished(state):
         return None
     # A continuation: the batch went on after the graph had ended.
@@ -248,16 +253,20 @@ def _messages_in(state: StateSnapshot) -> list[BaseMessage]:
     return messages
 
 
-def _answers(interrupts: Sequence[Interrupt], answer: Any) -> Any:
-    """One answer for the one question, or answers by the questions' ids."""
-    ids = {interrupt.id for interrupt in interrupts}
-    if isinstance(answer, Mapping) and answer and answer.keys() <= ids:
-        return dict(answer)
-    if len(ids) > 1:
+def _answers(run: Run, interrupts: Sequence[Interrupt]) -> dict[str, Any]:
+    """The answers by questions' ids: to what was asked, not to what that led to before a break."""
+    answer = run.answer
+    if answer is None:
+        return {}
+    open_ids = {interrupt.id for interrupt in interrupts}
+    asked = open_ids if run.asked is None else set(run.asked)
+    if isinstance(answer, Mapping) and answer and answer.keys() <= asked:
+        return {each: answer[each] for each in answer.keys() & open_ids}
+    if len(asked) > 1:
         raise UsageError(
-            f"There are {len(ids)} questions; give the answers by their ids: {sorted(ids)}."
+            f"There are {len(asked)} questions; give the answers by their ids: {sorted(asked)}."
         )
-    return dict.fromkeys(ids, answer)
+    return dict.fromkeys(asked & open_ids, answer)
 
 
 def _tool_nodes(graph: Graph) -> frozenset[str]:

@@ -53,6 +53,8 @@ class Run:
     history: Sequence[Batch] = ()
     summary: str | None = None
     answer: Any = None
+    # The ids of the questions that it is for; None where nobody knows them.
+    asked: Sequence[str] | None = None
     # Nothing of it ran before, so there is no checkpoint to look for.
     is_new: bool = False
     # Of those that work on the batch one after the other; later ones come later in order.

@@ -68,10 +68,10 @@ class Said:
             # that got their form or their id only in the state.
             yield from self._fresh(_messages_of(data))
 
-    def left_by(self, state: StateSnapshot) -> Iterator[AgentEvent]:
+    def left_by(self, state: StateSnapshot, *, is_answered: bool) -> Iterator[AgentEvent]:
         """What an earlier run of the batch finished or asked, and nobody has heard."""
         yield from self._fresh(_messages_of(state.values))
-        if self._run.answer is None:
+        if not is_answered:
             yield from self._questions(state.interrupts)
 
     def ending(self) -> Iterator[NewMessage]:

@@ -1,7 +1,7 @@
 """What a step refuses before it begins, for both databases."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -121,6 +121,21 @@ def check_ending(turn: Turn, ending: Ending) -> None:
                 f"The end of a turn of thread {turn.thread_id!r} cannot arm a timer of thread "
                 f"{timer.thread_id!r}. Nothing was written."
             )
+
+
+def answered(asked: Turn, answer: Any) -> dict[str, Any]:
+    """What the turn that goes on is given: the answer, and the ids of the questions it is for.
+
+    What the answer leads to may ask again before a crash, and gets no answer that was not for it.
+    """
+    ids = sorted((asked.ending or {}).get("questions", ()))
+    is_by_id = isinstance(answer, Mapping) and answer and answer.keys() <= set(ids)
+    if len(ids) > 1 and not is_by_id:
+        raise UsageError(
+            f"There are {len(ids)} questions; give the answers by their ids: {ids}. "
+            "Nothing was written."
+        )
+    return {"answer": answer} | ({"asked": ids} if ids else {})
 
 
 def check_answer(answer: Any) -> None:

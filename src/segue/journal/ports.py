@@ -388,7 +388,8 @@ class Turns(Protocol):
         self, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
     ) -> Turn:
         """Queue a turn that goes on with the batch of one that waits, with the answer as
-        `payload["answer"]`.
+        `payload["answer"]` and the ids of the questions as `payload["asked"]`; `UsageError` if
+        there are several and the answer does not name any.
 
         The user spoke: as with a message, the epoch rises and follow-ups end. `ConflictError` if
         the turn does not wait (any more).

@@ -245,6 +245,7 @@ class SessionProcessor:
             window.batches,
             window.told(agent.config.context_tokens),
             answer=turn.payload.get("answer"),
+            asked=turn.payload.get("asked"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
             attempt=(turn.id, lease.token),
             # Such as who waits for this run: its tools look there.

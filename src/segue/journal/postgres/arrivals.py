@@ -12,7 +12,13 @@ from psycopg.rows import DictRow
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
+from segue.journal.inputs import (
+    answered,
+    check_answer,
+    check_arrival,
+    check_real,
+    collected_until,
+)
 from segue.journal.places import (
     NewTurn,
     RisingIds,
@@ -120,7 +126,7 @@ class ArrivalSteps:
             await _end_follow_ups(db, asked.thread_id, ANSWERED, now)
             await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread.id,))
             thread = replace(thread, epoch=thread.epoch + 1)
-            new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
+            new = NewTurn(asked.batch, TurnKind.REPLY, answered(asked, answer))
             return await queue_turn(db, thread, new, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)

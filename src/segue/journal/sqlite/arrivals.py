@@ -11,7 +11,13 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from segue.core.errors import BackendError, ConflictError
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.inputs import check_answer, check_arrival, check_real, collected_until
+from segue.journal.inputs import (
+    answered,
+    check_answer,
+    check_arrival,
+    check_real,
+    collected_until,
+)
 from segue.journal.places import (
     NewTurn,
     RisingIds,
@@ -86,7 +92,7 @@ class ArrivalSteps:
             _end_follow_ups(db, asked.thread_id, ANSWERED, now)
             db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (turn_id,))
             thread = thread_of(db, asked.thread_id)
-            new = NewTurn(asked.batch, TurnKind.REPLY, {"answer": answer})
+            new = NewTurn(asked.batch, TurnKind.REPLY, answered(asked, answer))
             return queue_turn(db, thread, new, ids_above(thread, ids, now), now)
 
         return await self._db.write(step)
