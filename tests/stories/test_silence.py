@@ -1,13 +1,14 @@
 """Stories of silence: when the agent speaks first, and how a reply comes before it."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from segue.core.triggers import TriggerType
 from segue.journal.records import TimerState
-from segue.runtime.events import Retracted, Writing
+from segue.runtime.events import Failed, Retracted, Writing
 from segue.testing.world import START, Stage
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
@@ -158,3 +159,21 @@ async def test_a_follow_up_that_has_just_begun_is_taken_back(stage: Stage) -> No
         assert sum(isinstance(event, Retracted) for event in listener.events) == 1
         assert await sent_at(world, thread) == []
         assert "void: The user wrote." in await told(world, thread, "a follow-up")
+
+
+async def test_a_follow_up_that_fails_is_not_heard_of(stage: Stage) -> None:
+    """The user asked for nothing, and an error would tell them nothing: only the record has it."""
+
+    def fail(messages: Any) -> str:
+        del messages
+        raise ValueError("The model is out of order.")
+
+    async with stage.world(eager_agent(), models={"guide": model_of(TOLD, fail)}) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            await world.say(thread, "Where is Oslo?")
+            await world.pass_time(PATIENCE)
+        assert not any(isinstance(event, Failed) for event in listener.events)
+        assert await world.heard(thread) == ["Where is Oslo?", TOLD]
+        [_, failed] = await told(world, thread, "a follow-up")
+        assert failed.startswith("failed: ")
