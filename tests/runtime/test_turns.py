@@ -301,6 +301,22 @@ async def test_a_process_that_lost_its_lease_writes_nothing(database: str) -> No
         assert len(batch.messages) == 2
 
 
+async def test_a_process_that_finds_its_lease_lost_stops_the_model(stage: Stage) -> None:
+    """Another one works on the turn: here it would only cost, and its tools would run twice."""
+    held = Held()
+    async with stage.world(models={"guide": lines(held)}) as world:
+        thread = await new_thread(world.segue)
+        await world.segue.send(thread, "Hi")
+        await held.asked.wait()
+        later = world.clock.now() + LEASE
+        assert await world.journal.claim_turn("another", now=later, lease_for=LEASE) is not None
+        await world.composed.runtime.turns.extend_leases()
+        async with asyncio.timeout(PATIENCE):
+            await world.clock.settle()
+        assert held.is_stopped
+        assert await world.heard(thread) == ["Hi"]
+
+
 async def test_a_process_that_takes_its_own_lost_turn_again_answers_once(database: str) -> None:
     """The first try is stopped, and only the second is heard."""
     held = Held("Never said")
