@@ -491,6 +491,24 @@ async def test_a_follow_up_that_was_cut_off_is_sent_whole(stage: Stage, receiver
         assert [m["text"] for m in sent["messages"]] == ["Let me see.", "Take an umbrella!"]
 
 
+async def test_what_was_sent_is_not_sent_again_when_the_agent_goes_on(
+    stage: Stage, receiver: Receiver
+) -> None:
+    """A turn that goes on in the batch of another one sends only what it says itself."""
+    going_on = call("continue_later", {"after_seconds": 10, "reason": "see if it is done"})
+    agent = eager(receiver, all_replies=True, continuations=1, decider="none")
+    async with stage.world(agent, models=model(going_on, "Under way.", "It is done.")) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Please send the parcel.")
+        await world.pass_time(seconds=10)
+        assert await world.heard(thread) == ["Please send the parcel.", "Under way.", "It is done."]
+        sent = [json.loads(body)["messages"] for _, _, body in receiver.got]
+        assert [[m["text"] for m in messages] for messages in sent] == [
+            ["Under way."],
+            ["It is done."],
+        ]
+
+
 @pytest.mark.parametrize(
     ("webhook", "said"),
     [
