@@ -77,6 +77,18 @@ async def test_a_continuation_goes_on_in_the_same_batch(stage: Stage) -> None:
         assert [request_problems(asked) for asked in model.seen] == [[]] * 3
 
 
+async def test_the_wish_to_go_on_is_not_listed_as_a_follow_up(stage: Stage) -> None:
+    """What the agent told itself is not for the user, neither before nor after it went on."""
+    model = model_of(later(), "It is under way.", "It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        assert len(await world.journal.list_timers(thread)) == 1
+        assert await world.segue.follow_ups(thread) == []
+        await world.pass_time(MINUTE)
+        assert await world.segue.follow_ups(thread) == []
+
+
 async def test_a_continuation_waits_until_all_results_are_stored(stage: Stage) -> None:
     """A sibling tool takes five minutes, and the wish to go on at once has to wait for it."""
 
