@@ -563,6 +563,29 @@ async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(sqlite_stage: S
             assert (screen.count(Lagged), screen.count(Retracted)) == (1, 1)
 
 
+async def test_a_slow_tab_sees_nothing_of_a_follow_up_that_is_void(stage: Stage) -> None:
+    """Its first word was on the way to the tab when the user wrote."""
+    model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])
+    async with stage.world(EAGER, models={"guide": model}) as world, AsyncExitStack() as stack:
+        thread = await new_thread(world.segue)
+        quick = await stack.enter_async_context(tab(world.segue, thread))
+        slow = await stack.enter_async_context(aclosing(pages(world.segue, thread, "0")))
+        screen = Tab()
+        model.let(2)
+        await world.segue.send(thread, "Where is the parliament?")
+        await screen.read(slow, lambda tab: "Oslo." in tab.texts)
+        model.let(1)
+        passing = asyncio.create_task(world.pass_time(seconds=30))
+        await quick.until_draft("Still ")
+        await world.segue.send(thread, "Never mind")
+        model.finish()
+        await quick.until_said("Fine.")
+        await screen.read(slow, lambda tab: "Fine." in tab.texts)
+        await passing
+        assert "Still" not in str(screen.events)
+        assert quick.texts == screen.texts
+
+
 async def test_who_leaves_leaves_nothing_behind(stage: Stage) -> None:
     """Neither listeners nor drafts: of own replies, and of those that another process writes."""
     model = Paced(script=[HELLO, HELLO])
