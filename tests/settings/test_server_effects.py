@@ -67,6 +67,20 @@ async def test_more_requests_than_the_rate_allows_have_to_wait(stage: Stage) -> 
     assert other.status_code == 200
 
 
+async def test_frames_count_as_requests_do(stage: Stage) -> None:
+    """One too many is answered with an error, and the socket stays open."""
+    settings = ServerSettings(rate_per_minute=2)
+    async with stage.world() as world, site_of(world.segue, settings) as site:
+        thread = await world.segue.create_thread("me")
+        async with site.socket(f"/api/threads/{thread.id}/ws") as socket:
+            heard = []
+            for _ in range(3):
+                await socket.send('{"type": "ping"}')
+                heard.append(json.loads(await socket.recv()))
+    assert [frame["type"] for frame in heard] == ["pong", "error", "error"]
+    assert {frame["code"] for frame in heard[1:]} == {"rate"}
+
+
 async def test_a_user_holds_so_many_sockets_and_no_more(stage: Stage) -> None:
     """The next one is closed with its reason; when one goes, there is room again."""
     settings = ServerSettings(rate_per_minute=None, max_sockets_per_user=1)
