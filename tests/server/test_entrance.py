@@ -4,11 +4,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from segue.core.errors import BackendError
 from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.entrance import REQUEST_ID
@@ -127,3 +129,21 @@ async def test_an_app_in_another_one_says_what_it_needs(sqlite_stage: Stage) -> 
             refused = await client.get("/shut/api/me")
     assert refused.status_code == 503
     assert "never started" in refused.json()["detail"]
+
+
+async def test_what_a_database_says_is_not_told_to_the_caller(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may name hosts and files: the log has it, and the caller is told to try again."""
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        raise BackendError("PostgreSQL: db.internal does not answer. Nothing was written.")
+
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        monkeypatch.setattr(world.journal, "list_threads", away)
+        refused = await site.http.get("/api/threads")
+    assert refused.status_code == 503
+    assert "try again" in refused.json()["detail"]
+    assert "db.internal" not in refused.text
+    assert "db.internal" in caplog.text
