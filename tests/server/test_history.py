@@ -5,7 +5,7 @@ Both databases, and a second process that finds the same as the first.
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
+from segue.journal.records import NewTimer
 from segue.noting import FIELDS
 from segue.testing.clock import VirtualClock
 from segue.testing.world import Stage, World
@@ -308,3 +309,14 @@ async def test_what_a_migration_notes_is_not_shown(sqlite_stage: Stage) -> None:
         noted = {"migrated": {"digest": "x"}, "muted": True}
         await world.journal.update_thread(thread, settings=noted)
         assert (await site.get(f"/api/threads/{thread}"))["settings"] == {"muted": True}
+
+
+async def test_why_a_decider_wants_a_follow_up_is_not_shown(stage: Stage) -> None:
+    """Its words may quote anything: of a plan the user sees the trigger and the time."""
+    async with stage.world() as world, site_of(world.segue) as site:
+        thread, parts, now = await site.new_thread(), world.composed.parts, world.clock.now()
+        planned = NewTimer(thread, now + timedelta(days=1), "check_in", "They sound annoyed.")
+        await world.journal.arm_timer(planned, ids=parts.ids, now=now)
+        [shown] = await site.get(f"/api/threads/{thread}/follow-ups")
+    assert (shown["trigger"], shown["state"], shown["reason"]) == ("check_in", "pending", None)
+    assert "annoyed" not in str(shown)
