@@ -1,11 +1,13 @@
 """Stories of replies that are stopped: what was begun is over, and the talk goes on."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
+from segue.runtime import processor
 from segue.runtime.events import Writing
 from segue.testing.providers import request_problems
 from segue.testing.world import Stage, plain_agent
@@ -84,3 +86,27 @@ async def test_a_message_that_was_just_stored_is_not_kept_twice(
         [turn] = await world.journal.list_turns(thread)
         assert (await world.journal.load_batch(thread, turn.batch)).is_complete
         assert await world.heard(thread) == ["Please send the parcel.", "One moment."]
+
+
+async def test_a_stop_that_a_driver_keeps_to_itself_counts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some answer a cancellation as if nothing were: the reply ends at the agent's next word."""
+    monkeypatch.setattr(processor, "_KEEP_DRAFT_SECONDS", 0)
+    is_keeping = asyncio.Event()
+
+    async def keep(*args: Any) -> None:
+        del args
+        if not is_keeping.is_set():
+            is_keeping.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async with stage.world(models={"guide": model_of("One two three four.")}) as world:
+        thread = await new_thread(world)
+        monkeypatch.setattr(world.journal, "save_partial", keep)
+        await world.segue.send(thread, "Please count.")
+        await is_keeping.wait()
+        await world.segue.cancel(thread)
+        await world.clock.settle()
+        assert await world.heard(thread) == ["Please count.", "One "]
