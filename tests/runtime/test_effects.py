@@ -491,6 +491,25 @@ async def test_a_follow_up_that_was_cut_off_is_sent_whole(stage: Stage, receiver
         assert [m["text"] for m in sent["messages"]] == ["Let me see.", "Take an umbrella!"]
 
 
+async def test_a_follow_up_that_was_seen_is_finished_whatever_the_gates_say_by_then(
+    stage: Stage, receiver: Receiver
+) -> None:
+    """The user muted the thread between its first words and the restart: half of it would stay."""
+    held = Held("Take an umbrella!")
+    agent = eager(receiver, tools=(look,))
+    said = (AIMessage("In Norway."), call("look", {}, "Let me see."), held)
+    async with stage.world(agent, models=model(*said), patience=timedelta(0)) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Where is Oslo?")
+        passing = asyncio.create_task(world.pass_time(SILENCE))
+        await held.asked.wait()
+        await world.segue.set_thread(thread, muted=True)
+    passing.cancel()
+    async with stage.world(agent, models=model("Take an umbrella!")) as world:
+        await world.pass_time(SILENCE)
+        assert (await world.heard(thread))[2:] == ["Let me see.", "Take an umbrella!"]
+
+
 async def test_what_was_sent_is_not_sent_again_when_the_agent_goes_on(
     stage: Stage, receiver: Receiver
 ) -> None:
