@@ -260,7 +260,10 @@ class Segue:
         return await self._threads.history(_id(thread), limit=limit, before=before, after=after)
 
     async def cancel(self, thread: Thread | str) -> list[Turn]:
-        """Stop what the agent is doing; what was seen of its reply is kept."""
+        """Stop what the agent is doing, and what it planned to go on with by itself.
+
+        What was seen of its reply is kept. Returned are the turns that are being stopped.
+        """
         return await self._composed.inbox.cancel(_id(thread))
 
     async def answer(self, turn: Turn | int, answer: Any) -> Turn:
@@ -280,9 +283,15 @@ class Segue:
         return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
-        """Drop what is planned, and what is being written and not seen yet."""
-        now = self._parts.clock.now()
-        dropped = await self._journal.cancel_timers(_id(thread), DROPPED, now=now)
+        """Drop what is planned, continuations too, and what is being written and not seen yet.
+
+        Returned are the planned follow-ups.
+        """
+        parts = self._parts
+        ended = await self._journal.cancel_timers(
+            _id(thread), DROPPED, ids=parts.ids, now=parts.clock.now()
+        )
+        dropped = [timer for timer in ended if timer.kind is TurnKind.FOLLOW_UP]
         await self._composed.runtime.turns.look_after(_id(thread))
         self._parts.agendas.turns.at_once()
         for timer in dropped:

@@ -114,7 +114,9 @@ class Driver:
         return accepted
 
     async def cancel(self, thread_id: str, before: int | None = None) -> None:
-        stopped = await self.journal.cancel_turns(thread_id, now=self.clock.now(), before=before)
+        stopped = await self.journal.cancel_turns(
+            thread_id, ids=self.ids, now=self.clock.now(), before=before
+        )
         self.spoken.cancelled |= {turn.id for turn in stopped}
         self.spoken.did["cancelled"] += len(stopped)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from segue.core import gates
 from segue.core.errors import UsageError
-from segue.core.gates import Gate, GateDecision, Outcome, PolicyGates
+from segue.core.gates import Gate, GateDecision, Outcome, PolicyGates, refuse_continuation
 from segue.core.policy import Facts, Policy, next_delay
 from segue.core.quiet import LAST_MOMENT, QuietHours, local_day
 
@@ -97,6 +97,15 @@ def test_no_gate_stands_in_for_another(gate: Gate, monkeypatch: pytest.MonkeyPat
     others = {g: ask for g, ask in gates._GATES.items() if g is not gate}
     monkeypatch.setattr(gates, "_GATES", MappingProxyType(others))
     assert check(**CLOSED[gate][0]).outcome is Outcome.ALLOW
+
+
+@pytest.mark.parametrize("gate", [gate for gate in Gate if gate is not Gate.ENABLED])
+def test_a_continuation_is_refused_only_by_who_wants_to_hear_nothing(gate: Gate) -> None:
+    """It is work that the user asked for; no hour, cap or later message stands in its way."""
+    facts = {name: fact for name, fact in CLOSED[gate][0].items() if name != "policy"}
+    decision = check(**facts)
+    unwanted = gate in (Gate.OPTED_OUT, Gate.MUTED)
+    assert refuse_continuation(replace(FACTS, **facts)) == (decision.reason if unwanted else None)
 
 
 def test_all_gates_are_recorded_whatever_the_first_says() -> None:

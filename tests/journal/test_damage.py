@@ -75,7 +75,7 @@ async def test_a_malformed_timer_does_not_block_its_thread(
     await chat.say()
     timer = await chat.arm()
     assert await journal.list_timers("chat") == [timer]
-    assert len(await journal.cancel_timers("chat", "muted", now=START)) == 1
+    assert len(await journal.cancel_timers("chat", "muted", ids=chat.ids, now=START)) == 1
 
 
 @pytest.mark.parametrize("damage", MESSAGES)
@@ -218,7 +218,7 @@ async def test_a_thread_with_a_malformed_timer_can_be_muted(
     """The timer is cancelled like any other, though it cannot be shown."""
     timer = await chat.arm()
     damage_timer(address, timer.id, damage)
-    await journal.cancel_timers("chat", "muted", now=START)
+    await journal.cancel_timers("chat", "muted", ids=chat.ids, now=START)
     await chat.arm()
     change(address, "UPDATE timers SET wake_at = NULL WHERE state = 'cancelled'")
     assert len(await journal.claim_due_timers("worker-a", now=START, lease_for=LEASE)) == 1

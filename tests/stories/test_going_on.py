@@ -1,5 +1,6 @@
 """Stories of going on: an agent that asked to continue later does so, in the same batch."""
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from segue.agent.config import AgentConfig
 from segue.core.batch import Batch, BatchState
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.settle import CUT_OFF_REPLY
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.clock import sleep
 from segue.testing.providers import request_problems
@@ -234,3 +236,78 @@ async def test_a_follow_up_cannot_go_on_by_itself(stage: Stage) -> None:
         [result] = [m for m in batch.messages if isinstance(m, ToolMessage)]
         assert result.status == "error"
         assert (await world.heard(thread))[-1] == "I had a look."
+
+
+async def stop(world: World, thread: str) -> None:
+    assert await world.segue.cancel(thread) == []
+
+
+async def drop(world: World, thread: str) -> None:
+    assert await world.segue.cancel_follow_ups(thread) == []
+
+
+async def opt_out(world: World, thread: str) -> None:
+    del thread
+    await world.segue.set_user("ann", opted_out=True)
+
+
+async def mute(world: World, thread: str) -> None:
+    await world.segue.set_thread(thread, muted=True)
+
+
+async def mute_all(world: World, thread: str) -> None:
+    del thread
+    await world.segue.set_user("ann", muted=True)
+
+
+@pytest.mark.parametrize(
+    ("wish", "outcome", "reason"),
+    [
+        (stop, "cancelled", "The user stopped it."),
+        (drop, "cancelled", "The user did not want it."),
+        (opt_out, "suppressed", "The user opted out of follow-ups."),
+        (mute, "suppressed", "The thread is muted."),
+        (mute_all, "suppressed", "The user muted all threads."),
+    ],
+)
+async def test_a_user_who_wants_no_more_of_it_hears_no_more(
+    stage: Stage, wish: Callable[[World, str], Awaitable[None]], outcome: str, reason: str
+) -> None:
+    """The work ends with a reason, and the agent knows of it when the user writes again."""
+    model = model_of(later(), "It is under way.", "Good evening.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        await wish(world, thread)
+        await world.pass_time(hours=1)
+        assert await world.heard(thread) == ["Please send the parcel.", "It is under way."]
+        [ended] = [r for r in await world.segue.why(thread) if "continuation" in r.what]
+        assert ended.what == f"the continuation planned for {START + MINUTE:%Y-%m-%d %H:%M:%S} UTC"
+        assert (ended.outcome, ended.why) == (outcome, reason)
+        assert (await batch_of(world, thread)).is_complete
+        await world.say(thread, "Good evening.")
+        request = model.seen[-1]
+        assert [message.text for message in request][1:] == [
+            "Please send the parcel.",
+            "",
+            "You will go on in 60 s.",
+            "It is under way.",
+            CUT_OFF_REPLY,
+            "Good evening.",
+        ]
+        assert request_problems(request) == []
+        assert (await world.heard(thread))[-1] == "Good evening."
+
+
+async def test_what_only_follow_ups_wait_for_does_not_hold_up_the_work(stage: Stage) -> None:
+    """The user asked for it: quiet hours, a snooze and caps are about speaking unasked."""
+    policy = {"max_per_day": 0, "max_consecutive": 0}
+    agent = plain_agent(continuations=2, autonomy={"decider": "none", "policy": policy})
+    model = model_of(later(), "It is under way.", "It is done.")
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        hours = {"start": "00:00", "end": "23:59"}
+        await world.segue.set_user("ann", quiet_hours=hours, snoozed_until=START + 60 * MINUTE)
+        await world.say(thread, "Please send the parcel.")
+        await world.pass_time(MINUTE)
+        assert (await world.heard(thread))[-1] == "It is done."

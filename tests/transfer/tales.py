@@ -141,7 +141,9 @@ class Tale:
     async def close(self) -> None:
         self.now += timedelta(hours=4)
         for lease in await self.journal.claim_due_timers("t", now=self.now, lease_for=LEASE):
-            await self.journal.close_timer(lease, TimerState.MISSED, "Too late.", now=self.now)
+            await self.journal.close_timer(
+                lease, TimerState.MISSED, "Too late.", ids=self.ids, now=self.now
+            )
 
     async def claim_timers(self) -> None:
         self.now += timedelta(hours=4)

@@ -119,6 +119,19 @@ class PolicyGates:
         return {gate: Verdict(gate, *ask(case)) for gate, ask in _GATES.items()}
 
 
+def refuse_continuation(facts: Facts) -> str | None:
+    """Why a due continuation may not go on; None if it may.
+
+    It is work that the user asked for, so only a user who wants to hear nothing stands in its way.
+    """
+    against = (
+        verdict.reason
+        for verdict in PolicyGates().check(facts).verdicts
+        if verdict.gate in (Gate.OPTED_OUT, Gate.MUTED) and verdict.outcome is Outcome.SUPPRESS
+    )
+    return next(against, None)
+
+
 def _together(verdicts: Mapping[Gate, Verdict]) -> Outcome:
     outcomes = {verdict.outcome for verdict in verdicts.values()}
     by_weight = (Outcome.SUPPRESS, Outcome.POSTPONE)

@@ -373,6 +373,7 @@ class Turns(Protocol):
         thread_id: str,
         reason: str = STOPPED,
         *,
+        ids: SnowflakeSource,
         now: datetime,
         before: int | None = None,
         only: int | None = None,
@@ -380,7 +381,9 @@ class Turns(Protocol):
         """Mark the thread's live turns as to be stopped, and return them; all, those that came
         before a turn, or `only` one.
 
-        The reason of the first who asked is their `error` until they end.
+        The reason of the first who asked is their `error` until they end. When all are to be
+        stopped, the same step cancels the thread's live continuation timers with the reason, and
+        settles their batches.
         """
         ...
 
@@ -494,17 +497,24 @@ class Timers(Protocol):
         state: TimerState,
         reason: str,
         *,
+        ids: SnowflakeSource,
         now: datetime,
         decisions: Sequence[Decision] = (),
     ) -> Timer:
-        """End a claimed timer as suppressed, expired, missed or cancelled."""
+        """End a claimed timer as suppressed, expired, missed or cancelled.
+
+        The same step settles the batch of a continuation: nothing goes on with it.
+        """
         ...
 
-    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
-        """Cancel the thread's live follow-up timers, and return them.
+    async def cancel_timers(
+        self, thread_id: str, reason: str, *, ids: SnowflakeSource, now: datetime
+    ) -> list[Timer]:
+        """Cancel the thread's live timers, and return them, oldest first.
 
-        The same step voids its follow-ups that the user has not seen, as `accept_message` does,
-        and raises the epoch: nothing is armed any more for a turn that was queued before.
+        The same step settles the batches of its continuations, voids its follow-ups that the user
+        has not seen, as `accept_message` does, and raises the epoch: no follow-up is armed any
+        more for a turn that was queued before.
         """
         ...
 

@@ -146,6 +146,10 @@ class Turn:
     worked: timedelta = timedelta(0)
 
     @property
+    def is_live(self) -> bool:
+        return self.state in (TurnState.QUEUED, TurnState.RUNNING)
+
+    @property
     def interruptions(self) -> int:
         """How many earlier tries ended without a fault of the turn: by a shutdown, a crash, an
         outage.

@@ -110,7 +110,9 @@ async def _leave(parts: Parts, turns: TurnWorker, run: Run, asked: Turn) -> None
 
 
 async def _give_up(parts: Parts, turns: TurnWorker, turn: Turn) -> None:
-    await parts.journal.cancel_turns(turn.thread_id, NOT_AWAITED, now=parts.clock.now())
+    await parts.journal.cancel_turns(
+        turn.thread_id, NOT_AWAITED, ids=parts.ids, now=parts.clock.now()
+    )
     await turns.look_after(turn.thread_id)
 
 

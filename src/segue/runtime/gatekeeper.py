@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from segue.core.gates import GateDecision, Outcome, PolicyGates
+from segue.core.gates import GateDecision, Outcome, PolicyGates, refuse_continuation
 from segue.core.policy import Facts, Policy
 from segue.core.preferences import Preferences
 from segue.core.quiet import day_began, find_zone
@@ -113,6 +113,19 @@ class Gatekeeper:
         decision = PolicyGates(wishes.over(policy)).check(facts)
         self._log(asked, decision)
         return Checked(asked, decision, facts, wishes, counts)
+
+    async def refuse_continuation(self, timer: Timer, now: datetime) -> str | None:
+        """Why an agent may not go on with what it planned; None if it may."""
+        thread = await self._journal.get_thread(timer.thread_id)
+        user = await self._journal.get_user_settings(thread.user_id)
+        facts = Facts(
+            checked_at=now,
+            due_at=timer.due_at,
+            armed_epoch=timer.epoch,
+            thread_epoch=thread.epoch,
+            **Preferences.of(user, thread.settings).as_facts(),
+        )
+        return refuse_continuation(facts)
 
     def record(self, checked: Checked, **facts: Any) -> Decision:
         """The decision as it is stored, with further facts."""

@@ -92,7 +92,7 @@ class Inbox:
         return turn
 
     async def cancel(self, thread_id: str) -> list[Turn]:
-        """Stop what the agent is doing in a thread, here or in another process."""
+        """Stop what the agent does in a thread, here or elsewhere, and what it would go on with."""
         return await self._stop(thread_id, STOPPED)
 
     def _end_soon(self, thread_id: str, follow_up: int) -> None:
@@ -117,7 +117,7 @@ class Inbox:
     async def _stop(self, thread_id: str, reason: str, **which: int) -> list[Turn]:
         parts = self._parts
         stopped = await parts.journal.cancel_turns(
-            thread_id, reason, now=parts.clock.now(), **which
+            thread_id, reason, ids=parts.ids, now=parts.clock.now(), **which
         )
         await self._turns.look_after(thread_id)
         self._parts.agendas.turns.at_once()

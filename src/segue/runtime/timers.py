@@ -83,7 +83,7 @@ class TimerWorker:
         try:
             autonomy = self._parts.agent_of(timer.agent_id).config.autonomy
         except NotFoundError as error:
-            await self._journal.close_timer(lease, TimerState.SUPPRESSED, str(error), now=now)
+            await self._suppress(lease, str(error), now)
             count("follow_up_held_back", outcome=TimerState.SUPPRESSED.value)
             return True
         checked = await self._gatekeeper.check(Proposal.of_timer(timer), autonomy.policy, now)
@@ -98,7 +98,7 @@ class TimerWorker:
         else:
             state = TimerState(decision.timer_state)
             await self._journal.close_timer(
-                lease, state, decision.reason, now=now, decisions=[record]
+                lease, state, decision.reason, ids=self._parts.ids, now=now, decisions=[record]
             )
         count("follow_up_held_back", outcome=decision.timer_state)
         return True
@@ -114,6 +114,7 @@ class TimerWorker:
                 lease,
                 TimerState.SUPPRESSED,
                 reason,
+                ids=self._parts.ids,
                 now=now,
                 decisions=[self._gatekeeper.record(checked, held_out=True)],
             )
@@ -149,11 +150,20 @@ class TimerWorker:
         return True
 
     async def _go_on(self, lease: TimerLease, now: datetime) -> None:
-        """A continuation is the agent's own work: no gate stands before it."""
+        """The user asked for this work: of the gates, only "opted out" and "muted" hold it back."""
+        refusal = await self._gatekeeper.refuse_continuation(lease.timer, now)
+        if refusal is not None:
+            await self._suppress(lease, refusal, now)
+            return
         said = message_for(lease.timer, Autonomy())
         assert said is not None  # noqa: S101 - only follow-ups are held out
         if await self._journal.fire_timer(lease, said[0], ids=self._parts.ids, now=now):
             self._parts.agendas.turns.at_once()
+
+    async def _suppress(self, lease: TimerLease, reason: str, now: datetime) -> None:
+        await self._journal.close_timer(
+            lease, TimerState.SUPPRESSED, reason, ids=self._parts.ids, now=now
+        )
 
     async def _is_ours(self, lease: TimerLease) -> bool:
         """Whether the lease still counts, so that only the counts can have changed."""

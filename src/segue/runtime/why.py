@@ -77,9 +77,10 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
     decided = {d.timer_id: d.id for d in reversed(decisions) if d.timer_id is not None}
     for timer in timers:
         if timer.state in _OVER:
+            kind = timer.kind.value.replace("_", "-")
             yield Reason(
                 timer.updated_at,
-                f"the follow-up planned for {timer.due_at:%Y-%m-%d %H:%M:%S} UTC",
+                f"the {kind} planned for {timer.due_at:%Y-%m-%d %H:%M:%S} UTC",
                 timer.state.value,
                 timer.state_reason or "",
                 {"trigger": timer.trigger_type},

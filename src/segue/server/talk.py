@@ -57,7 +57,7 @@ async def send_message(
 
 @router.post("/cancel", responses=responses(404))
 async def cancel(segue: SegueHere, thread: ThreadHere) -> TurnsOut:
-    """Stop what the agent is doing; what was seen of its reply is kept."""
+    """Stop what the agent does or would go on with; what was seen of its reply is kept."""
     stopped = await segue.cancel(thread)
     return TurnsOut(turn_ids=[to_text(turn.id) for turn in stopped])
 

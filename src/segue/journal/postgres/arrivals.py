@@ -1,7 +1,5 @@
-"""What a user says on PostgreSQL: messages that come in, and answers to what a turn asked."""
+"""What a user says on PostgreSQL: messages, answers to what a turn asked, and "stop"."""
 
-import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, LiteralString
@@ -9,9 +7,9 @@ from typing import Any, LiteralString
 from langchain_core.messages import BaseMessage, HumanMessage
 from psycopg.rows import DictRow
 
-from segue.core.errors import BackendError, ConflictError, NotFoundError
-from segue.core.settle import settle
-from segue.core.snowflake import SnowflakeSource
+from segue.core.errors import ConflictError
+from segue.core.plain import storable
+from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.inputs import (
     answered,
     check_answer,
@@ -28,13 +26,9 @@ from segue.journal.places import (
     with_sender,
 )
 from segue.journal.postgres.arming import CANCEL_FOLLOW_UPS
-from segue.journal.postgres.batches import (
-    append_to_batch,
-    batch_of,
-    insert_message,
-    message_values,
-)
+from segue.journal.postgres.batches import insert_message, message_values
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
+from segue.journal.postgres.settling import cancel_continuations, settle_batch
 from segue.journal.postgres.threads import lock_thread
 from segue.journal.postgres.turns import (
     VOID_FOLLOW_UPS,
@@ -45,10 +39,17 @@ from segue.journal.postgres.turns import (
     void_values,
     wake_first,
 )
-from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
-from segue.journal.rows import UNREADABLE, decode_message, encode_message, to_json
-
-logger = logging.getLogger(__name__)
+from segue.journal.records import (
+    ANSWERED,
+    STOPPED,
+    WROTE,
+    Accepted,
+    Arrival,
+    Thread,
+    Turn,
+    TurnKind,
+)
+from segue.journal.rows import decode_message, encode_message, readable, to_json
 
 _USER_SPOKE: LiteralString = f"""
     WITH cancelled AS ({CANCEL_FOLLOW_UPS}), voided AS ({VOID_FOLLOW_UPS})
@@ -131,6 +132,41 @@ class ArrivalSteps:
 
         return await self._db.write(step)
 
+    async def cancel_turns(
+        self,
+        thread_id: str,
+        reason: str = STOPPED,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        before: int | None = None,
+        only: int | None = None,
+    ) -> list[Turn]:
+        async def step(db: Connection) -> list[Turn]:
+            thread = await lock_thread(db, thread_id)
+            rows = await fetch_all(
+                db,
+                # One that is held back ends at once.
+                "UPDATE turns SET cancel_requested = true, error = coalesce(error, %(reason)s), "
+                "wake_at = CASE "
+                "WHEN state = 'queued' AND wake_at > %(now)s THEN %(now)s ELSE wake_at END "
+                "WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running') "
+                "AND id < %(before)s AND id = coalesce(%(only)s::bigint, id) RETURNING *",
+                {
+                    "reason": storable(reason),
+                    "now": now,
+                    "thread_id": thread_id,
+                    "before": MAX_ID if before is None else before,
+                    "only": only,
+                },
+            )
+            if before is None and only is None:
+                rising = ids_above(thread, ids, now)
+                await cancel_continuations(db, thread_id, reason, rising, now)
+            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
+
+        return await self._db.write(step)
+
 
 async def _accepted_before(
     db: Connection, thread_id: str, client_message_id: str | None
@@ -179,27 +215,12 @@ async def _settle_waiting(db: Connection, thread_id: str, ids: RisingIds, now: d
     """Close what waits for an answer: the user said something else instead."""
     rows = await fetch_all(
         db,
-        "UPDATE turns SET is_waiting = false WHERE thread_id = %s AND is_waiting RETURNING *",
+        "UPDATE turns SET is_waiting = false WHERE thread_id = %s AND is_waiting "
+        "RETURNING id, batch",
         (thread_id,),
     )
     for row in sorted(rows, key=lambda row: row["id"]):
-        try:
-            turn = to_turn(row)
-            closing = await _closing(db, turn, ids)
-        except (BackendError, NotFoundError, *UNREADABLE) as error:
-            # It stays open: nothing that fits can be added, and the user must not be held up.
-            logger.error("Batch %s was not settled: %s", row["batch"], error)  # noqa: TRY400 - the row is the fault
-            continue
-        await append_to_batch(db, turn, closing, ids, now)
-        await db.execute(
-            "UPDATE turns SET left_open = false WHERE thread_id = %s AND batch = %s AND left_open",
-            (thread_id, turn.batch),
-        )
-
-
-async def _closing(db: Connection, turn: Turn, ids: RisingIds) -> Sequence[BaseMessage]:
-    batch = await batch_of(db, turn.thread_id, turn.batch)
-    return settle(batch, ids).messages[len(batch.messages) :]
+        await settle_batch(db, thread_id, row["batch"], ids, now)
 
 
 async def _find_collecting(

@@ -31,6 +31,7 @@ from segue.journal.postgres.batches import append_to_batch, message_values, next
 from segue.journal.postgres.counts import check_counts, count_follow_ups
 from segue.journal.postgres.database import Connection, Database, fetch_all, fetch_one, fetch_row
 from segue.journal.postgres.outbox import record_decisions
+from segue.journal.postgres.settling import cancel_continuations, settle_batch
 from segue.journal.postgres.threads import lock_thread, thread_of
 from segue.journal.postgres.turns import (
     is_void,
@@ -201,6 +202,7 @@ class TimerSteps:
         state: TimerState,
         reason: str,
         *,
+        ids: SnowflakeSource,
         now: datetime,
         decisions: Sequence[Decision] = (),
     ) -> Timer:
@@ -208,22 +210,28 @@ class TimerSteps:
             raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
 
         async def step(db: Connection) -> Timer:
-            await lock_thread(db, lease.timer.thread_id)
+            timer = lease.timer
+            thread = await lock_thread(db, timer.thread_id)
             await _check_timer(db, lease)
-            row = await end_timer(db, lease.timer.id, state, storable(reason), now)
+            row = await end_timer(db, timer.id, state, storable(reason), now)
+            if timer.batch is not None:
+                await settle_batch(db, thread.id, timer.batch, ids_above(thread, ids, now), now)
             await record_decisions(db, decisions)
             return to_timer(row)
 
         return await self._db.write(step)
 
-    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
+    async def cancel_timers(
+        self, thread_id: str, reason: str, *, ids: SnowflakeSource, now: datetime
+    ) -> list[Timer]:
         async def step(db: Connection) -> list[Timer]:
-            await lock_thread(db, thread_id)
+            rising = ids_above(await lock_thread(db, thread_id), ids, now)
             cancelled = await cancel_follow_ups(db, thread_id, storable(reason), now)
+            cancelled += await cancel_continuations(db, thread_id, reason, rising, now)
             await void_follow_ups(db, thread_id, storable(reason), now)
             # What is being decided now was decided for the epoch before.
             await db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = %s", (thread_id,))
-            return readable(to_timer, await _fetch_each(db, cancelled))
+            return readable(to_timer, await _fetch_each(db, sorted(cancelled)))
 
         return await self._db.write(step)
 

@@ -10,7 +10,6 @@ from psycopg.rows import DictRow
 
 from segue.core.errors import ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import MAX_ID
 from segue.journal.inputs import CLOCK_SKEW, lease_end, seen_before
 from segue.journal.places import NewTurn, RisingIds
 from segue.journal.postgres.batches import NOTE_IDS, STORE_MESSAGE
@@ -24,7 +23,7 @@ from segue.journal.postgres.database import (
     tell_of,
 )
 from segue.journal.postgres.threads import lock_thread, thread_of, to_thread
-from segue.journal.records import STOPPED, Claimed, Thread, Turn, TurnKind, TurnLease, TurnState
+from segue.journal.records import Claimed, Thread, Turn, TurnKind, TurnLease, TurnState
 from segue.journal.rows import aware, from_json, readable, to_json
 
 # One that is held back keeps its time; any other has the place of its thread in the line.
@@ -249,37 +248,6 @@ class TurnSteps:
                 await check_turn(db, lease)
 
         await self._db.write(step)
-
-    async def cancel_turns(
-        self,
-        thread_id: str,
-        reason: str = STOPPED,
-        *,
-        now: datetime,
-        before: int | None = None,
-        only: int | None = None,
-    ) -> list[Turn]:
-        async def step(db: Connection) -> list[Turn]:
-            await lock_thread(db, thread_id)
-            rows = await fetch_all(
-                db,
-                # One that is held back ends at once.
-                "UPDATE turns SET cancel_requested = true, error = coalesce(error, %(reason)s), "
-                "wake_at = CASE "
-                "WHEN state = 'queued' AND wake_at > %(now)s THEN %(now)s ELSE wake_at END "
-                "WHERE thread_id = %(thread_id)s AND state IN ('queued', 'running') "
-                "AND id < %(before)s AND id = coalesce(%(only)s::bigint, id) RETURNING *",
-                {
-                    "reason": storable(reason),
-                    "now": now,
-                    "thread_id": thread_id,
-                    "before": MAX_ID if before is None else before,
-                    "only": only,
-                },
-            )
-            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
-
-        return await self._db.write(step)
 
     async def get_turn(self, turn_id: int) -> Turn:
         return await self._db.look(lambda db: turn_of(db, turn_id))

@@ -1,6 +1,5 @@
-"""What a user says on SQLite: messages that come in, and answers to what a turn asked."""
+"""What a user says on SQLite: messages that come in, answers to what a turn asked, and "stop"."""
 
-import logging
 import sqlite3
 from dataclasses import replace
 from datetime import datetime
@@ -8,9 +7,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.errors import BackendError, ConflictError
-from segue.core.settle import settle
-from segue.core.snowflake import SnowflakeSource
+from segue.core.errors import ConflictError
+from segue.core.plain import storable
+from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.journal.inputs import (
     answered,
     check_answer,
@@ -26,15 +25,23 @@ from segue.journal.places import (
     stamp_now,
     with_sender,
 )
-from segue.journal.records import ANSWERED, WROTE, Accepted, Arrival, Thread, Turn, TurnKind
-from segue.journal.rows import UNREADABLE, decode_message, to_json, to_micros
+from segue.journal.records import (
+    ANSWERED,
+    STOPPED,
+    WROTE,
+    Accepted,
+    Arrival,
+    Thread,
+    Turn,
+    TurnKind,
+)
+from segue.journal.rows import decode_message, readable, to_json, to_micros
 from segue.journal.sqlite.arming import cancel_follow_ups
-from segue.journal.sqlite.batches import append_to_batch, batch_of, insert_message
+from segue.journal.sqlite.batches import insert_message
 from segue.journal.sqlite.database import Database
+from segue.journal.sqlite.settling import cancel_continuations, settle_batch
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import queue_turn, to_turn, turn_of, void_follow_ups, wake_first
-
-logger = logging.getLogger(__name__)
 
 
 class ArrivalSteps:
@@ -94,6 +101,40 @@ class ArrivalSteps:
             thread = thread_of(db, asked.thread_id)
             new = NewTurn(asked.batch, TurnKind.REPLY, answered(asked, answer))
             return queue_turn(db, thread, new, ids_above(thread, ids, now), now)
+
+        return await self._db.write(step)
+
+    async def cancel_turns(
+        self,
+        thread_id: str,
+        reason: str = STOPPED,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        before: int | None = None,
+        only: int | None = None,
+    ) -> list[Turn]:
+        def step(db: sqlite3.Connection) -> list[Turn]:
+            thread = thread_of(db, thread_id)
+            rows = db.execute(
+                # By name: the planner would rather walk through all turns of the thread.
+                # One that is held back ends at once.
+                "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1, "
+                "error = coalesce(error, :reason), "
+                "wake_at = iif(state = 'queued', min(wake_at, :now), wake_at) "
+                "WHERE thread_id = :thread AND state IN ('queued', 'running') AND id < :before "
+                "AND id = coalesce(:only, id) RETURNING *",
+                {
+                    "reason": storable(reason),
+                    "now": to_micros(now),
+                    "thread": thread_id,
+                    "before": MAX_ID if before is None else before,
+                    "only": only,
+                },
+            ).fetchall()
+            if before is None and only is None:
+                cancel_continuations(db, thread_id, reason, ids_above(thread, ids, now), now)
+            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
 
         return await self._db.write(step)
 
@@ -157,19 +198,7 @@ def _settle_waiting(db: sqlite3.Connection, thread_id: str, ids: RisingIds, now:
     ).fetchall()
     for row in rows:
         db.execute("UPDATE turns SET is_waiting = 0 WHERE id = ?", (row["id"],))
-        try:
-            turn = turn_of(db, row["id"])
-            batch = batch_of(db, thread_id, turn.batch)
-        except (*UNREADABLE, BackendError) as error:
-            # It stays open: nothing that fits can be added, and the user must not be held up.
-            logger.error("Batch %s was not settled: %s", row["batch"], error)  # noqa: TRY400 - the row is the fault
-            continue
-        closing = settle(batch, ids).messages[len(batch.messages) :]
-        append_to_batch(db, turn, closing, ids, now)
-        db.execute(
-            "UPDATE turns SET left_open = 0 WHERE thread_id = ? AND batch = ?",
-            (thread_id, turn.batch),
-        )
+        settle_batch(db, thread_id, row["batch"], ids, now)
 
 
 def _collecting(

@@ -41,6 +41,7 @@ from segue.journal.sqlite.batches import append_to_batch, begin_batch
 from segue.journal.sqlite.counts import check_counts, count_follow_ups
 from segue.journal.sqlite.database import Database
 from segue.journal.sqlite.outbox import record_decisions
+from segue.journal.sqlite.settling import cancel_continuations, settle_batch
 from segue.journal.sqlite.threads import thread_of
 from segue.journal.sqlite.turns import is_void, queue_turn, void_follow_ups
 
@@ -185,6 +186,7 @@ class TimerSteps:
         state: TimerState,
         reason: str,
         *,
+        ids: SnowflakeSource,
         now: datetime,
         decisions: Sequence[Decision] = (),
     ) -> Timer:
@@ -192,21 +194,28 @@ class TimerSteps:
             raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
 
         def step(db: sqlite3.Connection) -> Timer:
+            timer = lease.timer
             _check_timer(db, lease)
-            end_timer(db, lease.timer.id, state, reason, now)
+            end_timer(db, timer.id, state, reason, now)
+            if timer.batch is not None:
+                rising = ids_above(thread_of(db, timer.thread_id), ids, now)
+                settle_batch(db, timer.thread_id, timer.batch, rising, now)
             record_decisions(db, decisions)
-            return timer_of(db, lease.timer.id)
+            return timer_of(db, timer.id)
 
         return await self._db.write(step)
 
-    async def cancel_timers(self, thread_id: str, reason: str, *, now: datetime) -> list[Timer]:
+    async def cancel_timers(
+        self, thread_id: str, reason: str, *, ids: SnowflakeSource, now: datetime
+    ) -> list[Timer]:
         def step(db: sqlite3.Connection) -> list[Timer]:
-            thread_of(db, thread_id)
+            rising = ids_above(thread_of(db, thread_id), ids, now)
             cancelled = cancel_follow_ups(db, thread_id, reason, now)
+            cancelled += cancel_continuations(db, thread_id, reason, rising, now)
             void_follow_ups(db, thread_id, storable(reason), now)
             # What is being decided now was decided for the epoch before.
             db.execute("UPDATE threads SET epoch = epoch + 1 WHERE id = ?", (thread_id,))
-            return readable(lambda timer_id: timer_of(db, timer_id), cancelled)
+            return readable(lambda timer_id: timer_of(db, timer_id), sorted(cancelled))
 
         return await self._db.write(step)
 

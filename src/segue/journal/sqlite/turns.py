@@ -8,11 +8,10 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.errors import BackendError, ConflictError, NotFoundError
 from segue.core.plain import storable
-from segue.core.snowflake import MAX_ID, SnowflakeSource
+from segue.core.snowflake import SnowflakeSource
 from segue.journal.inputs import CLOCK_SKEW, check_ending, lease_end, seen_before
 from segue.journal.places import NewTurn, RisingIds, ids_above
 from segue.journal.records import (
-    STOPPED,
     Claimed,
     Ending,
     Thread,
@@ -218,37 +217,6 @@ class TurnSteps:
                 check_turn(db, lease)
 
         await self._db.write(step)
-
-    async def cancel_turns(
-        self,
-        thread_id: str,
-        reason: str = STOPPED,
-        *,
-        now: datetime,
-        before: int | None = None,
-        only: int | None = None,
-    ) -> list[Turn]:
-        def step(db: sqlite3.Connection) -> list[Turn]:
-            thread_of(db, thread_id)
-            rows = db.execute(
-                # By name: the planner would rather walk through all turns of the thread.
-                # One that is held back ends at once.
-                "UPDATE turns INDEXED BY turns_alive SET cancel_requested = 1, "
-                "error = coalesce(error, :reason), "
-                "wake_at = iif(state = 'queued', min(wake_at, :now), wake_at) "
-                "WHERE thread_id = :thread AND state IN ('queued', 'running') AND id < :before "
-                "AND id = coalesce(:only, id) RETURNING *",
-                {
-                    "reason": storable(reason),
-                    "now": to_micros(now),
-                    "thread": thread_id,
-                    "before": MAX_ID if before is None else before,
-                    "only": only,
-                },
-            ).fetchall()
-            return readable(to_turn, sorted(rows, key=lambda row: row["id"]))
-
-        return await self._db.write(step)
 
     async def get_turn(self, turn_id: int) -> Turn:
         return await self._db.read(lambda db: turn_of(db, turn_id))

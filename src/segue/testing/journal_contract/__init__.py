@@ -22,6 +22,7 @@ _NOUNS = (
     "claiming",
     "clocks",
     "collecting",
+    "continuing",
     "counting",
     "decisions",
     "ending",
@@ -63,6 +64,7 @@ from segue.testing.journal_contract.cancelling import *
 from segue.testing.journal_contract.claiming import *
 from segue.testing.journal_contract.clocks import *
 from segue.testing.journal_contract.collecting import *
+from segue.testing.journal_contract.continuing import *
 from segue.testing.journal_contract.counting import *
 from segue.testing.journal_contract.decisions import *
 from segue.testing.journal_contract.ending import *

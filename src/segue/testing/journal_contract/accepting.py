@@ -178,7 +178,7 @@ async def test_a_users_message_leaves_closed_timers_as_they_are(
     """The record of why a timer did not fire is not rewritten."""
     await chat.arm()
     closed = await journal.close_timer(
-        await chat.take_timer(), TimerState.SUPPRESSED, "muted", now=now
+        await chat.take_timer(), TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now
     )
     assert (await chat.say()).cancelled_timers == ()
     assert await journal.list_timers("chat") == [closed]

@@ -113,7 +113,7 @@ async def test_a_message_does_not_join_a_turn_that_is_to_be_stopped(
 ) -> None:
     """What is said after a stop is answered."""
     first = await say_at(chat, now)
-    await journal.cancel_turns("chat", now=now)
+    await journal.cancel_turns("chat", ids=chat.ids, now=now)
     second = await say_at(chat, now + MOMENT)
     assert second.turn.id != first.turn.id
     assert not second.turn.cancel_requested

@@ -313,7 +313,9 @@ async def test_why_a_timer_waits_or_ends_is_stored_with_it(
     await journal.postpone_timer(lease, now, "quiet hours", now=now, decisions=[later])
     assert await journal.list_decisions("chat") == [later]
     lease = await chat.take_timer()
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now, decisions=[never])
+    await journal.close_timer(
+        lease, TimerState.SUPPRESSED, "muted", ids=ids, now=now, decisions=[never]
+    )
     assert await journal.list_decisions("chat") == [never, later]
 
 
@@ -328,14 +330,16 @@ async def test_a_timer_waits_or_ends_with_its_decisions_or_not_at_all(
     with pytest.raises(ConflictError):
         await journal.postpone_timer(lease, now, "quiet hours", now=now, decisions=[made])
     with pytest.raises(ConflictError):
-        await journal.close_timer(lease, TimerState.MISSED, "late", now=now, decisions=[made])
+        await journal.close_timer(
+            lease, TimerState.MISSED, "late", ids=ids, now=now, decisions=[made]
+        )
     assert (await journal.list_timers("chat"))[0] == lease.timer
     lost = replace(lease, token=lease.token + 1)
     with pytest.raises(ConflictError):
         await journal.postpone_timer(lost, now, "late", now=now, decisions=[gate(ids, now)])
     with pytest.raises(ConflictError):
         await journal.close_timer(
-            lost, TimerState.MISSED, "late", now=now, decisions=[gate(ids, now)]
+            lost, TimerState.MISSED, "late", ids=ids, now=now, decisions=[gate(ids, now)]
         )
     assert await journal.list_decisions("chat") == [made]
     assert (await journal.get_thread("chat")).epoch == 0

@@ -43,13 +43,13 @@ STEPS: dict[str, Step] = {
     "history": lambda j, _, __: j.history(NOWHERE),
     "search": lambda j, _, __: j.search("ada", "open", thread_id=NOWHERE),
     "list_turns": lambda j, _, __: j.list_turns(NOWHERE),
-    "cancel_turns": lambda j, _, now: j.cancel_turns(NOWHERE, now=now),
+    "cancel_turns": lambda j, ids, now: j.cancel_turns(NOWHERE, ids=ids, now=now),
     "count_follow_ups": lambda j, _, now: j.count_follow_ups(NOWHERE, day_began=now),
     "list_effects": lambda j, _, __: j.list_effects(NOWHERE),
     "arm_timer": lambda j, ids, now: j.arm_timer(
         NewTimer(NOWHERE, now, "check_in"), ids=ids, now=now
     ),
-    "cancel_timers": lambda j, _, now: j.cancel_timers(NOWHERE, "muted", now=now),
+    "cancel_timers": lambda j, ids, now: j.cancel_timers(NOWHERE, "muted", ids=ids, now=now),
     "list_timers": lambda j, _, __: j.list_timers(NOWHERE),
     "record_decision": lambda j, ids, now: j.record_decision(
         Decision(ids.next(), NOWHERE, "gates", "allow", (), {}, None, None, now)
@@ -109,7 +109,7 @@ async def test_an_unknown_timer_is_not_found(
     with pytest.raises(NotFoundError):
         await journal.postpone_timer(unknown, now, "busy", now=now)
     with pytest.raises(NotFoundError):
-        await journal.close_timer(unknown, TimerState.MISSED, "late", now=now)
+        await journal.close_timer(unknown, TimerState.MISSED, "late", ids=ids, now=now)
 
 
 async def test_an_unknown_effect_is_not_found(

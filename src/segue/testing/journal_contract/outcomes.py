@@ -57,7 +57,7 @@ async def close(chat: Chat, state: TimerState, **given: Any) -> None:
     await chat.arm()
     lease = await chat.take_timer()
     said = replace(gates(chat, **given), timer_id=lease.timer.id)
-    await chat.journal.close_timer(lease, state, "so", now=chat.now, decisions=[said])
+    await chat.journal.close_timer(lease, state, "so", ids=chat.ids, now=chat.now, decisions=[said])
 
 
 def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQuery:
@@ -203,7 +203,7 @@ async def test_without_a_decision_no_gate_is_named(journal: Journal, chat: Chat)
     """Such as that of a timer whose agent is gone."""
     await chat.arm()
     lease = await chat.take_timer()
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "gone", now=chat.now)
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "gone", ids=chat.ids, now=chat.now)
     [found] = await journal.count_outcomes(query(chat))
     assert (found.outcome, found.gate) == (FollowUpOutcome.SUPPRESSED, None)
 
@@ -237,7 +237,9 @@ async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat)
     chat.now += HOUR
     last = await chat.take_timer()
     said = replace(gates(chat, outcome="suppress", gate="muted"), timer_id=last.timer.id)
-    await journal.close_timer(last, TimerState.SUPPRESSED, "so", now=chat.now, decisions=[said])
+    await journal.close_timer(
+        last, TimerState.SUPPRESSED, "so", ids=chat.ids, now=chat.now, decisions=[said]
+    )
     assert await outcomes(chat) == [(FollowUpOutcome.SUPPRESSED, 1)]
 
 

@@ -80,7 +80,7 @@ async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
     assert await journal.remove_batches(clerk.thread_id, batches) == Removed()
     chat.now += HOUR
     timer = await chat.take_timer()
-    await journal.close_timer(timer, TimerState.EXPIRED, "Too late.", now=chat.now)
+    await journal.close_timer(timer, TimerState.EXPIRED, "Too late.", ids=chat.ids, now=chat.now)
     assert await journal.remove_batches(clerk.thread_id, batches) == Removed(1, 2)
 
 

@@ -182,7 +182,7 @@ LATE_TIMER_STEPS: dict[str, Callable[[Chat, TimerLease], Awaitable[object]]] = {
         late, chat.now + HOUR, "busy", now=chat.now
     ),
     "close": lambda chat, late: chat.journal.close_timer(
-        late, TimerState.MISSED, "late", now=chat.now
+        late, TimerState.MISSED, "late", ids=chat.ids, now=chat.now
     ),
 }
 
@@ -212,7 +212,7 @@ async def test_the_next_due_time_is_known(journal: Journal, chat: Chat, now: dat
     assert await journal.next_due_at() == now + SECOND
     [lease] = await due_timers(journal, now + SECOND)
     assert await journal.next_due_at() == lease.until
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
     assert await journal.next_due_at() == now + HOUR
 
 
@@ -227,7 +227,7 @@ async def test_live_timers_are_counted_up_to_a_bound(
     [lease] = await due_timers(journal, now + SECOND)
     assert await journal.count_timers(limit=10) == 2
     assert await journal.count_timers(limit=1) == 1
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
     assert await journal.count_timers(limit=10) == 1
 
 
@@ -240,7 +240,7 @@ async def test_live_timers_of_all_threads_are_listed_soonest_first(
     assert await journal.list_pending_timers() == [soon, late]
     assert await journal.list_pending_timers(limit=1) == [soon]
     [lease] = await due_timers(journal, now + SECOND)
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", now=now)
+    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
     assert await journal.list_pending_timers() == [late]
 
 
@@ -271,7 +271,9 @@ async def test_a_claimed_timer_is_closed_with_its_reason(
 ) -> None:
     """A timer that does not fire says why, and is never due again."""
     await chat.arm()
-    closed = await journal.close_timer(await chat.take_timer(), state, "muted", now=now)
+    closed = await journal.close_timer(
+        await chat.take_timer(), state, "muted", ids=chat.ids, now=now
+    )
     assert (closed.state, closed.state_reason) == (state, "muted")
     assert await journal.list_timers("chat") == [closed]
     assert await journal.next_due_at() is None
@@ -289,7 +291,7 @@ async def test_a_timer_cannot_be_closed_as_something_else(
     await chat.arm()
     lease = await chat.take_timer()
     with pytest.raises(UsageError):
-        await journal.close_timer(lease, state, "muted", now=now)
+        await journal.close_timer(lease, state, "muted", ids=chat.ids, now=now)
     assert await journal.list_timers("chat") == [lease.timer]
 
 
@@ -328,12 +330,12 @@ async def test_cancelling_ends_the_live_timer_of_one_thread(
     """What was cancelled is returned with the reason; other threads keep theirs."""
     armed = await chat.arm(HOUR)
     other = await (await chat.another("second")).arm(HOUR)
-    [cancelled] = await journal.cancel_timers("chat", "snoozed", now=now)
+    [cancelled] = await journal.cancel_timers("chat", "snoozed", ids=chat.ids, now=now)
     assert (cancelled.id, cancelled.state) == (armed.id, TimerState.CANCELLED)
     assert cancelled.state_reason == "snoozed"
     assert await journal.list_timers("chat") == [cancelled]
     assert await journal.list_timers("second") == [other]
-    assert await journal.cancel_timers("chat", "again", now=now) == []
+    assert await journal.cancel_timers("chat", "again", ids=chat.ids, now=now) == []
 
 
 async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(
@@ -344,7 +346,7 @@ async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(
     turn = await chat.follow_up()
     lease = await chat.take_turn()
     behind = await chat.continue_batch(batch)
-    assert await journal.cancel_timers("chat", "unwanted", now=now) == []
+    assert await journal.cancel_timers("chat", "unwanted", ids=chat.ids, now=now) == []
     void = await journal.get_turn(turn.id)
     assert (void.state, void.error) == (TurnState.VOID, "unwanted")
     with pytest.raises(ConflictError):
@@ -359,7 +361,7 @@ async def test_cancelling_leaves_what_somebody_sees(
     lease = await chat.shown_follow_up(SEEN_AFTER)
     asked = await (await chat.another("second")).say()
     for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
-        await journal.cancel_timers(thread, "unwanted", now=now)
+        await journal.cancel_timers(thread, "unwanted", ids=chat.ids, now=now)
         assert (await journal.get_turn(turn.id)).state is not TurnState.VOID
 
 
@@ -371,7 +373,7 @@ async def test_what_was_decided_before_a_drop_is_not_armed_after_it(
     decided_for = (await journal.get_thread("chat")).epoch
     await chat.say()
     lease = await chat.take_turn()
-    assert await journal.cancel_timers("chat", "unwanted", now=now) == []
+    assert await journal.cancel_timers("chat", "unwanted", ids=chat.ids, now=now) == []
     planned = NewTimer("chat", now + HOUR, "check_in")
     for epoch in (decided_for, lease.turn.epoch):
         with pytest.raises(ConflictError, match="Nothing was written"):

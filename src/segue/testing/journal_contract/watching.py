@@ -106,7 +106,10 @@ WRITES: dict[
         running_follow_up,
         lambda chat, lease: chat.journal.withdraw_turn(lease, "no", ids=chat.ids, now=chat.now),
     ),
-    "cancel": (running_turn, lambda chat, _: chat.journal.cancel_turns("chat", now=chat.now)),
+    "cancel": (
+        running_turn,
+        lambda chat, _: chat.journal.cancel_turns("chat", ids=chat.ids, now=chat.now),
+    ),
     "answer": (
         waiting_turn,
         lambda chat, turn: chat.journal.answer_turn(turn.id, 1, ids=chat.ids, now=chat.now),

@@ -64,7 +64,9 @@ async def postponement(chat: Chat) -> str | None:
 async def suppression(chat: Chat) -> str | None:
     await chat.arm()
     lease = await chat.take_timer()
-    timer = await chat.journal.close_timer(lease, TimerState.SUPPRESSED, ODD, now=chat.now)
+    timer = await chat.journal.close_timer(
+        lease, TimerState.SUPPRESSED, ODD, ids=chat.ids, now=chat.now
+    )
     return timer.state_reason
 
 
