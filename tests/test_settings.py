@@ -219,6 +219,36 @@ def test_an_address_is_told_from_a_folder(database: str, is_postgres: bool) -> N
     assert Settings(database=database).is_postgres is is_postgres
 
 
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgre://u:geheim@h/x",
+        "postgresql+psycopg://u:geheim@h/x",
+        "Postgresql://u:geheim@h/x",
+        " postgresql://u:geheim@h/x",
+        "postgresql:/u:geheim@h/x",
+        "mysql://u:geheim@h/x",
+        "sqlite:///geheim.db",
+        "",
+        " ",
+    ],
+)
+def test_a_wrong_address_is_not_taken_for_a_folder(database: str) -> None:
+    """It is refused, and its password is not repeated."""
+    with pytest.raises(UsageError, match="^database: .*'postgresql://'") as caught:
+        Settings(database=database)
+    assert "geheim" not in "".join(format_exception(caught.value))
+
+
+def test_a_folder_may_be_in_ones_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` in a file means the same as in a shell; a drive of Windows is no address."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert Settings(database="~/data").folder == Path("/home/ada/data")
+    assert Settings(database="C:/data").folder == Path("C:/data")
+    with pytest.raises(UsageError, match="there is no such home folder"):
+        Settings(database="~nobody-of-that-name/data")
+
+
 def test_settings_never_change() -> None:
     """What was checked stays as it was checked."""
     with pytest.raises(ValidationError, match="frozen"):

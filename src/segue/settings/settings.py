@@ -1,5 +1,6 @@
 """The settings of a running Segue: where it keeps things, which agents it has, how it works."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from os import PathLike, fspath
@@ -20,6 +21,9 @@ from segue.core.triggers import TriggerType
 from segue.runtime.rules import COLLECT_FOR, DoubleTexting, TurnRules
 
 _ADDRESS = ("postgresql://", "postgres://")
+# Two letters or more: a single one is a drive of Windows.
+_LIKE_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
+_PLACES: Final = "expected a folder's path, or an address that starts with 'postgresql://'"
 
 
 FIRST_TRY: Final = "companion"
@@ -53,6 +57,22 @@ def note_on_first_try(settings: "Settings") -> str | None:
 
 def _as_text(given: Any) -> Any:
     return fspath(given) if isinstance(given, PathLike) else given
+
+
+def _check_database(given: str) -> str:
+    """A folder with its `~` expanded, or an address. The value is not quoted: it may hold a
+    password.
+    """
+    if not given.strip():
+        raise UsageError(f"got an empty text; {_PLACES}")
+    if not given.startswith(_ADDRESS) and _LIKE_ADDRESS.match(given):
+        raise UsageError(f"this address is not one of PostgreSQL; {_PLACES}")
+    if not given.startswith("~"):
+        return given
+    try:
+        return str(Path(given).expanduser())
+    except RuntimeError:
+        raise UsageError("there is no such home folder; write the whole path") from None
 
 
 def _as_agents(given: Any) -> Any:
@@ -133,7 +153,10 @@ class Settings(Config):
     """Everything has a default that works without a key, on one machine."""
 
     database: Annotated[
-        str, BeforeValidator(_as_text), Expected("a folder's path, or a PostgreSQL address")
+        str,
+        BeforeValidator(_as_text),
+        AfterValidator(_check_database),
+        Expected("a folder's path, or a PostgreSQL address"),
     ] = "segue-data"
     """A folder for SQLite files, or the address of a PostgreSQL database."""
     agents: Annotated[
