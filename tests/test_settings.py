@@ -235,7 +235,7 @@ def test_an_address_is_told_from_a_folder(database: str, is_postgres: bool) -> N
 )
 def test_a_wrong_address_is_not_taken_for_a_folder(database: str) -> None:
     """It is refused, and its password is not repeated."""
-    with pytest.raises(UsageError, match="^database: .*'postgresql://'") as caught:
+    with pytest.raises(UsageError, match=r"^database: .*'postgresql://'") as caught:
         Settings(database=database)
     assert "geheim" not in "".join(format_exception(caught.value))
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from segue.cli.server_process import _greeting
+from segue.settings import Settings
 from tests.cli.conftest import Segue
 from tests.cli.programs import PATIENCE, running, write_config
 
@@ -101,6 +103,13 @@ def test_a_port_that_is_taken(segue: Segue, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert f"127.0.0.1:{port} cannot be listened on" in result.stderr
     assert "--port" in result.stderr
+
+
+def test_an_agent_with_a_graph_of_its_own_is_not_said_to_have_a_model() -> None:
+    """Which model its graph asks, if any, is not in the settings."""
+    agents = [{"id": "echo", "graph": "echo:graph"}, {"id": "ada", "model": "scripted"}]
+    lines = _greeting(Settings.parse({"agents": agents}, "settings"), "here", "http://x")
+    assert "  agents   echo (own graph), ada (scripted)" in lines
 
 
 async def history(address: str) -> list[str]:

@@ -83,7 +83,10 @@ async def _has_keys(settings: Settings) -> bool:
 
 
 def _greeting(settings: Settings, place: str, address: str) -> list[str]:
-    agents = ", ".join(f"{agent.id} ({agent.model})" for agent in settings.agents)
+    agents = ", ".join(
+        f"{agent.id} ({agent.model if agent.graph is None else 'own graph'})"
+        for agent in settings.agents
+    )
     # Where it listens to all addresses, one of this machine's own has to be called.
     here = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     lines = [
