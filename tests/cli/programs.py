@@ -13,7 +13,7 @@ from pathlib import Path
 PATIENCE = 150.0
 
 # As the installed program: of itself Python finds no module of the working directory.
-SEGUE = [sys.executable, "-P", "-c", "from segue.cli import main; main()"]
+SEGUE = [sys.executable, "-P", "-m", "segue"]
 AGENT = """
 patience = "0s"
 [agents.ada]

@@ -7,6 +7,7 @@ import pytest
 
 from segue.cli.chat import way_back
 from segue.cli.program import program
+from tests.cli.programs import running
 
 
 def test_a_program_off_the_path_is_named_by_its_place(
@@ -38,3 +39,13 @@ def test_without_a_program_of_its_own_it_goes_by_its_name(
     """As where it runs inside another one."""
     monkeypatch.setattr(sys, "argv", [typed])
     assert program() == "segue"
+
+
+@pytest.mark.anyio
+async def test_ctrl_c_while_it_loads_shows_no_traceback(tmp_path: Path) -> None:
+    """It ends as shells expect of a program that was interrupted."""
+    slow = tmp_path / "typer.py"  # which the command line imports first
+    slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    async with running(tmp_path, "--help", path=tmp_path) as loading:
+        assert await loading.ended() == 130
+    assert (loading.printed, loading.complained) == ("", b"")
