@@ -128,6 +128,17 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert places == ["agents.ada.memory.limit", "agents.ada.mode", "slots", "poll"]
 
 
+def test_wrong_numbers_of_a_policy_are_told_at_once_too() -> None:
+    """Each at its own place, beside what is wrong elsewhere."""
+    policy = {"cooldown": -5, "max_per_day": -1, "max_consecutive": -1, "backoff": 0.5}
+    autonomy = {"policy": policy, "delays": {"check_in": 0, "task_incomplete": -1}}
+    with pytest.raises(UsageError) as caught:
+        Settings(slots=0, agents=[{**ADA, "autonomy": autonomy}])
+    places = {line.partition(":")[0] for line in str(caught.value).splitlines()}
+    inside = {f"{part}.{name}" for part, names in autonomy.items() for name in names}
+    assert places == {"slots", *(f"agents.ada.autonomy.{each}" for each in inside)}
+
+
 @pytest.mark.parametrize("values", [values for values, _ in BAD])
 def test_an_error_quotes_no_secret(values: dict[str, Any]) -> None:
     """Whatever is wrong beside it, the secret of a webhook is in no message."""

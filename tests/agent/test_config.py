@@ -67,8 +67,8 @@ def test_autonomy_takes_values_that_are_made_already() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"policy": {"max_per_week": 2}}, "autonomy.policy.max_per_week"),
-    ({"policy": {"max_per_day": -1}}, "autonomy.policy: .*max_per_day is negative"),
-    ({"delays": {"check_in": 0}}, "autonomy.delays: .*check_in is not above zero"),
+    ({"policy": {"max_per_day": -1}}, "autonomy.policy.max_per_day: got -1; .*at least 0"),
+    ({"delays": {"check_in": 0}}, "autonomy.delays.check_in: got 0; .*more than 0"),
     ({"delays": Delays(check_in=timedelta())}, "check_in is not above zero"),
     ({"delays": {"birthday": 60}}, "autonomy.delays.birthday"),
     ({"prompts": {"birthday": "Hi."}}, "autonomy.prompts.birthday.*check_in"),

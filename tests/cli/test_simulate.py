@@ -295,7 +295,7 @@ def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
             ["--all", "--policy", "slip.toml"],
             "policy.max_perday: unknown; did you mean max_per_day?",
         ),
-        (["--all", "--policy", "wrong.toml"], "max_consecutive is negative"),
+        (["--all", "--policy", "wrong.toml"], "policy.max_consecutive: got -1"),
         (["--all", "--since", "yesteryear"], "is no time and no length of time"),
     ],
     ids=str,

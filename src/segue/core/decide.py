@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import Field
 
 from segue.core.acts import Act, acts_of, asks_something, looks_for_something
 from segue.core.batch import Batch, BatchState
@@ -88,18 +89,22 @@ class Judgement:
         return _MEANING[self.sign][1]
 
 
+# Bounds in the types are for settings; a delay of zero is for tests and own deciders.
+_Delay = Annotated[Length, Field(gt=timedelta())]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """How long the user's silence lasts before the first follow-up, by trigger."""
 
-    question_unanswered: Length = timedelta(hours=1)
+    question_unanswered: _Delay = timedelta(hours=1)
     """After a reply that asked the user something."""
-    waiting_for_decision: Length = timedelta(hours=4)
+    waiting_for_decision: _Delay = timedelta(hours=4)
     """After a reply that left the user something to decide."""
-    task_incomplete: Length = timedelta(minutes=30)
+    task_incomplete: _Delay = timedelta(minutes=30)
     """After a tool that failed, an answer that was cut off, or work that was promised. A turn that
     failed as a whole tells the user so and plans nothing."""
-    check_in: Length = timedelta(days=1)
+    check_in: _Delay = timedelta(days=1)
     """After any other reply, unless the talk was closed."""
 
     def __post_init__(self) -> None:

@@ -7,13 +7,18 @@ caller's.
 import math
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from segue.core.durations import Length
 from segue.core.errors import UsageError
 from segue.core.quiet import QuietHours, as_utc, find_zone
 
 NO_TIME: Final = timedelta()
+
+# Bounds are in the types for settings, which then report each wrong value at its own place.
+_Span = Annotated[Length, Field(ge=NO_TIME)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +31,21 @@ class Policy:
 
     enabled: bool = True
     """Off, nothing is sent, not even what is planned already."""
-    max_consecutive: int = 3
+    max_consecutive: Annotated[int, Field(ge=0)] = 3
     """How many follow-ups may go out in a row until the user writes; 0 means none."""
-    max_per_day: int = 5
+    max_per_day: Annotated[int, Field(ge=0)] = 5
     """How many follow-ups one user gets on one day, of all agents together; 0 means none."""
-    cooldown: Length = timedelta(minutes=10)
+    cooldown: _Span = timedelta(minutes=10)
     """The least time between two follow-ups to one user, of all agents together."""
     quiet_hours: QuietHours | None = None
     """Hours without follow-ups, for users who have not set their own."""
-    typing_hold: Length = timedelta(seconds=30)
+    typing_hold: _Span = timedelta(seconds=30)
     """How long a user who was seen typing is not interrupted."""
-    late_after: Length = timedelta(minutes=5)
+    late_after: _Span = timedelta(minutes=5)
     """Later than this, a timer counts as missed: nobody was there to look at it in time."""
-    backoff: float = 2.0
+    backoff: Annotated[float, Field(ge=1)] = 2.0
     """Each follow-up that nobody answered multiplies the next delay by this; 1 keeps it."""
-    min_delay: Length = timedelta(seconds=10)
+    min_delay: _Span = timedelta(seconds=10)
     """The shortest delay of a follow-up, whatever was planned."""
     max_delay: Length = timedelta(days=7)
     """The longest delay of a follow-up, however often it was multiplied."""
