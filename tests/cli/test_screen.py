@@ -68,6 +68,15 @@ def test_own_words_are_not_repeated_and_those_of_another_screen_are_shown(
     assert capsys.readouterr().out == "you: Hi\n"
 
 
+def test_own_words_are_not_repeated_if_the_store_changed_them(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as a NUL, which no database takes."""
+    screen.expect("nul \x00 here")
+    screen.see(Spoken("1", is_user=True, text="nul \ufffd here", cursor="0"))
+    assert capsys.readouterr().out == ""
+
+
 def test_what_a_terminal_would_obey_is_left_out(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from segue.cli.pipe import Pipe
 from segue.cli.talks import Connection, Spoken, TalkEvent
+from segue.core.plain import storable
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Screen:
         self._say("you> ", text)
 
     def expect(self, text: str) -> None:
-        self._expected[text] += 1
+        self._expected[storable(text)] += 1
 
     def see(self, event: TalkEvent) -> None:
         match event:
