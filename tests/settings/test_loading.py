@@ -80,6 +80,12 @@ def test_a_file_is_read_as_it_is_written() -> None:
     assert (bob.id, bob.memory.limit) == ("bob", 7)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark() -> None:
+    """As some editors write it."""
+    write("\ufeffslots = 3")
+    assert load_settings(environ={}).slots == 3
+
+
 def test_a_named_file_is_read_instead() -> None:
     """Whatever lies in the working directory."""
     write("slots = 3")

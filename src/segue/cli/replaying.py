@@ -40,7 +40,7 @@ _WORDS = {
 def read_policy(path: Path) -> dict[str, Any]:
     """What a file says of an agent's autonomy, checked; it may stand under `[autonomy]`."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"The policy {str(path)!r} cannot be read: {reason}.") from None

@@ -134,7 +134,7 @@ def _read_file(path: Path | str | None, ignored: Iterable[str]) -> _Source:
     if path is None and not file.exists():
         return _Source(FILE, {})
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        values = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(f"There is no settings file {str(file.absolute())!r}.") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -276,7 +276,7 @@ def _check_agents(scenario: Scenario) -> None:
 def load_scenario(path: Path | str) -> Scenario:
     """The scenario in a TOML file."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"The scenario {str(path)!r} cannot be read: {reason}.") from None
