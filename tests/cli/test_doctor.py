@@ -90,6 +90,15 @@ def test_another_schema_is_told_and_not_changed(
         assert connection.execute("PRAGMA user_version").fetchone() == (version,)
 
 
+def test_the_documentation_shows_the_schema_of_today(segue: Segue, tmp_path: Path) -> None:
+    """Its example is compared with what a new database has."""
+    write_config(tmp_path)
+    segue("keys", "create", "laptop")
+    [line] = [line for line in segue("doctor").stdout.splitlines() if "migrations:" in line]
+    shown = Path(__file__).parents[2] / "docs" / "cli.md"
+    assert line in shown.read_text(encoding="utf-8").splitlines()
+
+
 def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
     """What is stored is from the future: timers would go by a wrong clock."""
     write_config(tmp_path)
@@ -113,7 +122,8 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
     [
         ("model = 'openai:gpt-4o-mini'", "model of ada", "fail", "set OPENAI_API_KEY"),
         ("model = 'nobody:x'", "model of ada", "fail", "no provider 'nobody'"),
-        ("graph = 'nowhere:graph'", "model of ada", "fail", "nowhere"),
+        ("graph = 'nowhere:graph'", "graph of ada", "fail", "nowhere"),
+        ("graph = 'json:__name__'", "graph of ada", "fail", "graph is str"),
         ("memory.embedder = 'openai:x'", "embedder of ada", "fail", "set OPENAI_API_KEY"),
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
         ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),

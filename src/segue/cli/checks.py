@@ -180,7 +180,7 @@ async def _test_itself(settings: Settings, journal: Journal) -> None:
 
 
 def _check_agent(agent: AgentConfig) -> Iterator[Check]:
-    yield _check_model(agent)
+    yield _check_model(agent) if agent.graph is None else _check_graph(agent)
     if agent.tools or agent.autonomy.decider not in _DECIDERS:
         yield _check_own_code(agent)
     if agent.keeps_memories:
@@ -193,9 +193,6 @@ def _check_model(agent: AgentConfig) -> Check:
     """Whether it can be set up; a real one is not asked anything."""
     name = f"model of {agent.id}"
     try:
-        if agent.graph is not None:
-            build_graph(agent)
-            return Check(name, "ok", "A graph of its own.")
         load_model(agent.model, agent.model_settings)
     except SegueError as error:
         fix = "Or set another one: 'provider:model' with its key, or 'scripted' for a demo."
@@ -206,6 +203,16 @@ def _check_model(agent: AgentConfig) -> Check:
     if agent.model == "scripted":
         return Check(name, "warn", "'scripted' speaks by rules.", "Set `model` to a real one.")
     return Check(name, "ok", f"{agent.model!r} is installed and has a key. {_NOT_TRIED}")
+
+
+def _check_graph(agent: AgentConfig) -> Check:
+    """Whether it is found and can be run; it is not called."""
+    name = f"graph of {agent.id}"
+    try:
+        build_graph(agent)
+    except SegueError as error:
+        return Check(name, "fail", str(error), "docs/agent.md says what a graph needs.")
+    return Check(name, "ok", "A graph of its own; it can be loaded.")
 
 
 def _check_webhook(agent: AgentConfig) -> Check:
