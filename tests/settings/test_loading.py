@@ -86,6 +86,14 @@ def test_a_file_may_begin_with_a_byte_order_mark() -> None:
     assert load_settings(environ={}).slots == 3
 
 
+def test_a_secret_that_is_missing_is_told_with_its_variable() -> None:
+    """Which is where it belongs."""
+    write("[agents.Ada-1.webhook]\nurl = 'https://example.org/'")
+    [line] = refused(environ={})
+    assert line.startswith("segue.toml: agents.Ada-1.webhook.secret: missing; ")
+    assert line.endswith("; SEGUE_AGENTS__ADA_1__WEBHOOK__SECRET may hold it.")
+
+
 def test_a_named_file_is_read_instead() -> None:
     """Whatever lies in the working directory."""
     write("slots = 3")

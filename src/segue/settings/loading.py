@@ -25,6 +25,8 @@ _SERVER: Final = frozenset({"server"})
 # Variables of our name that are read elsewhere: by commands that talk with a server.
 _COMMANDS: Final = frozenset({"key"})
 _ENVIRONMENT: Final = "environment"
+# What should not be in a file that others read.
+_SECRET: Final = ("secret",)
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -39,6 +41,9 @@ class _Source:
     def tell(self, mistake: Mistake) -> str:
         if self.name == _ENVIRONMENT:
             return str(Mistake((variable(mistake.place),), mistake.words))
+        if mistake.place[-1:] == _SECRET and mistake.words.startswith("missing"):
+            hint = f"{mistake.words}; {variable(mistake.place)} may hold it"
+            mistake = Mistake(mistake.place, hint)
         return f"{self.name}: {mistake}"
 
     def leads_to(self, place: Iterable[str]) -> int:
