@@ -22,6 +22,7 @@ STRATEGIES = "'enqueue', 'interrupt', 'reject' or 'collect'"
 LENGTH = "a length of time ('30s', '5m', '1h30m', '2d', or a number of seconds)"
 TWINS = [{"id": "ada", "webhook": HOOK}, {"id": "ada"}]
 
+BATCH_TYPES = "user_request, agent_to_agent, system_trigger, continuation"
 END = "autonomy.policy.quiet_hours.end"
 NIGHT = {"start": "22:00", "end": "24:00"}
 SMALL = {"memory": {"limit": 0}}
@@ -63,6 +64,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"database": 5},
         "settings.database: got a number; expected a folder's path, or a PostgreSQL address.",
+    ),
+    (
+        {"retention": {"types": ["user"]}},
+        f"settings.retention.types.0: got 'user'; expected a list of batch types ({BATCH_TYPES}).",
     ),
     ({"databse": "here"}, "settings.databse: unknown; did you mean database?"),
     ({"agents": 5}, "settings.agents: got a number; expected a section for each agent."),

@@ -138,7 +138,7 @@ def _is_plain(kind: Any) -> bool:
         return _is_plain(get_args(kind)[0])
     if get_origin(kind) is Literal:
         return True
-    if isinstance(kind, type) and (kind in _PLAIN or issubclass(kind, Enum)):
+    if kind is Ellipsis or (isinstance(kind, type) and (kind in _PLAIN or issubclass(kind, Enum))):
         return True
     return bool(get_args(kind)) and all(map(_is_plain, get_args(kind)))
 

@@ -26,6 +26,8 @@ _LIKE_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _PLACES: Final = "expected a folder's path, or an address that starts with 'postgresql://'"
 
 
+_BATCH_TYPES: Final = f"a list of batch types ({', '.join(BatchType)})"
+
 FIRST_TRY: Final = "companion"
 
 
@@ -126,7 +128,7 @@ class RetentionSettings(Config):
     """Batches go once this long nothing was added to them; `none` means at any age."""
     keep_last: Annotated[Count | None, OR_NONE] = None
     """So many of each thread's last batches are kept at any age; `none` means the newest alone."""
-    types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected("a list of batch types")] = ()
+    types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected(_BATCH_TYPES)] = ()
     """Only batches of these types go; none named means all."""
     by_type: Annotated[
         Mapping[BatchType, TypeRetention], Expected("a table of ages and numbers, by batch type")
