@@ -86,6 +86,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"policy": {"quiet_hours": {"start": "late", "end": "07:00"}}},
         "quiet_hours.start: got 'late'",
     ),
+    (
+        {"policy": {"quiet_hours": {"start": "08:00", "end": "08:00"}}},
+        "policy.quiet_hours: Quiet hours cannot start and end at the same time, 08:00",
+    ),
     ({"policy": {"quiet_hours": {"start": "22:00Z", "end": "07:00"}}}, "without a time zone"),
 ]
 

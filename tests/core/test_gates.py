@@ -363,13 +363,14 @@ facts_of_all_kinds = st.builds(
 )
 durations = st.sampled_from([timedelta(), MINUTE, HOUR, 3 * DAY, timedelta.max])
 times = st.times().map(lambda t: t.replace(second=0, microsecond=0))
+hours = st.tuples(times, times).filter(lambda ends: ends[0] != ends[1])
 policies = st.builds(
     Policy,
     enabled=st.sampled_from([True, True, True, False]),
     max_consecutive=st.integers(0, 4),
     max_per_day=st.integers(0, 6),
     cooldown=durations,
-    quiet_hours=st.one_of(st.none(), st.builds(QuietHours, times, times)),
+    quiet_hours=st.one_of(st.none(), hours.map(lambda ends: QuietHours(*ends))),
     typing_hold=durations,
     late_after=durations,
 )

@@ -32,6 +32,7 @@ BAD = [
     ("quiet_hours", {"start": "25:00", "end": "07:00"}),
     ("quiet_hours", {"start": "22:00:30", "end": "07:00"}),
     ("quiet_hours", {"start": "22:00+01:00", "end": "07:00"}),
+    ("quiet_hours", {"start": "08:00", "end": "08:00"}),
     ("quiet_hours", {"start": 22, "end": 7}),
     ("quiet_hours", {"start": None, "end": None}),
     ("quiet_hours", ["22:00", "07:00"]),

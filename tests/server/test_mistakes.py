@@ -62,6 +62,15 @@ async def test_a_snooze_into_the_past_is_refused(stage: Stage) -> None:
         assert await site.get(path) == before
 
 
+async def test_quiet_hours_of_no_length_are_refused(sqlite_stage: Stage) -> None:
+    """They could mean always or never."""
+    same = {"quiet_hours": {"start": "08:00", "end": "08:00"}}
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        answer = await site.http.patch("/api/me", json=same)
+        assert answer.status_code == 422
+        assert "two times that differ" in answer.json()["detail"]
+
+
 async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: Stage) -> None:
     """By the name of the field and what it takes; no name of a type, no regular expression."""
     async with sqlite_stage.world() as world, site_of(world.segue) as site:

@@ -163,7 +163,7 @@ def _moment(value: Any) -> datetime:
 
 _RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "time_zone": (_zone, "the name of an IANA time zone such as 'Europe/Berlin'"),
-    "quiet_hours": (_hours, "{'start': '22:00', 'end': '07:00'}, or false for none"),
+    "quiet_hours": (_hours, "{'start': '22:00', 'end': '07:00'}, two times that differ, or false"),
     "muted": (_flag, "true or false"),
     "snoozed_until": (_moment, "a time with a time zone such as '2027-01-15T08:00:00+00:00'"),
     "opted_out": (_flag, "true or false"),

@@ -30,8 +30,8 @@ _SECOND: Final = timedelta(seconds=1)
 class QuietHours:
     """From `start` until just before `end` on the user's wall clock, over midnight if need be.
 
-    The same time twice is an empty span: it is never quiet. Who wants no follow-up at any hour
-    mutes the thread. Raises `UsageError` for times with seconds or with a time zone.
+    Raises `UsageError` for times with seconds or with a time zone, and for the same time twice:
+    that could mean always or never.
     """
 
     start: time
@@ -46,6 +46,11 @@ class QuietHours:
                     f"Quiet hours cannot {name} at {value.isoformat()}: expected hours and "
                     "minutes without a time zone, since the zone is the user's."
                 )
+        if self.start == self.end:
+            raise UsageError(
+                f"Quiet hours cannot start and end at the same time, {self.start:%H:%M}: leave "
+                "them out for none; to get no follow-up at any hour, mute the thread."
+            )
 
     def __str__(self) -> str:
         return f"{self.start:%H:%M} to {self.end:%H:%M}"
