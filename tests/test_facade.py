@@ -48,6 +48,21 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield opened
 
 
+async def test_after_its_block_it_says_that_it_is_closed(tmp_path: Path) -> None:
+    """Not which file of it is."""
+    async with Segue.open(Settings(database=str(tmp_path), agents=(plain_agent(),))) as segue:
+        thread = await segue.create_thread("ann")
+    for call in (
+        segue.send(thread, "Hello."),
+        segue.reply(thread, "Hello."),
+        segue.history(thread),
+        segue.create_thread("ann"),
+        segue.threads("ann"),
+    ):
+        with pytest.raises(BackendError, match=r"^This Segue is closed"):
+            await call
+
+
 async def first(events: AsyncIterator[Heard]) -> Heard:
     return await anext(events)
 

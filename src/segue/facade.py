@@ -21,6 +21,7 @@ from segue.core.metadata import MessageMetadata
 from segue.core.preferences import check_preferences, check_wishes
 from segue.core.snowflake import to_text
 from segue.journal.outcomes import WINDOW
+from segue.journal.ports import Journal
 from segue.journal.records import (
     DROPPED,
     NESTING,
@@ -38,6 +39,7 @@ from segue.journal.tables import THREADS, Whose, all_rows
 from segue.noting import count
 from segue.runtime.events import Heard
 from segue.runtime.initiative import said_in
+from segue.runtime.parts import Parts
 from segue.runtime.rules import DoubleTexting
 from segue.runtime.stats import Stats, Wanted, stats
 from segue.runtime.thread_service import check_limit
@@ -56,14 +58,29 @@ class Segue:
 
     def __init__(self, composed: Composed) -> None:
         self._composed = composed
-        self._parts = composed.parts
-        self._journal = composed.parts.journal
-        self._threads = composed.threads
+        self._is_closed = False
 
     @property
     def composed(self) -> Composed:
         """Its parts, for who builds on it."""
         return self._composed
+
+    @property
+    def _running(self) -> Composed:
+        if self._is_closed:
+            raise BackendError(
+                "This Segue is closed: its `async with` block was left. Use it inside of the "
+                "block, or open another one."
+            )
+        return self._composed
+
+    @property
+    def _parts(self) -> Parts:
+        return self._running.parts
+
+    @property
+    def _journal(self) -> Journal:
+        return self._parts.journal
 
     @classmethod
     @asynccontextmanager
@@ -74,12 +91,19 @@ class Segue:
 
         Turns at work are finished then, or handed back for the next process to go on with.
         """
-        async with compose(settings or Settings(), given or Replacements()) as composed:
-            yield cls(composed)
+        segue: Self | None = None
+        try:
+            async with compose(settings or Settings(), given or Replacements()) as composed:
+                segue = cls(composed)
+                yield segue
+        finally:
+            if segue is not None:
+                segue._is_closed = True
 
     def agent(self, agent_id: str | None = None) -> AgentConfig:
         """An agent of the settings: the first one, if none is named."""
-        return self._parts.agent_of(agent_id or self._composed.settings.agents[0].id).config
+        composed = self._composed
+        return composed.parts.agent_of(agent_id or composed.settings.agents[0].id).config
 
     async def create_thread(
         self,
@@ -116,7 +140,7 @@ class Segue:
         `before` is the `place` of the last one of the page before. Where agents ask each other is
         not among them.
         """
-        return await self._threads.list_threads(
+        return await self._running.threads.list_threads(
             _name(user_id, "user_id"), agent_id, limit=limit, before=before
         )
 
@@ -129,7 +153,7 @@ class Segue:
         turns = await self._journal.list_turns(_id(thread))
         deleted = await self._journal.delete_thread(_id(thread))
         await self._parts.bus.stored(_id(thread))  # whoever listens hears that it is gone
-        await self._composed.runtime.sweeper.drop({turn.batch for turn in turns})
+        await self._running.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
 
     async def delete_user(self, user_id: str) -> Deleted:
@@ -145,7 +169,7 @@ class Segue:
         deleted = await self._journal.delete_user(user_id)
         for thread in threads:
             await self._parts.bus.stored(thread)  # whoever listens hears that it is gone
-        await self._composed.runtime.sweeper.step()
+        await self._running.runtime.sweeper.step()
         return deleted
 
     def export(self, user_id: str, *threads: str) -> AsyncGenerator[bytes]:
@@ -190,7 +214,7 @@ class Segue:
         """Store a user's message; the answer comes by `listen`, or with `reply`."""
         if client_message_id is not None:
             _name(client_message_id, "client_message_id")
-        return await self._composed.inbox.accept(
+        return await self._running.inbox.accept(
             _id(thread),
             content,
             client_message_id=client_message_id,
@@ -234,7 +258,7 @@ class Segue:
     async def finished(self, turn: Turn) -> Turn:
         """Wait until a turn is over, in whichever process."""
         with self._parts.clock.working():
-            return await self._composed.runtime.turns.ended(turn)
+            return await self._running.runtime.turns.ended(turn)
 
     async def end_of(self, turn: Turn) -> int:
         """The position of the last thing that a listener hears of a turn that is over."""
@@ -257,20 +281,21 @@ class Segue:
         after: int | None = None,
     ) -> Page:
         """What a person sees of the conversation."""
-        return await self._threads.history(_id(thread), limit=limit, before=before, after=after)
+        threads = self._running.threads
+        return await threads.history(_id(thread), limit=limit, before=before, after=after)
 
     async def cancel(self, thread: Thread | str) -> list[Turn]:
         """Stop what the agent is doing, and what it planned to go on with by itself.
 
         What was seen of its reply is kept. Returned are the turns that are being stopped.
         """
-        return await self._composed.inbox.cancel(_id(thread))
+        return await self._running.inbox.cancel(_id(thread))
 
     async def answer(self, turn: Turn | int, answer: Any) -> Turn:
         """Answer a question that the agent waits with."""
         if not isinstance(turn, Turn | int):
             raise NotFoundError(f"A turn is named by its id, not by {type(turn).__name__}.")
-        return await self._composed.inbox.answer(turn if isinstance(turn, int) else turn.id, answer)
+        return await self._running.inbox.answer(turn if isinstance(turn, int) else turn.id, answer)
 
     async def typing(self, thread: Thread | str) -> None:
         """The user is typing; no follow-up comes in between."""
@@ -292,7 +317,7 @@ class Segue:
             _id(thread), DROPPED, ids=parts.ids, now=parts.clock.now()
         )
         dropped = [timer for timer in ended if timer.kind is TurnKind.FOLLOW_UP]
-        await self._composed.runtime.turns.look_after(_id(thread))
+        await self._running.runtime.turns.look_after(_id(thread))
         self._parts.agendas.turns.at_once()
         for timer in dropped:
             names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
