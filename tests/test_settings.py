@@ -135,13 +135,19 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_wrong_numbers_of_a_policy_are_told_at_once_too() -> None:
     """Each at its own place, beside what is wrong elsewhere."""
-    policy = {"cooldown": -5, "max_per_day": -1, "max_consecutive": -1, "backoff": 0.5}
-    autonomy = {"policy": policy, "delays": {"check_in": 0, "task_incomplete": -1}}
+    policy: dict[str, Any] = {
+        "cooldown": -5,
+        "max_per_day": -1,
+        "max_consecutive": -1,
+        "backoff": 0.5,
+    }
+    autonomy: dict[str, Any] = {"policy": policy, "delays": {"check_in": 0, "task_incomplete": -1}}
     with pytest.raises(UsageError) as caught:
-        Settings(slots=0, agents=[{**ADA, "autonomy": autonomy}])
+        Settings.parse({"slots": 0, "agents": [{**ADA, "autonomy": autonomy}]}, "settings")
     places = {line.partition(":")[0] for line in str(caught.value).splitlines()}
     inside = {f"{part}.{name}" for part, names in autonomy.items() for name in names}
-    assert places == {"slots", *(f"agents.ada.autonomy.{each}" for each in inside)}
+    autonomy_of_ada = "settings.agents.ada.autonomy"
+    assert places == {"settings.slots", *(f"{autonomy_of_ada}.{each}" for each in inside)}
 
 
 @pytest.mark.parametrize("values", [values for values, _ in BAD])
