@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from segue.cli import app
+from segue.cli import app, timeline
 from segue.core.gates import Gate
 from segue.core.triggers import TRIGGER_PROMPTS
 
@@ -98,14 +98,23 @@ def test_the_timeline_says_when_who_what_and_why(segue: Segue, story: Path) -> N
     assert any(line.startswith("model calls 3 about ") for line in lines)
 
 
+def test_in_a_pipe_the_timeline_is_lines_with_tabs(segue: Segue, story: Path) -> None:
+    """Neither padded nor wrapped, as other commands write their tables."""
+    lines = segue("simulate", story).stdout.splitlines()
+    assert lines[1] == "when\twho\twhat\twhy"
+    assert "Mon 01 Mar 09:00\tmia\tI want to run.\t" in lines
+    assert "sent\t1\tquestion_unanswered 1; 1 answered" in lines
+    assert all(line == line.rstrip(" ") for line in lines)
+
+
 def test_verbose_shows_every_gate(segue: Segue, story: Path) -> None:
     """And what was planned; without it, neither is in the way."""
     plain, verbose = segue("simulate", story).stdout, segue("simulate", story, "-v").stdout
     assert "question_unanswered is planned" not in plain
     assert "question_unanswered is planned" in verbose
     for gate in Gate:
-        assert not re.search(rf"  {gate.value} +allow: ", plain)
-        assert re.search(rf"  {gate.value} +allow: ", verbose)
+        assert f"\t{gate.value}\tallow: " not in plain
+        assert f"\t{gate.value}\tallow: " in verbose
 
 
 def test_the_json_is_stable(segue: Segue, story: Path) -> None:
@@ -203,8 +212,11 @@ def test_the_program_is_installed() -> None:
     assert {"typer", "rich"} <= needed
 
 
-def test_the_page_shows_what_is_printed(segue: Segue, tmp_path: Path) -> None:
-    """The scenario of the page gives the output of the page."""
+def test_the_page_shows_what_is_printed(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scenario of the page gives the output of the page, at a terminal."""
+    monkeypatch.setattr(timeline, "is_piped", lambda: False)
     page = (ROOT / "docs" / "simulate.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(toml|text)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (_, scenario), (_, shown) = blocks[:2]

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from segue.core.plain import exact_json, one_line
 
-__all__ = ["one_line", "print_json", "print_lines", "print_table", "when"]
+__all__ = ["is_piped", "one_line", "print_json", "print_lines", "print_table", "when"]
 
 
 def print_json(value: Any) -> None:
@@ -30,7 +30,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
 
     In a pipe: a line for each row, with a tab between its cells, and no padding.
     """
-    if not sys.stdout.isatty():
+    if is_piped():
         lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
         print_lines(["\t".join(headings), *lines] if lines else [nothing])
         return
@@ -45,6 +45,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
         Console().print(table)
     else:
         typer.echo(nothing)
+
+
+def is_piped() -> bool:
+    """Whether a program or a file gets what is printed, and not a terminal."""
+    return not sys.stdout.isatty()
 
 
 def print_lines(lines: Iterable[str]) -> None:

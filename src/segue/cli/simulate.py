@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from segue.cli.errors import told_plainly
 from segue.cli.options import ConfigFile
@@ -89,4 +88,4 @@ def _run(
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     else:
-        print_report(report, Console(), verbose=verbose)
+        print_report(report, verbose=verbose)

@@ -1,6 +1,9 @@
-"""A simulation's report for people: a timeline on the user's clock, then the totals."""
+"""A simulation's report for people: a timeline on the user's clock, then the totals.
 
-from collections.abc import Iterator, Mapping
+At a terminal as tables; in a pipe as lines with tabs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -9,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from segue.cli.output import is_piped, print_lines, print_table
 from segue.core.durations import show_duration
 from segue.core.quiet import NIGHT
 from segue.testing.simulation_report import Entry, Kind, SimulationReport
 
+_HEADINGS: Final = ("when", "who", "what", "why")
 _STYLES: Final[Mapping[Kind, str]] = {
     Kind.FOLLOW_UP: "bold green",
     Kind.POSTPONED: "yellow",
@@ -25,32 +30,47 @@ _STYLES: Final[Mapping[Kind, str]] = {
     Kind.FAILED: "red",
 }
 
+# The cells of a line, and its style.
+_Row = tuple[tuple[str, str, str, str], str | None]
 
-def print_report(report: SimulationReport, console: Console, *, verbose: bool = False) -> None:
+
+def print_report(report: SimulationReport, *, verbose: bool = False) -> None:
     """Print the timeline and the totals; `verbose` adds plans and every gate's verdict."""
     title = f"{report.title}: " if report.title else ""
     first, last = f"{report.start:%Y-%m-%d %H:%M}", f"{report.end:%Y-%m-%d %H:%M}"
-    console.print(Text(f"{title}{report.user} from {first} to {last}"))
-    console.print(_timeline(report, verbose=verbose))
+    print_lines([f"{title}{report.user} from {first} to {last}"])
+    rows = list(_rows(report, verbose=verbose))
+    if is_piped():
+        print_table(_HEADINGS, [cells for cells, _ in rows], nothing="")
+        print_lines(map("\t".join, _lines(report)))
+        return
+    console = Console()
+    console.print(_timeline(rows))
     console.print(_totals(report))
 
 
-def _timeline(report: SimulationReport, *, verbose: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("when", no_wrap=True)
-    table.add_column("who", overflow="fold")
-    table.add_column("what", ratio=3, overflow="fold")
-    table.add_column("why", ratio=3, overflow="fold")
+def _rows(report: SimulationReport, *, verbose: bool) -> Iterator[_Row]:
     agents = {entry.agent for entry in report.entries} - {None}
     for entry in report.entries:
         if entry.kind is Kind.PLANNED and not verbose:
             continue
         cells = (_when(entry.at), _who(entry, len(agents)), _what(entry), _why(entry))
-        # As text and not as markup: brackets in what was said are what was said.
-        table.add_row(*map(Text, cells), style=_STYLES.get(entry.kind))
+        yield cells, _STYLES.get(entry.kind)
         for verdict in entry.verdicts if verbose else ():
             said = f"{verdict.outcome.value}: {verdict.reason}"
-            table.add_row("", "", Text(f"  {verdict.gate.value}"), Text(said), style="dim")
+            yield ("", "", f"  {verdict.gate.value}", said), "dim"
+
+
+def _timeline(rows: Iterable[_Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    when, who, *others = _HEADINGS
+    table.add_column(when, no_wrap=True)
+    table.add_column(who, overflow="fold")
+    for heading in others:
+        table.add_column(heading, ratio=3, overflow="fold")
+    for cells, style in rows:
+        # As text and not as markup: brackets in what was said are what was said.
+        table.add_row(*map(Text, cells), style=style)
     return table
 
 
