@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import httpx
@@ -156,6 +157,24 @@ async def test_a_conversation_outlives_its_server(tmp_path: Path) -> None:
                 assert said[4] == answer.strip()
                 again.send(signal.SIGINT)
                 assert await again.ended() == 0
+
+
+@pytest.mark.anyio
+async def test_the_first_page_names_the_program_as_the_banner_does(tmp_path: Path) -> None:
+    """By a path that can be typed; whoever comes through a proxy is not told the path."""
+    write_config(tmp_path)
+    script = tmp_path / "bin" / "segue"
+    script.parent.mkdir()
+    script.write_text("from segue.__main__ import main\nmain()\n", encoding="utf-8")
+    command = [sys.executable, "-P", str(script)]
+    async with running(tmp_path, "serve", "--port", "0", command=command) as server:
+        typed = (await server.until(r"chat +(\S+ chat --url \S+)\n"))[1]
+        assert typed.startswith(f"{script} chat")
+        address = typed.rpartition(" ")[2]
+        async with httpx.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+            assert f"<code>{typed}</code>" in (await client.get("/")).text
+            public = await client.get("/", headers={"Host": "chat.example.org"})
+        assert str(script) not in public.text
 
 
 @pytest.mark.anyio

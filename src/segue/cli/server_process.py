@@ -22,7 +22,7 @@ from segue.runtime.logs import configure_logging
 from segue.server.app import create_app
 from segue.server.running import Running
 from segue.server.running import __name__ as running_module
-from segue.server.serving import check_bind, open_socket, serving
+from segue.server.serving import check_bind, is_home, open_socket, serving
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, note_on_first_try
 from segue.stores import is_there, place_of
@@ -46,6 +46,8 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
             over.set()
 
     app = create_app(opening, server)
+    if is_home(server.host):  # a path of this machine is of no use to others
+        app.state.program = program()
     running: Running = app.state.running
     stop = _stopping_signal()
     with _told_once():

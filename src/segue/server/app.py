@@ -77,6 +77,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
     app.state.doorkeeper = None
+    app.state.program = "segue"  # what people type; the command line knows its path
     app.state.visits = {"socket": Counter(), "stream": Counter()}
     app.state.watches = {}
     metrics.sockets.set_function(app.state.visits["socket"].total)

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from segue.server.route_list import render_routes
+from segue.server.serving import is_home
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,8 +43,8 @@ _HEADERS: Final = {
 _HOME: Final = """<h1>Segue</h1>
 <p>This server runs agents that speak first. It is for programs; people talk with it in a terminal:
 </p>
-<pre><code>segue chat --url {address}</code></pre>
-<p>If the server has keys, add one with <code>--key</code>; <code>segue keys create NAME</code>
+<pre><code>{program} chat --url {address}</code></pre>
+<p>If the server has keys, add one with <code>--key</code>; <code>{program} keys create NAME</code>
 makes one.</p>
 <ul>
 <li><a href="docs">All routes</a>, for reading; <a href="openapi.json">openapi.json</a>, for
@@ -57,7 +58,9 @@ programs</li>
 async def home(request: Request) -> HTMLResponse:
     """What this is."""
     address = shlex.quote(str(request.base_url).rstrip("/"))
-    return _page("Segue", _HOME.format(address=escape(address)))
+    is_here = is_home(request.url.hostname or "")  # not behind a proxy
+    program = request.app.state.program if is_here else "segue"
+    return _page("Segue", _HOME.format(address=escape(address), program=escape(program)))
 
 
 @router.get("/docs")

@@ -17,7 +17,7 @@ _STOP_SECONDS = 5
 
 def check_bind(settings: ServerSettings, *, has_keys: bool) -> None:
     """Without keys the server listens to this machine alone; `UsageError` says what to do."""
-    if has_keys or settings.jwt is not None or _is_home(settings.host):
+    if has_keys or settings.jwt is not None or is_home(settings.host):
         return
     raise UsageError(
         f"The server would listen on {settings.host} to anyone who can reach it, and there is no "
@@ -90,7 +90,8 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def _is_home(host: str) -> bool:
+def is_home(host: str) -> bool:
+    """Whether only this machine can mean it."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
