@@ -212,7 +212,7 @@ def agent(**settings: Any) -> dict[str, Any]:
         (agent(autonomy={"delays": {"check_in": "2x"}}), "agent 1: autonomy.delays.check_in: '2x'"),
         (agent(autonomy={"policy": {"cooldwn": 1}}), "agent 1: autonomy.policy.cooldwn: there is"),
         (agent(autonomy={"policy": {"quiet_hours": "x"}}), "agent 1: autonomy.policy.quiet_hours:"),
-        (agent(autonomy={"policy": {"max_per_day": -1}}), "agent 1: autonomy.policy: "),
+        (agent(autonomy={"policy": {"max_per_day": -1}}), "agent 1: autonomy.policy.max_per_day: "),
         (agent(autonomy={"holdout": 3}), "agent 1: autonomy.holdout: "),
         (agent(autonomy={"prompts": {"hi": "x"}}), "agent 1: autonomy.prompts.hi: "),
         (agent(autonomy={"decider": "model"}), "agent 1: autonomy.decider: the scripted model"),
