@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from segue.core.durations import show_duration
+from segue.core.plain import harmless
 from segue.core.quiet import NIGHT
 from segue.testing.simulation_report import Entry, Kind, SimulationReport
 
@@ -47,7 +48,7 @@ def _timeline(report: SimulationReport, *, verbose: bool) -> Table:
             continue
         cells = (_when(entry.at), _who(entry, len(agents)), _what(entry), _why(entry))
         # As text and not as markup: brackets in what was said are what was said.
-        table.add_row(*map(Text, cells), style=_STYLES.get(entry.kind))
+        table.add_row(*(Text(harmless(cell)) for cell in cells), style=_STYLES.get(entry.kind))
         for verdict in entry.verdicts if verbose else ():
             said = f"{verdict.outcome.value}: {verdict.reason}"
             table.add_row("", "", Text(f"  {verdict.gate.value}"), Text(said), style="dim")
