@@ -86,9 +86,10 @@ async def test_a_socket_is_logged_without_its_query(
 async def test_a_header_names_the_same_user_as_a_token(sqlite_stage: Stage) -> None:
     """In UTF-8; what is not is refused."""
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
-        me = await site.http.get("/api/me", headers={USER_HEADER: "Zoë".encode()})
+        name = USER_HEADER.encode()
+        me = await site.http.get("/api/me", headers={name: "Zoë".encode()})
         assert me.json()["user_id"] == "Zoë"
-        refused = await site.http.get("/api/me", headers={USER_HEADER: "Zoë".encode("latin-1")})
+        refused = await site.http.get("/api/me", headers={name: "Zoë".encode("latin-1")})
         assert (refused.status_code, refused.json()["code"]) == (400, "user")
 
 

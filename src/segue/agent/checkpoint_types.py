@@ -46,12 +46,10 @@ class StrictSerializer(JsonPlusSerializer):
 
 def declared_types(graph: Pregel[Any, Any, Any, Any]) -> set[TypeName]:
     """The types that a graph's state may hold, and the states of the graphs in it."""
-    graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
     found: set[TypeName] = set()
-    for each in graphs:
-        found |= collect_allowlist_from_schemas(
-            schemas=[*_schemas(each)], channels=dict(each.channels)
-        )
+    for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
+        channels = dict(each.channels) if isinstance(each, Pregel) else {}
+        found |= collect_allowlist_from_schemas(schemas=[*_schemas(each)], channels=channels)
     return found
 
 
