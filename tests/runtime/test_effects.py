@@ -116,7 +116,7 @@ async def test_a_failing_receiver_is_tried_again_and_given_up_and_revived(
     receiver.answer = status(500)
     async with stage.world(eager(receiver), models=model()) as world:
         thread = await one_follow_up(world)
-        answered = f"The webhook at {receiver.target.origin} answered 500."
+        answered = "The webhook answered 500."
         assert (await told(world, thread))[0].startswith(f"waiting: {answered}")
         await world.pass_time(days=2)
         first = START + SILENCE
@@ -563,8 +563,7 @@ async def test_secrets_are_in_no_repr_and_in_no_log(
     ours = [record for record in caplog.records if record.name.startswith("segue")]
     lines_logged = "\n".join(record.getMessage() for record in ours)
     assert "Effect" in lines_logged
-    assert receiver.target.origin in shown
-    for hidden in (SECRET, "hush"):
+    for hidden in (SECRET, "hush", receiver.target.origin):
         assert hidden not in shown
         assert hidden not in lines_logged
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from segue.core.errors import BackendError
 from segue.facade import Segue
 from segue.server.app import create_app
+from segue.server.auth import USER_HEADER
 from segue.server.entrance import REQUEST_ID
 from segue.server.problems import MEDIA_TYPE
 from segue.server.serving import open_socket
@@ -66,6 +67,30 @@ async def test_nobody_writes_into_the_log_or_makes_up_counters(
     assert 'method="other"' in numbers
     assert 'route="/api/threads/{thread_id}"' in numbers
     assert "lost" not in numbers
+
+
+async def test_a_socket_is_logged_without_its_query(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some clients put a key there."""
+    caplog.set_level(logging.INFO, logger="uvicorn.error")
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        async with site.socket(f"/api/threads/{thread}/ws?since=0&key=secret"):
+            pass
+    lines = [record.getMessage() for record in caplog.records if "WebSocket" in record.msg]
+    assert [f"/api/threads/{thread}/ws" in line for line in lines] == [True]
+    assert "secret" not in caplog.text
+
+
+async def test_a_header_names_the_same_user_as_a_token(sqlite_stage: Stage) -> None:
+    """In UTF-8; what is not is refused."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        name = USER_HEADER.encode()
+        me = await site.http.get("/api/me", headers={name: "Zoë".encode()})
+        assert me.json()["user_id"] == "Zoë"
+        refused = await site.http.get("/api/me", headers={name: "Zoë".encode("latin-1")})
+        assert (refused.status_code, refused.json()["code"]) == (400, "user")
 
 
 async def test_what_a_caller_calls_a_request_is_kept_if_it_is_sane(sqlite_stage: Stage) -> None:

@@ -1,8 +1,8 @@
 """Where LangGraph keeps its running turns: the official savers, opened the way we need them.
 
 A checkpoint lives as long as its batch is being processed; the journal holds what must last. So
-on SQLite they have a file of their own, and never wait for the journal's writer. LangGraph's
-`LANGGRAPH_STRICT_MSGPACK=true`, which lets only known types come to life again, is honoured.
+on SQLite they have a file of their own, and never wait for the journal's writer. Only known types
+come to life again (`segue.agent.checkpoint_types`).
 """
 
 import logging
@@ -16,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue.agent.attempt_saver import turns_of
+from segue.agent.checkpoint_types import StrictSerializer
 from segue.core.errors import BackendError, UsageError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class MemoryCheckpoints:
     """Checkpoints that end with the process, for tests and trials."""
 
     def __init__(self) -> None:
-        self._saver = InMemorySaver()
+        self._saver = InMemorySaver(serde=StrictSerializer())
 
     def saver(self) -> Saver:
         return self._saver
@@ -107,7 +108,7 @@ class SqliteCheckpoints:
             await connection.execute("PRAGMA synchronous = FULL")
             # The words of a turn that is over are overwritten with zeros.
             await connection.execute("PRAGMA secure_delete = ON")
-            saver = AsyncSqliteSaver(connection)
+            saver = AsyncSqliteSaver(connection, serde=StrictSerializer())
             await saver.setup()
         except aiosqlite.Error as error:
             await self._stack.aclose()

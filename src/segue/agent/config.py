@@ -284,6 +284,10 @@ class AgentConfig(Config):
     """LangChain tools, or functions with a docstring."""
     graph: Annotated[Any, Expected("'package.module:attribute'")] = None
     """A LangGraph graph of your own; replaces model, prompt, tools and what goes with them."""
+    checkpoint_types: Annotated[
+        tuple[str, ...], FROM_TEXT, Expected("a list of 'package.module:Type'")
+    ] = ()
+    """Types that a graph's checkpoints may hold besides those that its state declares."""
     context_tokens: Count = 8_000
     """The model's window; a quarter of it is kept for the answer."""
     memory: MemoryConfig = MemoryConfig()

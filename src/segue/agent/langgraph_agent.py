@@ -23,6 +23,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 
 from segue.agent.attempt_saver import AttemptSaver
 from segue.agent.build import BuiltGraph, Graph
+from segue.agent.checkpoint_types import declared_types, named_types
 from segue.agent.checkpoints import Checkpoints
 from segue.agent.config import AgentConfig
 from segue.agent.ids import by_position, missing_from
@@ -81,6 +82,7 @@ class LangGraphAgent:
         self._savers: WeakValueDictionary[int, AttemptSaver] = WeakValueDictionary()
         self._lazy: dict[int, LazySaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
+        self._types = declared_types(built.graph) | named_types(config.checkpoint_types)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Answer the run's batch, or go on with it where it was cut off.
@@ -130,7 +132,7 @@ class LangGraphAgent:
     async def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
         """A new batch of the built-in agent begins with the model, which can be asked again."""
         self._lazy.pop(run.batch.id, None)
-        saver = AttemptSaver(self._checkpoints.saver(), run.attempt)
+        saver = AttemptSaver(self._checkpoints.saver(), run.attempt).with_allowlist(self._types)
         self._savers[run.batch.id] = saver
         if _goes_on(run):
             await saver.take_over(str(run.batch.id))

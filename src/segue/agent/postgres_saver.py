@@ -8,6 +8,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
+from segue.agent.checkpoint_types import StrictSerializer
 from segue.core.errors import BackendError
 from segue.journal.postgres.database import check_address
 from segue.journal.postgres.pool import Pool
@@ -39,7 +40,7 @@ class PostgresSavers:
 
     def new(self) -> AsyncPostgresSaver:
         """A saver does one thing at a time, whatever the size of its pool: one for each run."""
-        return AsyncPostgresSaver(self._pool)
+        return AsyncPostgresSaver(self._pool, serde=StrictSerializer())
 
     async def places(self, query: LiteralString) -> list[tuple[str, str]]:
         """The threads and namespaces that a query finds."""

@@ -7,6 +7,7 @@ from typing import Final
 import typer
 
 from segue.core.errors import NotFoundError, SegueError, UsageError
+from segue.core.plain import harmless
 
 # As programs do: 2 for what the caller can mend, 1 for what failed.
 WRONG_USE: Final = 2
@@ -15,7 +16,7 @@ FAILED: Final = 1
 
 def tell(words: str) -> None:
     """Say what is wrong, in one line on stderr."""
-    typer.echo(f"Error: {' '.join(words.split())}", err=True)
+    typer.echo(f"Error: {harmless(' '.join(words.split()))}", err=True)
 
 
 @contextmanager

@@ -30,9 +30,9 @@ async def client_of(
     url: str, key: str | None, user: str | None
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client that says who it is with each request."""
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    headers = {} if key is None else {b"Authorization": f"Bearer {key}".encode()}
     if user is not None:
-        headers[USER_HEADER] = user
+        headers[USER_HEADER.encode()] = user.encode()
     async with httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers) as client:
         yield client
 

@@ -1,6 +1,6 @@
 """How commands print: JSON for scripts, tables for people, and plain lines in a pipe.
 
-Results go to stdout.
+Results go to stdout. What users and models said may hold what a terminal obeys: it is left out.
 """
 
 import json
@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from segue.core.plain import exact_json, one_line
+from segue.core.plain import exact_json, harmless, one_line
 
 __all__ = ["is_piped", "one_line", "print_json", "print_lines", "print_table", "when"]
 
 
 def print_json(value: Any) -> None:
     """A value or records; large numbers and times as text."""
-    typer.echo(json.dumps(exact_json(value), indent=2, ensure_ascii=False))
+    typer.echo(harmless(json.dumps(exact_json(value), indent=2, ensure_ascii=False)))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
@@ -40,7 +40,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
     table.add_column(headings[-1], overflow="fold")
     for row in rows:
         # As text and not as markup: brackets in what was said are what was said.
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(harmless(cell)) for cell in row))
     if table.row_count:
         Console().print(table)
     else:
@@ -54,7 +54,7 @@ def is_piped() -> bool:
 
 def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(line)
+        typer.echo(harmless(line))
 
 
 def when(moment: datetime | str | None) -> str:

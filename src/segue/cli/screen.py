@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from segue.cli.pipe import Pipe
 from segue.cli.talks import Connection, Spoken, TalkEvent
-from segue.core.plain import storable
+from segue.core.plain import harmless, storable
 from segue.runtime.events import Asked, Cancelled, Failed, Retracted, Writing
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Screen:
     def note(self, text: str) -> None:
         """A line that nobody said."""
         self.end_draft()
-        self._front.add(f"({_harmless(text)})\n", _DIM)
+        self._front.add(f"({harmless(text)})\n", _DIM)
 
     def wait(self, *, is_waiting: bool) -> None:
         """Whether the agent has something to answer."""
@@ -126,14 +126,9 @@ class Screen:
             self.end_draft()
             self._front.add(f"{self._agent}: ", _NAME)
             self._draft = message_id
-        self._front.add(_harmless(new))
+        self._front.add(harmless(new))
 
     def _say(self, name: str, text: str) -> None:
         self.end_draft()
         self._front.add(name, _NAME)
-        self._front.add(f"{_harmless(text)}\n")
-
-
-def _harmless(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(each for each in text if each.isprintable() or each in "\n\t")
+        self._front.add(f"{harmless(text)}\n")

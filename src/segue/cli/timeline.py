@@ -14,6 +14,7 @@ from rich.text import Text
 
 from segue.cli.output import is_piped, print_lines, print_table
 from segue.core.durations import show_duration
+from segue.core.plain import harmless
 from segue.core.quiet import NIGHT
 from segue.testing.simulation_report import Entry, Kind, SimulationReport
 
@@ -70,7 +71,7 @@ def _timeline(rows: Iterable[_Row]) -> Table:
         table.add_column(heading, ratio=3, overflow="fold")
     for cells, style in rows:
         # As text and not as markup: brackets in what was said are what was said.
-        table.add_row(*map(Text, cells), style=style)
+        table.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
     return table
 
 

@@ -1,6 +1,7 @@
 """Plain text and plain JSON: what every provider and every database takes."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -9,6 +10,8 @@ from typing import Any, Final
 
 # JavaScript and others read larger numbers inexactly.
 _EXACT: Final = 2**53
+# All of C0 and C1 but tabs and line breaks, and what overrides the direction of a text.
+_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def storable(text: str) -> str:
@@ -21,6 +24,11 @@ def storable(text: str) -> str:
 def one_line(text: str, longest: int = 200) -> str:
     words = " ".join(text.split())
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
+
+
+def harmless(text: str) -> str:
+    """Text without what a terminal obeys: control characters, and marks that turn its direction."""
+    return _OBEYED.sub("", text)
 
 
 def plain_json(value: Any, depth: int = 64) -> Any:

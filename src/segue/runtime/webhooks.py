@@ -2,8 +2,8 @@
 
 Owns the signature, the request and what its answer means; `verify` is shipped for receivers. When
 to try again is said here (`next_try`) and done by whoever holds the outbox. A delivery may arrive
-twice: its `Segue-Event-Id` is the same then. Errors name a target by its origin only, since paths
-and queries of webhooks are often secrets.
+twice: its `Segue-Event-Id` is the same then. Errors do not name the target: users read them in
+`why`, and its host may be an internal one, its path a secret.
 """
 
 import asyncio
@@ -177,7 +177,7 @@ class Webhooks:
         finally:
             _delivering.reset(silence)
         if not answer.is_success:
-            raise _refusal(target, answer, self._clock())
+            raise _refusal(answer, self._clock())
         return f"{answer.status_code} at {self._clock().isoformat(timespec='seconds')}"
 
     def _headers(self, target: WebhookTarget, event_id: str, body: bytes) -> dict[str, str]:
@@ -212,7 +212,7 @@ class Webhooks:
             # After the head it does not matter what becomes of the body.
             if answer is None:
                 # Not as a cause: the client's error holds the request with its URL and signature.
-                raise _unreachable(target, error) from None
+                raise _unreachable(error) from None
         return answer
 
 
@@ -227,17 +227,15 @@ async def _read_a_little(answer: httpx.Response) -> None:
             return
 
 
-def _unreachable(target: WebhookTarget, error: Exception) -> DeliveryError:
+def _unreachable(error: Exception) -> DeliveryError:
     slow = isinstance(error, TimeoutError | httpx.TimeoutException)
     what = "did not answer in time" if slow else "cannot be reached"
-    return DeliveryError(
-        f"The webhook at {target.origin} {what} ({type(error).__name__}).", retryable=True
-    )
+    return DeliveryError(f"The webhook {what} ({type(error).__name__}).", retryable=True)
 
 
-def _refusal(target: WebhookTarget, answer: httpx.Response, now: datetime) -> DeliveryError:
+def _refusal(answer: httpx.Response, now: datetime) -> DeliveryError:
     status = answer.status_code
-    said = f"The webhook at {target.origin} answered {status}"
+    said = f"The webhook answered {status}"
     if status in _PASSING or status >= 500:
         wait = _retry_after(answer.headers.get("Retry-After", ""), now)
         return DeliveryError(f"{said}.", retryable=True, retry_after=wait)

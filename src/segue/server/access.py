@@ -53,7 +53,17 @@ async def recognise(connection: HTTPConnection, words: str | None) -> Caller:
     doorkeeper = _doorkeeper(connection)
     if words is None and await doorkeeper.is_open():
         _check_home(connection, settings_of(connection))
-    return await doorkeeper.let_in(words, connection.headers.get(USER_HEADER))
+    return await doorkeeper.let_in(words, _named_user(connection))
+
+
+def _named_user(connection: HTTPConnection) -> str | None:
+    """The user that a header names, in UTF-8 as in tokens, so that "ä" is one user."""
+    if (given := connection.headers.get(USER_HEADER)) is None:
+        return None
+    try:
+        return given.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise Refusal(400, "user", f"{USER_HEADER} is not UTF-8.") from None
 
 
 async def let_in(connection: HTTPConnection, words: str | None) -> Caller:

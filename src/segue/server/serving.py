@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -69,6 +70,7 @@ async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[str]:
 def config_of(app: FastAPI) -> uvicorn.Config:
     settings: ServerSettings = app.state.settings
     every = settings.ping_every.total_seconds()
+    logging.getLogger("uvicorn.error").addFilter(_without_query)
     return uvicorn.Config(
         app,
         log_config=None,  # ours is set already
@@ -80,6 +82,15 @@ def config_of(app: FastAPI) -> uvicorn.Config:
         ws_ping_timeout=every,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Uvicorn logs a socket's address with its query, in which clients put keys."""
+    if "WebSocket %s" in str(record.msg) and isinstance(record.args, tuple):
+        record.args = tuple(
+            each.partition("?")[0] if isinstance(each, str) else each for each in record.args
+        )
+    return True
 
 
 class _Quiet(uvicorn.Server):

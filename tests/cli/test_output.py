@@ -1,0 +1,39 @@
+"""What commands print of what users said: words, and nothing that a terminal obeys."""
+
+import sys
+
+import pytest
+
+from segue.cli.errors import tell
+from segue.cli.output import print_json, print_lines, print_table
+
+# Clear the screen, write to the clipboard, hide a link, C1's way to begin the same, and turn the
+# text around.
+TRICKS = "\x1b[2J\x1b]52;c;bHM=\x07\x1b]8;;http://x\x1b\\\x9b31m\x7f\u202e\u2066"
+LEFT = "[2J]52;c;bHM=]8;;http://x\\31m"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_table_cannot_steer_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """Neither for a person nor in a pipe, whose reader may be a terminal in the end."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")  # no styles of our own
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    print_table(("who", "what"), [(f"ann{TRICKS}", f"Hi{TRICKS} 👩‍👧 می‌خواهم")], nothing="")
+    shown = capsys.readouterr().out
+    assert f"ann{LEFT}" in shown
+    assert f"Hi{LEFT} 👩‍👧 می‌خواهم" in shown
+    assert not set("\x1b\x07\x9b\x7f\u202e\u2066") & set(shown)
+
+
+def test_lines_json_and_errors_cannot_either(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON writes what is below a space as \\u…; the rest it would let through."""
+    print_lines([f"ann{TRICKS}"])
+    print_json({"who": f"ann{TRICKS}"})
+    tell(f"There is no thread ann{TRICKS}.")
+    shown = capsys.readouterr()
+    assert not set("\x1b\x07\x9b\x7f\u202e\u2066") & set(shown.out + shown.err)
+    assert f"ann{LEFT}" in shown.out
+    assert f"ann{LEFT}" in shown.err
