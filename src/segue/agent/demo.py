@@ -30,7 +30,7 @@ _BREAK: Final = re.compile(
     r"what|when|where|which|who|why|will|with|would|yet|you"
 )
 _TOKEN: Final = re.compile(r"[^\W\d_][\w'-]*|[.,;:!?]")
-_CHOICE: Final = re.compile(r"(?i)[\w'-]+ or [\w'-]+")
+_CHOICE: Final = re.compile(r"(?i)(?<![\w'-])[\w'-]+ or [\w'-]+")
 _QUESTION: Final = re.compile(r"(?i)\?\s*$|^(how|what|when|where|which|who|why)\b")
 
 # In this order: the first that fits is what the user means.
