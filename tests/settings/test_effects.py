@@ -87,6 +87,8 @@ SHOWN = {
     "AgentConfig.memory": f"{HERE}test_an_agent_without_memories_has_no_book",
     "AgentConfig.limits": f"{AGENT}test_steps_are_counted_as_the_config_says",
     "AgentConfig.autonomy": f"{SILENCE}test_each_trigger_waits_for_its_own_delay",
+    "AgentConfig.checkpoint_types": "tests/agent/test_checkpoint_types.py::"
+    "test_what_it_does_not_declare_is_refused_unless_it_is_allowed",
     "AgentConfig.compression": f"{COMPRESSION}test_a_long_talk_is_summed_up_and_goes_on",
     "AgentConfig.continuations": (
         "tests/stories/test_going_on.py::test_a_continuation_goes_on_in_the_same_batch"
@@ -170,6 +172,9 @@ SHOWN = {
     ),
     "ServerSettings.max_body_bytes": (
         "tests/server/test_entrance.py::test_a_body_that_is_too_big_is_refused"
+    ),
+    "ServerSettings.max_text_bytes": (
+        "tests/server/test_guard.py::test_a_message_has_so_much_text_and_no_more"
     ),
     "ServerSettings.max_import_bytes": (
         "tests/server/test_transfers.py::test_an_import_has_a_size_of_its_own"

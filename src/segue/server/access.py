@@ -75,7 +75,9 @@ async def let_in(connection: HTTPConnection, words: str | None) -> Caller:
 
 
 async def caller_of(connection: HTTPConnection) -> Caller:
-    return await let_in(connection, bearer(connection.headers.get("Authorization")))
+    """Who calls; asked once for a request, before its body is read (`segue.server.guard`)."""
+    known: Caller | None = getattr(connection.state, "caller", None)
+    return known or await let_in(connection, bearer(connection.headers.get("Authorization")))
 
 
 CallerHere = Annotated[Caller, Depends(caller_of)]

@@ -12,9 +12,11 @@ from segue.core.snowflake import parse
 from segue.runtime import views
 from segue.runtime.preview import context_json, next_context
 from segue.server.access import JournalHere, SegueHere, operator_of
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 
 router = APIRouter(
+    route_class=GuardedRoute,
     prefix="/api/admin",
     tags=["admin"],
     dependencies=[Depends(operator_of)],

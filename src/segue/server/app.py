@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,8 @@ from segue.server.transfers import IMPORT
 if TYPE_CHECKING:
     from segue.server.tracing import Tracing
 
+# How many bytes a body may have that holds no pictures or files.
+_WITHOUT_MEDIA: Final = 1_000_000
 # By which the environment names a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -110,10 +113,17 @@ def _add_middleware(app: FastAPI) -> None:
         )
     app.add_middleware(
         Entrance,
-        max_body_bytes=settings.max_body_bytes,
+        room_for=partial(_room_for, settings),
         observe=metrics.observe_request,
-        roomy={IMPORT: settings.max_import_bytes},
     )
+
+
+def _room_for(settings: ServerSettings, path: str) -> int:
+    """Only messages have pictures and files."""
+    if path == IMPORT:
+        return settings.max_import_bytes
+    most = settings.max_body_bytes
+    return most if path.endswith("/messages") else min(most, _WITHOUT_MEDIA)
 
 
 def _tracing(settings: ServerSettings) -> "Tracing | None":

@@ -26,6 +26,21 @@ def check_count(content: str | list[Any], most: int) -> None:
         )
 
 
+def check_text(content: str | list[Any], most: int) -> None:
+    """`Refusal` with 422 if there are too many words: history, search and every context hold them
+    again and again, other than a picture's bytes.
+    """
+    blocks = [content] if isinstance(content, str) else content
+    texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+    size = sum(len(text.encode(errors="replace")) for text in texts if isinstance(text, str))
+    if size > most:
+        raise Refusal(
+            422,
+            "content_text",
+            f"The text has {size} bytes; at most {most} are taken, see server.max_text_bytes.",
+        )
+
+
 def check_content(content: str | list[Any]) -> None:
     """`Refusal` with 422 if a block holds an address that somebody might fetch."""
     blocks = [] if isinstance(content, str) else content

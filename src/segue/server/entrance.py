@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -39,14 +39,12 @@ class Entrance:
     def __init__(
         self,
         app: ASGIApp,
-        max_body_bytes: int,
+        room_for: Callable[[str], int],
         observe: Observer,
-        roomy: Mapping[str, int] | None = None,
     ) -> None:
-        """`roomy`: the paths to which more may be sent, and how much."""
+        """`room_for`: how many bytes may be sent to a path."""
         self._app = app
-        self._max_body_bytes = max_body_bytes
-        self._roomy = roomy or {}
+        self._room_for = room_for
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +71,7 @@ class Entrance:
     ) -> None:
         request_id = scope["state"]["request_id"]
         began, status = time.perf_counter(), 500
-        most = self._roomy.get(scope["path"], self._max_body_bytes)
+        most = self._room_for(scope["path"])
         body = _Body(receive, most)
 
         async def answer(message: Message) -> None:

@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from segue.server.access import SegueHere, ThreadHere
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 from segue.server.shapes import FollowUpOut, ReasonOut, Snooze, ThreadOut
 from segue.server.wire import follow_up_out, reason_out, thread_out
 
-router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"])
+router = APIRouter(route_class=GuardedRoute, prefix="/api/threads/{thread_id}", tags=["follow-ups"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 
 

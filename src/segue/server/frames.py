@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from segue.core.errors import UsageError
+from segue.server.guard import TooManyParts, check_parts
 from segue.server.mistakes import in_words, mistakes_in
 from segue.server.shapes import Given, Id, NewMessage, Sent
 
@@ -50,6 +51,10 @@ _FRAMES: TypeAdapter[ClientFrame] = TypeAdapter(ClientFrame)
 
 def read_frame(text: str) -> ClientFrame:
     """A client's frame; `UsageError` says what is wrong with it."""
+    try:
+        check_parts(text.encode(errors="replace"))
+    except TooManyParts as error:
+        raise UsageError(error.detail) from None
     try:
         return _FRAMES.validate_json(text)
     except ValidationError as error:

@@ -10,11 +10,12 @@ from segue.core.snowflake import to_text
 from segue.facade import Segue
 from segue.server.access import CallerHere, JournalHere, SegueHere
 from segue.server.cursors import position_of
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 from segue.server.shapes import MemoriesOut, MemoryOut, NewMemory
 from segue.server.wire import memory_out
 
-router = APIRouter(prefix="/api/memories", tags=["memories"])
+router = APIRouter(route_class=GuardedRoute, prefix="/api/memories", tags=["memories"])
 Agent = Annotated[
     str | None, Query(max_length=200, description="The first agent, if none is named.")
 ]

@@ -45,6 +45,8 @@ _TITLES: Final = {
     413: "Too big",
 }
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
+# How many mistakes of one request are told.
+_NAMED: Final = 20
 # What any route may answer, whatever is asked.
 _ALWAYS: Final = frozenset({400, 401, 403, 413, 422, 429, 503})
 
@@ -113,7 +115,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = mistakes_in(error.errors(), error.body)
+        wrong = mistakes_in(error.errors()[:_NAMED], error.body)
         problem = Problem(
             title="This cannot be right",
             status=422,

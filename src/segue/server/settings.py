@@ -72,7 +72,9 @@ class ServerSettings(Config):
     rate_per_minute: Annotated[Count | None, OR_NONE] = 600
     """Requests and frames for each key and user; `none` means as many as they like."""
     max_body_bytes: Count = 10_000_000
-    """How big a request may be."""
+    """How big a message with pictures or files may be; other requests have at most 1 MB."""
+    max_text_bytes: Count = 100_000
+    """How long the text of a message may be, pictures and files apart."""
     max_import_bytes: Count = 1_000_000_000
     """How big an export may be that an operator imports; it is written to a temporary file."""
     max_frame_bytes: Count = 1_000_000

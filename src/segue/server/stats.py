@@ -10,9 +10,11 @@ from segue.core.outcomes import Verdict
 from segue.core.triggers import TriggerType
 from segue.journal.outcomes import WINDOW
 from segue.server.access import SegueHere, operator_of
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 
 router = APIRouter(
+    route_class=GuardedRoute,
     prefix="/api/admin",
     tags=["admin"],
     dependencies=[Depends(operator_of)],

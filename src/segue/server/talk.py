@@ -17,14 +17,15 @@ from segue.server.access import (
     segue_of,
     settings_of,
 )
-from segue.server.content import check_content, check_count
+from segue.server.content import check_content, check_count, check_text
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 from segue.server.shapes import AcceptedOut, Answer, NewMessage, TurnsOut
 from segue.server.streams import answering, event_stream, listening
 from segue.server.visits import EVENT_STREAM, VisitHere, WantedVisit
 from segue.server.wire import accepted_out
 
-router = APIRouter(prefix="/api/threads/{thread_id}", tags=["talk"])
+router = APIRouter(route_class=GuardedRoute, prefix="/api/threads/{thread_id}", tags=["talk"])
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {EVENT_STREAM: {}}, "description": "Events as they come."}
 }
@@ -103,6 +104,7 @@ async def take(connection: HTTPConnection, thread: Thread, new: NewMessage) -> A
     """Store what a client says, if it may be sent; over HTTP and over a socket alike."""
     settings = settings_of(connection)
     check_count(new.content, settings.max_content_blocks)
+    check_text(new.content, settings.max_text_bytes)
     if not settings.allow_content_urls:
         check_content(new.content)
     return await segue_of(connection).send(

@@ -13,6 +13,7 @@ from segue.server.access import (
     ThreadServiceHere,
 )
 from segue.server.cursors import place_of_thread, position_of, thread_cursor
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 from segue.server.shapes import (
     AgentOut,
@@ -28,7 +29,7 @@ from segue.server.shapes import (
 )
 from segue.server.wire import message_out, page_out, thread_out
 
-router = APIRouter(prefix="/api", tags=["threads"])
+router = APIRouter(route_class=GuardedRoute, prefix="/api", tags=["threads"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=300)]
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from segue.server.access import CallerHere, SegueHere, ThreadHere, operator_of
+from segue.server.guard import GuardedRoute
 from segue.server.problems import responses
 from segue.server.shapes import DeletedOut, Sent
 from segue.transfer.writing import Scope
@@ -24,8 +25,9 @@ MEDIA_TYPE: Final = "application/jsonl"
 IMPORT: Final = "/api/admin/import"
 _PIECE: Final = 64 * 1024
 
-router = APIRouter(prefix="/api", tags=["transfers"])
+router = APIRouter(route_class=GuardedRoute, prefix="/api", tags=["transfers"])
 admin = APIRouter(
+    route_class=GuardedRoute,
     prefix="/api/admin",
     tags=["admin"],
     dependencies=[Depends(operator_of)],
