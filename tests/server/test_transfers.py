@@ -182,4 +182,5 @@ async def test_who_deleted_themselves_does_not_open_the_server(sqlite_stage: Sta
 
 async def import_(site: Site, body: Any, **how: bool) -> httpx.Response:
     given = {name: "true" for name, is_set in how.items() if is_set}
-    return await site.http.post("/api/admin/import", content=body, params=given)
+    headers = {"Content-Type": "application/jsonl"}
+    return await site.http.post("/api/admin/import", content=body, params=given, headers=headers)

@@ -21,6 +21,7 @@ from segue.server.running import Running
 from segue.server.settings import ServerSettings
 
 _HOME: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_MODE: Final = "sec-fetch-mode"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 # Only so that the documentation shows how to come in; `caller_of` reads the header.
 SHOWN = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
@@ -89,6 +90,12 @@ async def operator_of(connection: HTTPConnection) -> Caller:
     return caller
 
 
+async def at_home(connection: HTTPConnection) -> None:
+    """For what is shown without a key: where there are none, it is for this machine alone too."""
+    if running_of(connection).is_ready and await _doorkeeper(connection).is_open():
+        _check_home(connection, settings_of(connection))
+
+
 async def own_thread(journal: Journal, caller: Caller, thread_id: str) -> Thread:
     """A thread of the caller's. Of another's it is not even said that it is there."""
     missing = NotFoundError(f"There is no thread {thread_id!r:.60}.")
@@ -139,11 +146,25 @@ def _check_home(connection: HTTPConnection, settings: ServerSettings) -> None:
     if _host_in(f"//{connection.headers.get('host', '')}") not in names:
         detail = "Without keys, this server answers only to names of this machine."
         raise Refusal(403, "host", detail)
-    origin = connection.headers.get("origin")
-    if origin is None or origin in settings.cors_origins:
-        return
-    if _host_in(origin) not in names:
+    if _is_of_another_page(connection, settings):
         raise Refusal(403, "origin", "A page of another origin may not call this server.")
+
+
+def _is_of_another_page(connection: HTTPConnection, settings: ServerSettings) -> bool:
+    """Whether a browser says that a page calls which is not this server's own.
+
+    An origin is a scheme, a host and a port: what another port of this machine serves is another
+    page. Requests without an `Origin`, such as for a picture, are known by `Sec-Fetch-Site`; to
+    follow a link from elsewhere harms nobody.
+    """
+    headers, origin = connection.headers, connection.headers.get("origin")
+    if origin is not None and origin in settings.cors_origins:
+        return False
+    scheme = "https" if connection.url.scheme in {"https", "wss"} else "http"
+    if origin is not None and origin.lower() != f"{scheme}://{headers.get('host', '')}".lower():
+        return True
+    is_link = connection.scope.get("method") == "GET" and headers.get(_MODE) == "navigate"
+    return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"} and not is_link
 
 
 def _host_in(address: str) -> str | None:

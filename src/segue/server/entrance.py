@@ -29,6 +29,12 @@ _TRACE: Final = ("traceparent", "tracestate")
 _UNWATCHED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
+# What browsers are told of every answer: it is what it says it is, and for pages of this server.
+_FENCES: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
 # Route, method, status and seconds of a request that is over.
 Observer = Callable[[str, str, int, float], None]
 
@@ -79,7 +85,7 @@ class Entrance:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 header = (REQUEST_ID.lower().encode(), request_id.encode())
-                message["headers"] = [*message.get("headers", ()), header]
+                message["headers"] = [*message.get("headers", ()), *_FENCES, header]
             await send(message)
 
         try:

@@ -1,10 +1,10 @@
 """Is it there, is it ready, what does it count."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from segue.server.access import running_of
+from segue.server.access import at_home, running_of
 from segue.server.metrics import Metrics
 from segue.server.problems import Refusal, responses
 
@@ -31,7 +31,7 @@ async def readyz(request: Request) -> Health:
     return Health(status="ready")
 
 
-@router.get("/metrics", include_in_schema=False)
+@router.get("/metrics", include_in_schema=False, dependencies=[Depends(at_home)])
 async def metrics(request: Request) -> Response:
     """For Prometheus. No label holds a user, a thread or anybody's words."""
     counted: Metrics = request.app.state.metrics

@@ -10,13 +10,14 @@ import shlex
 from html import escape
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
 
+from segue.server.access import at_home
 from segue.server.route_list import render_routes
 from segue.server.serving import is_home
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(at_home)])
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }
@@ -36,7 +37,6 @@ _HEADERS: Final = {
         "frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 
 # Links are relative, so that they hold in an app that is mounted in another one.

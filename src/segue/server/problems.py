@@ -43,6 +43,7 @@ _TITLES: Final = {
     404: "Not found",
     405: "Not here",
     413: "Too big",
+    415: "Not in this form",
 }
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
 # How many mistakes of one request are told.

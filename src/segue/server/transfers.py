@@ -16,13 +16,17 @@ from starlette.requests import Request
 
 from segue.server.access import CallerHere, SegueHere, ThreadHere, operator_of
 from segue.server.guard import GuardedRoute
-from segue.server.problems import responses
+from segue.server.problems import Refusal, responses
 from segue.server.shapes import DeletedOut, Sent
 from segue.transfer.writing import Scope
 
 MEDIA_TYPE: Final = "application/jsonl"
 # Where more may be sent than elsewhere.
 IMPORT: Final = "/api/admin/import"
+# None that a form, or a script of another page, sends without asking first.
+_TAKEN: Final = frozenset(
+    {MEDIA_TYPE, "application/x-ndjson", "application/json", "application/octet-stream"}
+)
 _PIECE: Final = 64 * 1024
 
 router = APIRouter(route_class=GuardedRoute, prefix="/api", tags=["transfers"])
@@ -99,7 +103,7 @@ async def export_everything(
     return _lines(_pieces(file), "export")
 
 
-@admin.post(IMPORT.removeprefix(admin.prefix), responses=responses(409))
+@admin.post(IMPORT.removeprefix(admin.prefix), responses=responses(409, 415))
 async def import_export(
     segue: SegueHere,
     request: Request,
@@ -109,6 +113,9 @@ async def import_export(
     dry_run: bool = False,
 ) -> ImportedOut:
     """Take in a full export, which is the body: all of it, or nothing."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() not in _TAKEN:
+        # A page of another origin can send plain text without asking.
+        raise Refusal(415, "media_type", f"Send an export as Content-Type: {MEDIA_TYPE}.")
     with tempfile.TemporaryFile() as file:
         async for piece in request.stream():
             file.write(piece)
