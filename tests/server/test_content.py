@@ -32,13 +32,12 @@ ADDRESSES: list[Any] = [
     {"type": "image", "base64": PICTURE, "source": {"type": "url", "url": INSIDE}},
     {"type": "image", "base64": PICTURE, "more": f" {INSIDE.upper()}"},
     {"type": "image", "base64": PICTURE, "more": deep(100)},
-    {"type": "file", "file_id": "file-1", "file": {"file_uri": "gs://bucket/plan.pdf"}},
+    {"type": "file", "base64": PICTURE, "file": {"file_uri": "gs://bucket/plan.pdf"}},
     {"type": "video", "id": "v1", "fileUri": "bucket/plan.mp4"},
 ]
 DATA: list[Any] = [
     {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
     {"type": "image", "base64": PICTURE, "mime_type": "image/png"},
-    {"type": "file", "file_id": "file-1"},
     {"type": "text-plain", "text": f"{INSIDE} is no address that I would open."},
     {"type": "text", "text": "https://example.org"},
     "https://example.org",
@@ -93,6 +92,25 @@ async def test_a_block_that_no_model_could_be_given_is_refused(
         await world.clock.settle()
         page = await site.get(f"{path}/history")
         assert [message["text"] for message in page["messages"]] == ["Hello", "Fine."]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "file", "file_id": "file-1"},
+        {"type": "image", "fileId": "file-1"},
+        {"type": "document", "source": {"type": "file", "file_id": "file-1"}},
+    ],
+    ids=str,
+)
+async def test_a_file_of_the_owner_is_not_a_users_to_name(
+    sqlite_stage: Stage, block: dict[str, Any]
+) -> None:
+    """The provider would look it up in the account of whoever runs the server."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        path = f"/api/threads/{await site.new_thread()}/messages"
+        refused = await site.http.post(path, json={"content": [block]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "content_file")
 
 
 async def test_data_and_words_are_taken(sqlite_stage: Stage) -> None:

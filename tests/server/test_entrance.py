@@ -172,3 +172,19 @@ async def test_what_a_database_says_is_not_told_to_the_caller(
     assert "try again" in refused.json()["detail"]
     assert "db.internal" not in refused.text
     assert "db.internal" in caplog.text
+
+
+async def test_a_server_that_cannot_write_is_not_ready(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk can still be read: who asks whether it is ready wants to know of writing."""
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise BackendError("The disk is full.")
+
+    async with stage.world() as world, site_of(world.segue) as site:
+        assert (await site.http.get("/readyz")).status_code == 200
+        monkeypatch.setattr(world.journal, "extend_node", full)
+        assert (await site.http.get("/readyz")).status_code == 503
+        monkeypatch.undo()
+        assert (await site.http.get("/readyz")).status_code == 200

@@ -1,7 +1,8 @@
 """What a client may send of content: words and data, in few blocks, but no addresses.
 
 Some providers' clients fetch the address of a picture themselves, from this process. Whoever could
-name one would reach what only this machine can, such as services behind its firewall.
+name one would reach what only this machine can, such as services behind its firewall. And a file's
+id at a provider is looked up in the account of whoever runs this server.
 """
 
 import re
@@ -12,6 +13,7 @@ from segue.server.problems import Refusal
 
 # With blanks in front, since clients cut them off.
 _ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_FILE_ID: Final = re.compile(r"file[-_]?id", re.IGNORECASE)
 _DATA: Final = "data:"
 
 
@@ -42,9 +44,18 @@ def check_text(content: str | list[Any], most: int) -> None:
 
 
 def check_content(content: str | list[Any]) -> None:
-    """`Refusal` with 422 if a block holds an address that somebody might fetch."""
+    """`Refusal` with 422 if a block holds an address that somebody might fetch, or names a file
+    that the owner of this server has at a provider.
+    """
     blocks = [] if isinstance(content, str) else content
     for name, text in _texts(blocks):
+        if _FILE_ID.fullmatch(name):
+            raise Refusal(
+                422,
+                "content_file",
+                f"A block of content names a file of the provider in {name!r:.60}. Send the file "
+                "itself as base64; only if server.allow_content_urls is set, names are taken.",
+            )
         if _is_address(name, text):
             raise Refusal(
                 422,

@@ -23,11 +23,12 @@ async def healthz() -> Health:
 
 @router.get("/readyz", responses={503: responses()[503]})
 async def readyz(request: Request) -> Health:
-    """Migrations and the self-test are done, and the database answers now."""
+    """Migrations and the self-test are done, and the database takes what is written now."""
     running = running_of(request)
     if not running.is_ready:
         raise Refusal(503, "starting", "The server is starting or stopping.", {"Retry-After": "1"})
-    await running.segue.composed.parts.journal.last_position()
+    # A write, since a disk that is full can still be read.
+    await running.segue.composed.runtime.ids.renew()
     return Health(status="ready")
 
 

@@ -82,7 +82,8 @@ class ServerSettings(Config):
     max_content_blocks: Count = 100
     """How many blocks of text, pictures and files one message may have."""
     allow_content_urls: bool = False
-    """Whether messages may name pictures and files by address; this process may fetch those."""
+    """Whether messages may name pictures and files by address, which this process may fetch, or by
+    the provider's id, which it looks up in your account."""
     max_sockets_per_user: Count = 50
     """How many sockets and event streams, taken together, one user may hold open at once."""
     ping_every: Span = timedelta(seconds=20)
