@@ -1,7 +1,7 @@
 """A run whose lease was lost goes on for a moment, beside the one that took its turn over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -32,16 +32,19 @@ pytestmark = pytest.mark.anyio
 
 
 class SlowSaver(InMemorySaver):
-    """Something happens right after the first look at the checkpoints."""
+    """Something happens right after the first look at an attempt's own checkpoints."""
 
     then: Callable[[], Awaitable[object]] | None = None
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = await super().aget_tuple(config)
-        if (then := self.then) is not None:
+    async def alist(
+        self, config: RunnableConfig | None, **how: Any
+    ) -> AsyncIterator[CheckpointTuple]:
+        async for found in super().alist(config, **how):
+            yield found
+        is_own = config is not None and "checkpoint_ns" in config["configurable"]
+        if is_own and (then := self.then) is not None:
             self.then = None
             await then()
-        return found
 
 
 async def said_by(agent: LangGraphAgent, run: Run) -> list[str]:
