@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from segue.core.errors import BackendError, UsageError
+from segue.server.patience import PatientHttp, PatientSocket
 from segue.server.settings import ServerSettings
 
 _STOP_SECONDS = 5
@@ -76,7 +77,8 @@ def config_of(app: FastAPI) -> uvicorn.Config:
         log_config=None,  # ours is set already
         access_log=False,  # the entrance writes a line without queries
         server_header=False,
-        ws="websockets-sansio",
+        http=PatientHttp,
+        ws=PatientSocket,
         ws_max_size=settings.max_frame_bytes,
         ws_ping_interval=every,
         ws_ping_timeout=every,
