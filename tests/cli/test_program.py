@@ -45,7 +45,7 @@ def test_without_a_program_of_its_own_it_goes_by_its_name(
 async def test_ctrl_c_while_it_loads_shows_no_traceback(tmp_path: Path) -> None:
     """It ends as shells expect of a program that was interrupted."""
     slow = tmp_path / "typer.py"  # which the command line imports first
-    slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    slow.write_text("raise KeyboardInterrupt\n")
     async with running(tmp_path, "--help", path=tmp_path) as loading:
         assert await loading.ended() == 130
     assert (loading.printed, loading.complained) == ("", b"")
