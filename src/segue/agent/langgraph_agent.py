@@ -97,10 +97,9 @@ class LangGraphAgent:
         if state is None:
             given = await self._beginning(graph, config, run)
         else:
-            is_answered = bool(_answers(run, state.interrupts))
-            for event in said.left_by(state, is_answered=is_answered):
-                yield event
             given = _next_input(run, state)
+            for event in said.left_by(state, is_answered=isinstance(given, Command)):
+                yield event
         if given is _NOTHING:
             return
         if recalled := await recall_for(run, self._book, self.config.memory):

@@ -21,7 +21,6 @@ from segue.server.running import Running
 from segue.server.settings import ServerSettings
 
 _HOME: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_MODE: Final = "sec-fetch-mode"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 # Only so that the documentation shows how to come in; `caller_of` reads the header.
 SHOWN = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
@@ -163,8 +162,10 @@ def _is_of_another_page(connection: HTTPConnection, settings: ServerSettings) ->
     scheme = "https" if connection.url.scheme in {"https", "wss"} else "http"
     if origin is not None and origin.lower() != f"{scheme}://{headers.get('host', '')}".lower():
         return True
-    is_link = connection.scope.get("method") == "GET" and headers.get(_MODE) == "navigate"
-    return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"} and not is_link
+    if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
+        return False
+    is_link = headers.get("sec-fetch-mode") == "navigate"
+    return not (is_link and connection.scope.get("method") == "GET")
 
 
 def _host_in(address: str) -> str | None:
