@@ -5,10 +5,18 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 READY := $(VENV)/.ready
 
-.PHONY: test test-local serve chaos check format docs bench evals lock clean
+.PHONY: test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not local" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not long" $(ARGS)
+
+# What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, large fuzz.
+test-long: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m "long and not local" $(ARGS)
+
+# Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice.
+mutate: $(READY)
+	$(BIN)/python -m tests.mutate $(ARGS)
 
 # With the real local model; one process, since it takes all cores but one.
 test-local: $(READY)
@@ -47,6 +55,10 @@ bench: $(READY)
 	$(BIN)/python -m bench.transfer
 	$(BIN)/python -m bench.compression
 	$(BIN)/python -m bench.long_life
+
+# What hostile clients cost the others; about three minutes.
+attack: $(READY)
+	$(BIN)/python -m bench.attacks
 
 evals: $(READY)
 	$(BIN)/python -m evals.retrieval

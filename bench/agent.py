@@ -19,20 +19,20 @@ from bench.stores import now
 from bench.table import medians, print_columns, scaled
 from segue import SnowflakeGenerator, stamp, user_message
 from segue.agent.build import build_graph
-from segue.agent.checkpoints import SqliteCheckpoints
-from segue.agent.config import AgentConfig
+from segue.agent.checkpoints.store import SqliteCheckpoints
 from segue.agent.langgraph_agent import LangGraphAgent
-from segue.agent.run import Run
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.batch import Batch
 from segue.journal.records import FoundMemory, Memory
 from segue.journal.sqlite import SqliteJournal
+from segue.runtime.after_turn import AfterTurn
 from segue.runtime.bus import Bus
 from segue.runtime.clock import SystemClock
+from segue.runtime.deps import Deps
 from segue.runtime.gatekeeper import Gatekeeper
-from segue.runtime.initiative import Initiative
-from segue.runtime.parts import Parts
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.run import Run
+from segue.settings.agents import AgentConfig
 
 QUESTION = "Which of the two museums near the station is open today, and until when?"
 ANSWER = "The first one is open until six; the second is closed on Mondays."
@@ -107,14 +107,14 @@ async def whole(
         config, build_graph(config, model=model(), memories=KnownMemories()), checkpoints
     )
     ids = SnowflakeGenerator(node=2)
-    await journal.create_thread("thread", agent_id="guide", user_id="ada", now=now())
-    parts = Parts(journal, ids, SystemClock(), Bus(journal), lambda _: agent, "bench")
-    initiative = Initiative(parts, Gatekeeper(journal, ids), lambda _: None)
-    processor = SessionProcessor(parts, initiative)
+    await journal.threads.create("thread", agent_id="guide", user_id="ada", now=now())
+    deps = Deps(journal, ids, SystemClock(), Bus(journal), lambda _: agent, "bench")
+    after_turn = AfterTurn(deps, Gatekeeper(journal, ids), lambda _: None)
+    processor = SessionProcessor(deps, after_turn)
 
     async def work() -> None:
-        await journal.accept_message("thread", user_message(QUESTION), ids=ids, now=now())
-        lease = await journal.claim_turn("bench", now=now(), lease_for=timedelta(seconds=30))
+        await journal.inbox.accept("thread", user_message(QUESTION), ids=ids, now=now())
+        lease = await journal.turns.claim_one("bench", now=now(), lease_for=timedelta(seconds=30))
         if lease is None:
             raise RuntimeError("The turn that was just queued cannot be claimed.")
         await processor.process(lease)

@@ -19,14 +19,14 @@ from typing import TypeVar
 from bench.stores import AGENT, now
 from bench.table import print_columns, progress
 from bench.transfer import SIZES, THREAD, peak, write_export
-from segue.agent.config import AgentConfig, CompressionConfig
-from segue.cli.compressing import compress_thread
-from segue.cli.opening import open_journal
-from segue.core.compress import Strategy
+from segue.cli.access import open_journal
+from segue.cli.compress import compress_thread
+from segue.core.compression import Strategy
 from segue.settings import Settings
+from segue.settings.agents import AgentConfig, CompressionConfig
 from segue.stores import JOURNAL_FILE
 from segue.testing.postgres import PostgresServer
-from segue.transfer.importing import Manner, import_file
+from segue.transfer.imports import ImportOptions, import_file
 
 WINDOW = 8_000
 T = TypeVar("T")
@@ -53,7 +53,7 @@ async def _fill(settings: Settings, messages: int) -> None:
         write_export(path, messages)
         async with open_journal(settings, make=True) as journal:
             with path.open("rb") as file:
-                await import_file(journal, file, Manner(), now=now())
+                await import_file(journal, file, ImportOptions(), now=now())
 
 
 def measured(database: str, strategy: Strategy) -> Cost:
@@ -65,7 +65,7 @@ def measured(database: str, strategy: Strategy) -> Cost:
 
 async def _measured(settings: Settings) -> Cost:
     async with open_journal(settings) as journal:
-        thread = await journal.get_thread(THREAD)
+        thread = await journal.threads.get(THREAD)
         idle = peak()
         began = time.perf_counter()
         outcome = await compress_thread(journal, thread, settings, dry_run=False)

@@ -17,12 +17,12 @@ from bench.stores import AGENT, PostgresStore, SqliteStore, Store, Writer
 from bench.table import medians, print_columns, progress, scaled
 from bench.threads import filled
 from segue.agent.scripted import ScriptedChatModel
-from segue.compose import Replacements
+from segue.compose import Overrides
 from segue.facade import Segue
 from segue.settings import Settings
+from segue.simulate.world import plain_agent
 from segue.stores import JOURNAL_FILE
 from segue.testing.postgres import PostgresServer
-from segue.testing.world import plain_agent
 
 SHORT = 10
 LONG = scaled(100_000, least=1_000)
@@ -34,7 +34,7 @@ OFF = {"enabled": False}
 
 async def turn(segue: Segue, thread: str, writer: Writer) -> None:
     accepted = await segue.send(thread, writer.question())
-    await segue.finished(accepted.turn)
+    await segue.wait_turn(accepted.turn)
 
 
 async def measure(name: str, store: Store, database: Callable[[], str]) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ async def measure(name: str, store: Store, database: Callable[[], str]) -> tuple
     settings = Settings(
         database=database(), agents=(plain_agent(AGENT, context_tokens=BUDGET, compression=OFF),)
     )
-    async with Segue.open(settings, Replacements(models={AGENT: model})) as segue:
+    async with Segue.open(settings, Overrides(models={AGENT: model})) as segue:
         works = [partial(turn, segue, place.thread, writer) for place in (short, long)]
         await medians(*works, rounds=SHORT)  # so that both windows are full
         first, second = await medians(*works, rounds=ROUNDS, seconds=60)

@@ -27,10 +27,10 @@ from psycopg import AsyncConnection
 from bench.stores import AGENT, PostgresStore, SqliteStore, Store, Writer, now
 from bench.table import medians, print_columns, progress, scaled
 from segue import SnowflakeGenerator
-from segue.agent.config import MemoryConfig
 from segue.agent.embedders import load_embedder
 from segue.agent.memory import MemoryBook
 from segue.journal.records import NewMemory
+from segue.settings.agents import MemoryConfig
 from segue.testing.postgres import PostgresServer
 
 SIZES = (1_000, 10_000)
@@ -83,7 +83,7 @@ async def fill(store: Store, peer: BaseStore, free: Free, writer: Writer, size: 
     for n in range(size):
         fact = writer.text(WORDS_OF_A_FACT)
         new = NewMemory(AGENT, USER, f"{n}", fact, {}, free.vector(fact), free.name)
-        await store.journal.put_memory(new, ids=ids, now=now())
+        await store.journal.memories.put(new, ids=ids, now=now())
         await peer.aput((AGENT, USER), f"{n}", {"text": fact})
     await store.rest()
     # A peer that keeps millions of numbers as objects must not make us wait for the collector.
@@ -95,7 +95,9 @@ async def costs(store: Store, peer: BaseStore, free: Free, size: int) -> list[fl
     writer = Writer()
     await fill(store, peer, free, writer, size)
     config = MemoryConfig(capacity=2 * size)
-    book = MemoryBook(store.journal, free, ids=SnowflakeGenerator(node=2), clock=now, config=config)
+    book = MemoryBook(
+        store.journal.memories, free, ids=SnowflakeGenerator(node=2), clock=now, config=config
+    )
 
     async def search() -> None:
         await book.search(AGENT, USER, writer.text(WORDS_OF_A_QUERY))

@@ -128,10 +128,10 @@ async def idle_timers(few: Store, many: Store) -> list[Cells]:
     early = START - timedelta(hours=1)
 
     def claim(store: Store) -> Work:
-        return lambda: store.journal.claim_due_timers("bench", now=early, lease_for=LEASE)
+        return lambda: store.journal.timers.claim_due("bench", now=early, lease_for=LEASE)
 
     return [
-        await compared("next_due_at", few.journal.next_due_at, many.journal.next_due_at),
+        await compared("next_due_at", few.journal.timers.next_at, many.journal.timers.next_at),
         await compared("claim_due_timers, none due", claim(few), claim(many)),
     ]
 
@@ -139,7 +139,7 @@ async def idle_timers(few: Store, many: Store) -> list[Cells]:
 async def print_claims(name: str, store: Store) -> None:
     async def ours() -> None:
         claimed = 0
-        while leases := await store.journal.claim_due_timers(
+        while leases := await store.journal.timers.claim_due(
             "bench", now=START, lease_for=LEASE, limit=LIMIT
         ):
             claimed += len(leases)
@@ -180,7 +180,7 @@ async def next_turns(short: Store, long: Store) -> list[Cells]:
 
     def claim(store: Store, *, finds: bool = True) -> Work:
         async def work() -> None:
-            lease = await store.journal.claim_turn("bench", now=now(), lease_for=LEASE)
+            lease = await store.journal.turns.claim_one("bench", now=now(), lease_for=LEASE)
             expect(lease is not None, finds)
             if lease:
                 leases.append((store, lease))
@@ -188,12 +188,12 @@ async def next_turns(short: Store, long: Store) -> list[Cells]:
         return work
 
     def ask(store: Store) -> Work:
-        return lambda: store.journal.next_turn_at(now=now())
+        return lambda: store.journal.turns.next_at(now=now())
 
     async def release() -> None:
         while leases:
             store, lease = leases.pop()
-            await store.journal.release_turn(lease, now=now())
+            await store.journal.turns.release(lease, now=now())
 
     stores = (short, long)
     cells = [

@@ -23,15 +23,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from bench.stores import now
 from bench.table import print_columns, scaled
-from segue.agent.checkpoints import PostgresCheckpoints, SqliteCheckpoints
+from segue.agent.checkpoints.postgres import PostgresCheckpoints
+from segue.agent.checkpoints.store import SqliteCheckpoints
 from segue.agent.scripted import ScriptedChatModel
-from segue.compose import Replacements, compose
+from segue.compose import Overrides, compose
+from segue.events import MessageDelta, MessageStored
 from segue.facade import Segue
 from segue.journal.records import NewTimer
-from segue.runtime.events import Said, Writing
 from segue.settings import Settings
+from segue.simulate.world import plain_agent
 from segue.testing.postgres import PostgresServer
-from segue.testing.world import plain_agent
 
 QUESTION = "Which of the two museums near the station is open today, and until when?"
 ANSWER = "The first one is open until six; the second is closed on Mondays."
@@ -80,7 +81,7 @@ async def ours(database: str) -> AsyncIterator[Talk]:
     settings = Settings(
         database=database, agents=(plain_agent(system_prompt="You know."),), slots=32
     )
-    async with Segue.open(settings, Replacements(models={"guide": model()})) as segue:
+    async with Segue.open(settings, Overrides(models={"guide": model()})) as segue:
         known: set[str] = set()
 
         async def talk(thread: str) -> None:
@@ -88,7 +89,7 @@ async def ours(database: str) -> AsyncIterator[Talk]:
                 await segue.create_thread("ada", thread_id=thread)
                 known.add(thread)
             accepted = await segue.send(thread, QUESTION)
-            await segue.finished(accepted.turn)
+            await segue.wait_turn(accepted.turn)
 
         yield talk
 
@@ -135,19 +136,19 @@ async def first_token_row(name: str, database: Callable[[], str]) -> tuple[str, 
                 await anext(pieces)
                 theirs.append(time.perf_counter() - began)
     settings = Settings(database=database(), agents=(plain_agent(system_prompt="You know."),))
-    models = Replacements(models={"guide": ScriptedChatModel(script=thinking, keep=0)})
+    models = Overrides(models={"guide": ScriptedChatModel(script=thinking, keep=0)})
     async with Segue.open(settings, models) as segue:
         for number in range(TOKENS):
             thread = await segue.create_thread("ada", thread_id=f"first-{number}")
             stream: Any = segue.listen(thread)
             async with aclosing(stream) as events:
-                first = asyncio.create_task(_first_piece(events, Writing))
+                first = asyncio.create_task(_first_piece(events, MessageDelta))
                 await asyncio.sleep(0)
                 began = time.perf_counter()
                 accepted = await segue.send(thread, QUESTION)
                 await first
                 own.append(time.perf_counter() - began)
-            await segue.finished(accepted.turn)
+            await segue.wait_turn(accepted.turn)
     before, after = statistics.median(theirs), statistics.median(own)
     return name, _ms(before), _ms(after), f"{after / before:.2f}"
 
@@ -176,19 +177,19 @@ async def latency_rows(name: str, database: str) -> list[tuple[str, ...]]:
                 raise
         return ANSWER
 
-    given = Replacements(models={"guide": ScriptedChatModel(script=line, keep=0)})
-    async with compose(settings, given) as composed:
-        segue, parts = Segue(composed), composed.parts
-        await _fill(composed, PENDING)
-        late = [await _lateness(segue, composed, f"late-{n}") for n in range(ROUNDS)]
+    given = Overrides(models={"guide": ScriptedChatModel(script=line, keep=0)})
+    async with compose(settings, given) as system:
+        segue, parts = Segue(system), system.deps
+        await _fill(system, PENDING)
+        late = [await _lateness(segue, system, f"late-{n}") for n in range(ROUNDS)]
         held.set()
         cancels = []
         for number in range(ROUNDS):
             thread = await segue.create_thread("bob", thread_id=f"stop-{number}")
             timer = NewTimer(thread.id, now(), "check_in")
             asked.clear()
-            await parts.journal.arm_timer(timer, ids=parts.ids, now=now())
-            parts.agendas.timers.at(timer.due_at)
+            await parts.journal.timers.arm(timer, ids=parts.ids, now=now())
+            parts.wakeups.timers.at(timer.due_at)
             await asked.wait()
             began = time.perf_counter()
             held.clear()
@@ -225,18 +226,18 @@ async def bare_lateness_rows(name: str, database: str) -> list[tuple[str, ...]]:
     ]
 
 
-async def _fill(composed: Any, pending: int) -> None:
+async def _fill(system: Any, pending: int) -> None:
     """Threads that wait for their time, far away."""
-    parts = composed.parts
+    parts = system.deps
     later = now() + timedelta(days=30)
     limit = asyncio.Semaphore(8)
 
     async def one(number: int) -> None:
         async with limit:
-            await parts.journal.create_thread(
+            await parts.journal.threads.create(
                 f"pending-{number}", agent_id="guide", user_id=f"u{number}", now=now()
             )
-            await parts.journal.arm_timer(
+            await parts.journal.timers.arm(
                 NewTimer(f"pending-{number}", later, "check_in"), ids=parts.ids, now=now()
             )
 
@@ -244,33 +245,35 @@ async def _fill(composed: Any, pending: int) -> None:
         await asyncio.gather(*(one(n) for n in range(first, min(first + 500, pending))))
 
 
-async def _lateness(segue: Segue, composed: Any, thread_id: str) -> float:
-    parts = composed.parts
+async def _lateness(segue: Segue, system: Any, thread_id: str) -> float:
+    parts = system.deps
     thread = await segue.create_thread(f"user-{thread_id}", thread_id=thread_id)
     due = now() + timedelta(milliseconds=50)
     stream: Any = segue.listen(thread)
     async with aclosing(stream) as events:
         first = asyncio.create_task(_first_piece(events))
         await asyncio.sleep(0)
-        await parts.journal.arm_timer(
+        await parts.journal.timers.arm(
             NewTimer(thread.id, due, "check_in"), ids=parts.ids, now=now()
         )
-        parts.agendas.timers.at(due)
+        parts.wakeups.timers.at(due)
         await first
     return (now() - due).total_seconds()
 
 
-async def _first_piece(events: AsyncIterator[Any], kind: Any = Writing | Said) -> None:
+async def _first_piece(
+    events: AsyncIterator[Any], kind: Any = MessageDelta | MessageStored
+) -> None:
     async for heard in events:
-        if isinstance(heard.event, kind):
+        if isinstance(heard.payload, kind):
             return
 
 
 async def idle_row(name: str, database: str) -> tuple[str, ...]:
     """Processor time of a runtime that waits for a far-away timer."""
     settings = Settings(database=database, agents=(plain_agent(),))
-    async with compose(settings, Replacements()) as composed:
-        await _fill(composed, 100)
+    async with compose(settings, Overrides()) as system:
+        await _fill(system, 100)
         await asyncio.sleep(1)
         before = resource.getrusage(resource.RUSAGE_SELF)
         await asyncio.sleep(IDLE_SECONDS)

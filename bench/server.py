@@ -26,14 +26,14 @@ from bench.stores import SqliteStore
 from bench.table import print_columns, progress, scaled
 from bench.threads import filled
 from segue.agent.scripted import ScriptedChatModel
-from segue.compose import Replacements
+from segue.compose import Overrides
 from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 from segue.settings import Settings
+from segue.simulate.world import plain_agent
 from segue.stores import JOURNAL_FILE
-from segue.testing.world import plain_agent
 
 SOCKETS = scaled(1_000, least=20)
 MESSAGES = 3  # said by each
@@ -49,8 +49,13 @@ def serve(database: str, pipe: Connection) -> None:
     async def run() -> None:
         model = ScriptedChatModel(script=lambda _: AIMessage(f"{time.monotonic_ns()}"), keep=0)
         settings = Settings(database=database, agents=(plain_agent(),), slots=32)
-        limits = ServerSettings(port=0, rate_per_minute=None, max_sockets_per_user=SOCKETS)
-        given = Replacements(models={"guide": model})
+        limits = ServerSettings(
+            port=0,
+            rate_per_minute=None,
+            max_sockets_per_user=SOCKETS,
+            max_connections_per_address=None,
+        )
+        given = Overrides(models={"guide": model})
         async with (
             Segue.open(settings, given) as segue,
             serving(create_app(segue, limits), open_socket(limits)) as address,

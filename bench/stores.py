@@ -16,10 +16,11 @@ import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.postgres import PostgresJournal
-from segue.journal.postgres.words import to_vector, words_of
+from segue.journal.postgres.tx import to_tsvector
 from segue.journal.rows import to_micros
+from segue.journal.search import owner_mark, words_of
 from segue.journal.sqlite import SqliteJournal
 from segue.testing.postgres import PostgresServer
 
@@ -165,21 +166,20 @@ class SqliteStore(Store):
 
     @asynccontextmanager
     async def indexing_later(self) -> AsyncIterator[None]:
-        [[trigger]] = self._raw.execute(
-            "SELECT sql FROM sqlite_schema WHERE name = 'messages_added'"
-        )
-        self._raw.execute("DROP TRIGGER messages_added")
         yield
+        self._raw.create_function("words", 1, lambda text: " ".join(words_of(text)))
+        self._raw.create_function("word_count", 1, lambda text: len(words_of(text)))
+        self._raw.create_function("mark", 1, owner_mark)
         self._raw.execute(
-            "INSERT INTO messages_words (rowid, text) "
-            "SELECT rowid, text FROM messages WHERE visible = 1"
+            "INSERT INTO indexed_messages (message, owner, word_count, words) "
+            "SELECT messages.rowid, mark(user_id), word_count(text), words(text) "
+            "FROM messages JOIN threads ON threads.id = thread_id WHERE visible = 1 ORDER BY 1"
         )
-        self._raw.execute(trigger)
 
     def moment(self, at: datetime) -> int:
         return to_micros(at)
 
-    def indexed(self, text: str) -> dict[str, Any]:  # noqa: ARG002 - triggers see to it
+    def indexed(self, text: str) -> dict[str, Any]:  # noqa: ARG002 - done later
         return {}
 
     def saver(self) -> AbstractAsyncContextManager[Any]:
@@ -247,7 +247,7 @@ class PostgresStore(Store):
 
     def indexed(self, text: str) -> dict[str, Any]:
         words = words_of(text)
-        return {"words": to_vector(words), "word_count": len(words)}
+        return {"words": to_tsvector(words, "~"), "word_count": len(words)}
 
     @asynccontextmanager
     async def saver(self) -> AsyncIterator[Any]:

@@ -20,8 +20,9 @@ from bench.table import Work, medians, print_columns, progress, scaled
 from segue import SnowflakeGenerator, stamp, synthetic_message, user_message
 from segue.core.metadata import BatchType
 from segue.core.snowflake import millis_of, next_snowflake, time_of
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.rows import MessageRow, encode_message
+from segue.journal.search import owner_mark
 
 SHORT = 1_000
 LONG = scaled(1_000_000, least=2_000)
@@ -44,14 +45,18 @@ class Place:
 
 
 READS: dict[str, Callable[[Place], Awaitable[object]]] = {
-    "history, newest 50": lambda at: at.journal.history(at.thread),
-    "history, 50 before the middle": lambda at: at.journal.history(at.thread, before=at.middle),
-    "history, 50 after the middle": lambda at: at.journal.history(at.thread, after=at.middle),
-    "tail, 4,000 tokens": lambda at: at.journal.tail(at.thread, max_tokens=4_000),
-    "list_threads, 50": lambda at: at.journal.list_threads(at.user),
-    f"search, a word in {HITS} messages": lambda at: at.journal.search(at.user, "rarely"),
-    "search, in 1 of 1,000": lambda at: at.journal.search(at.user, "seldom"),
-    "search, in 1 of 10": lambda at: at.journal.search(at.user, "everyday"),
+    "history, newest 50": lambda at: at.journal.messages.history(at.thread),
+    "history, 50 before the middle": lambda at: at.journal.messages.history(
+        at.thread, before=at.middle
+    ),
+    "history, 50 after the middle": lambda at: at.journal.messages.history(
+        at.thread, after=at.middle
+    ),
+    "tail, 4,000 tokens": lambda at: at.journal.messages.tail(at.thread, max_tokens=4_000),
+    "list_threads, 50": lambda at: at.journal.threads.list_of(at.user),
+    f"search, a word in {HITS} messages": lambda at: at.journal.search.find(at.user, "rarely"),
+    "search, in 1 of 1,000": lambda at: at.journal.search.find(at.user, "seldom"),
+    "search, in 1 of 10": lambda at: at.journal.search.find(at.user, "everyday"),
 }
 
 
@@ -85,12 +90,14 @@ def cycles(store: Store, count: int) -> Iterator[Cycle]:
         yield marked if number % apart == apart // 2 else ordinary[number % 100]
 
 
-def message_rows(store: Store, thread: str, count: int) -> Iterator[dict[str, Any]]:
+def message_rows(store: Store, thread: str, user: str, count: int) -> Iterator[dict[str, Any]]:
     position = FIRST
     for cycle in cycles(store, count):
         for row in cycle:
             batch = position - row["sequence_num"] * STEP
             body = row["body"].replace(str(row["position"]), str(position))
+            if row.get("words"):
+                row = {**row, "words": row["words"].replace("~", owner_mark(user))}  # noqa: PLW2901 - the same row
             yield {
                 **row,
                 "thread_id": thread,
@@ -106,8 +113,8 @@ def message_rows(store: Store, thread: str, count: int) -> Iterator[dict[str, An
 async def filled(store: Store, user: str, count: int) -> Place:
     threads = [THREAD.format(count + n) for n in range(THREADS_OF_A_USER)]
     for thread in threads:
-        await store.journal.create_thread(thread, agent_id=AGENT, user_id=user, now=now())
-    await store.fill("messages", message_rows(store, threads[0], count))
+        await store.journal.threads.create(thread, agent_id=AGENT, user_id=user, now=now())
+    await store.fill("messages", message_rows(store, threads[0], user, count))
     last = FIRST + (count - 1) * STEP
     await store.execute(
         "UPDATE threads SET message_count = %s, last_position = %s, updated_at = %s WHERE id = %s",

@@ -5,6 +5,7 @@ peak is all that it ever had in memory. Batches are four messages long.
 """
 
 import asyncio
+import json
 import multiprocessing
 import resource
 import tempfile
@@ -20,16 +21,16 @@ from langchain_core.messages import AIMessage, ToolMessage
 from bench.stores import AGENT, Writer, now
 from bench.table import print_columns, progress, scaled
 from segue import stamp, user_message
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.postgres import PostgresJournal
-from segue.journal.rows import encode_message, from_json
+from segue.journal.rows import encode_message
 from segue.journal.sqlite import SqliteJournal
 from segue.journal.tables import MESSAGES, THREADS, Row
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.postgres import PostgresServer
-from segue.transfer.importing import Manner, import_file
-from segue.transfer.lines import Writing
-from segue.transfer.writing import Scope, export_all
+from segue.transfer.export import Scope, export_all
+from segue.transfer.imports import ImportOptions, import_file
+from segue.transfer.lines import ExportWriter
 
 SIZES = (scaled(10_000, least=400), scaled(100_000, least=4_000))
 BATCH = 4
@@ -63,7 +64,7 @@ async def _measured(address: str, messages: int) -> Cost:
         idle = peak()
         began = time.perf_counter()
         with path.open("rb") as file:
-            await import_file(journal, file, Manner(), now=now())
+            await import_file(journal, file, ImportOptions(), now=now())
         taken_in = time.perf_counter() - began
         began = time.perf_counter()
         with (Path(folder) / "again.jsonl").open("wb") as out:
@@ -76,7 +77,7 @@ async def _measured(address: str, messages: int) -> Cost:
 
 
 def _exported(journal: Journal) -> AsyncIterator[bytes]:
-    return export_all(journal, Scope(), Writing(), created_at=now())
+    return export_all(journal, Scope(), ExportWriter(), created_at=now())
 
 
 def write_export(path: Path, messages: int) -> None:
@@ -84,7 +85,7 @@ def write_export(path: Path, messages: int) -> None:
     began = now() - timedelta(days=360)
     ticks = iter(range(int(began.timestamp() * 1000), 1 << 62, 1_000))
     ids = SnowflakeGenerator(node=1, clock=lambda: next(ticks))
-    writer, writing = Writer(), Writing()
+    writer, writing = Writer(), ExportWriter()
     thread: Row = {
         **{column.name: None for column in THREADS.read},
         "id": THREAD,
@@ -120,7 +121,7 @@ def _batch(writer: Writer, ids: SnowflakeGenerator, number: int) -> list[Row]:
         row = encode_message(message)
         known = {name: getattr(row, name) for name in ("position", "batch", "sequence_num")}
         beside = {"client_message_id": None, "archived": False, "created_at": now()}
-        rows.append({**known, **beside, "body": from_json(row.body)})
+        rows.append({**known, **beside, "body": json.loads(row.body)})
     assert {column.name for column in MESSAGES.read} == set(rows[0])  # noqa: S101 - or all is lost
     return rows
 

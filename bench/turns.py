@@ -61,17 +61,17 @@ class Lane:
 async def our_lane(store: Store, turns: int) -> Lane:
     ids, writer, thread = SnowflakeGenerator(node=1), Writer(), THREAD.format(turns)
     journal = store.journal
-    await journal.create_thread(thread, agent_id=AGENT, user_id="user", now=now())
+    await journal.threads.create(thread, agent_id=AGENT, user_id="user", now=now())
 
     async def turn() -> None:
-        accepted = await journal.accept_message(
+        accepted = await journal.inbox.accept(
             thread, user_message(writer.question()), ids=ids, now=now()
         )
-        await journal.tail(thread, max_tokens=BUDGET, current_batch=accepted.turn.batch)
-        lease = await journal.claim_turn("bench", now=now(), lease_for=LEASE)
+        await journal.messages.tail(thread, max_tokens=BUDGET, current_batch=accepted.turn.batch)
+        lease = await journal.turns.claim_one("bench", now=now(), lease_for=LEASE)
         if lease is None:
             raise RuntimeError("The turn that was just queued cannot be claimed.")
-        await journal.finish_turn(lease, [AIMessage(writer.answer())], ids=ids, now=now())
+        await journal.turns.finish(lease, [AIMessage(writer.answer())], ids=ids, now=now())
 
     for _ in range(turns):
         await turn()

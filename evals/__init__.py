@@ -1,1 +1,1 @@
-"""Evals: how good a thing is, measured and not believed."""
+"""Evals: measured quality of deciders, follow-ups and memory search."""

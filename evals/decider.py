@@ -1,12 +1,12 @@
 """Which follow-up the decider plans: `python -m evals.decider [cuts.jsonl]`.
 
-300 real task dialogues, each cut after a reply of the system as if the user fell silent, with the
-follow-up that fits by what the annotators noted about that reply. Rules were tuned on dialogues
-with even numbers, and on some kinds of services with any; what counts are the others, and of those
-the services one by one. A larger file of cuts in the same form may be named.
+300 real task dialogues, each cut after a reply of the system as if the user fell silent, labelled
+with the right follow-up by the annotations of that reply. The rules were tuned on dialogues with
+even numbers, and on all of some kinds of services; the rest is held out. A larger file of cuts in
+the same format can be given.
 
-Two scores: by the six labels of the data, which tell a check-in after something was done from one
-after something was told, and by the five decisions that the product really takes.
+Two scores: by the six labels of the data, which separate check-ins after an action from check-ins
+after an answer, and by the five decisions of the product.
 """
 
 import json
@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from bench.table import print_columns
 from segue import Batch, SnowflakeGenerator, group_batches, stamp, user_message
-from segue.core.decide import Sign, judge
+from segue.core.autonomy.decide import Sign, judge
 
 LABELS = {
     Sign.ASKED: "question_unanswered",
@@ -35,7 +35,7 @@ LABELS = {
 }
 # Kinds of services, since Hotels_1 and Hotels_2 are written alike.
 UNSEEN = {"Alarm", "Buses", "Calendar", "Events", "Movies", "Music", "RideSharing"}
-# Measured by others on all 300, on services that the last one never saw in training.
+# Published figures on all 300 cuts; the last one was tested on services not in its training data.
 PUBLISHED = {"ends with ?": 0.15, "quick regex": 0.61, "TF-IDF + logistic regression": 0.90}
 
 
@@ -56,7 +56,7 @@ class Cut:
 
     @property
     def batches(self) -> list[Batch]:
-        """What each user turn began, as the journal would hold it."""
+        """One batch per user turn, as in the journal."""
         generator = SnowflakeGenerator(node=1)
         messages: list[BaseMessage] = []
         for speaker, text in self.turns:
@@ -72,7 +72,7 @@ Predictions = list[tuple[str, str]]
 
 
 def find_data() -> Path | None:
-    """The file with the data, if it is there: in `SEGUE_DATA`, or beside the project."""
+    """The data file, in `SEGUE_DATA` or beside the project; None if it is missing."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     file = Path(os.environ.get("SEGUE_DATA", beside)) / "sgd_cutpoints" / "cutpoints.jsonl"
     return file if file.is_file() else None
@@ -102,7 +102,7 @@ def by_question_mark(cut: Cut) -> str:
 
 
 def tokenised(cut: Cut) -> Cut:
-    """The cut as tokenisers write it: "do n't", "fine ?"."""
+    """The cut as tokenised text: "do n't", "fine ?"."""
     return replace(cut, turns=[(speaker, tokens(text)) for speaker, text in cut.turns])
 
 
@@ -112,7 +112,7 @@ def tokens(text: str) -> str:
 
 
 def read_as_success(found: Predictions) -> int:
-    """How many failures look like success: the user is asked how things are going."""
+    """Number of failures taken for success: the user would be asked how things are going."""
     return found.count(("task_incomplete", "check_in(done)"))
 
 
@@ -121,7 +121,7 @@ def predictions(cuts: Iterable[Cut], decide: Callable[[Cut], str]) -> Prediction
 
 
 def decisions(found: Predictions) -> Predictions:
-    """The same without what stands in brackets: both kinds of check-in are one decision."""
+    """Labels without brackets: both kinds of check-in are one decision."""
     return [(truth.split("(")[0], guess.split("(")[0]) for truth, guess in found]
 
 
@@ -161,7 +161,7 @@ def print_services(cuts: Sequence[Cut]) -> None:
 
 
 def print_failures(parts: Mapping[str, Sequence[Cut]]) -> None:
-    """Also as tokens, which must not be read worse."""
+    """Also for tokenised text, which must not score worse."""
     rows = []
     for name, part in parts.items():
         for form, cuts in (("", part), (", as tokens", map(tokenised, part))):
@@ -177,7 +177,7 @@ def print_failures(parts: Mapping[str, Sequence[Cut]]) -> None:
 def main() -> None:
     file = Path(sys.argv[1]) if sys.argv[1:] else find_data()
     if file is None:
-        raise SystemExit("The data are not here; name their folder in SEGUE_DATA.")
+        raise SystemExit("The data is missing; set SEGUE_DATA to its folder.")
     cuts = load_cuts(file)
     tuned = [cut for cut in cuts if not cut.is_held_out]
     held_out = [cut for cut in cuts if cut.is_held_out]

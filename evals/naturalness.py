@@ -1,9 +1,8 @@
 """Whether follow-ups sound natural: `python -m evals.naturalness`.
 
-The same conversations are continued by the local model in two ways: with the content marker that
-older systems used, and with Segue's natural prompts. A detector counts the replies that talk
-about the machinery instead of to the user. It knows phrases, not meaning, and the model is tiny:
-what counts is the difference between the two, not the rates themselves.
+The local model continues the same conversations in two ways: with the content marker of older
+systems, and with Segue's natural prompts. A detector counts the replies that mention the trigger or
+the system. It matches phrases, and the model is tiny: only the difference between the two counts.
 """
 
 import asyncio
@@ -20,17 +19,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from bench.table import print_columns, progress
 from segue import TriggerType, synthetic_message
-from segue.agent.config import AgentConfig
-from segue.agent.local_model import LocalChatModel
+from segue.agent.local.model import LocalChatModel
 from segue.core.metadata import strip_metadata
+from segue.settings.agents import AgentConfig
 from segue.testing.leaks import Leak, find_leaks
 
-# None of those with which the detector's phrases were collected.
+# Not the seeds with which the detector's phrases were collected.
 SEEDS: Final = (11, 12)
 MAX_SECONDS: Final = 7 * 60
 EXAMPLES: Final = 6
 
-# The user begins, the agent has the last word, and then nobody writes for a while.
+# The user starts, the agent writes last, then there is silence.
 CONVERSATIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "pizza night": (
@@ -113,7 +112,6 @@ CONVERSATIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 Ask = Callable[[TriggerType], BaseMessage]
-# The first as older systems put it into the user's mouth.
 ARMS: Final[Mapping[str, Ask]] = MappingProxyType(
     {
         "marker in the content": lambda t: HumanMessage(f"[AUTONOMOUS_FOLLOWUP: {t.value}]"),
@@ -131,8 +129,8 @@ class Sample:
     leaks: list[Leak]
 
 
-def told(conversation: tuple[str, ...], question: BaseMessage) -> list[BaseMessage]:
-    """What the model gets: the default system prompt, the talk, and the words of a trigger."""
+def request_of(conversation: tuple[str, ...], question: BaseMessage) -> list[BaseMessage]:
+    """The request: the default system prompt, the conversation, and a trigger's prompt."""
     messages: list[BaseMessage] = [SystemMessage(AgentConfig(id="eval").system_prompt)]
     for index, text in enumerate(conversation):
         messages.append(AIMessage(text) if index % 2 else HumanMessage(text))
@@ -140,24 +138,24 @@ def told(conversation: tuple[str, ...], question: BaseMessage) -> list[BaseMessa
 
 
 async def sample() -> list[Sample]:
-    """Both arms take turns on every case, so that a run that is cut short stays fair."""
+    """Alternates the arms on every case, so that a run that is cut short stays fair."""
     samples: list[Sample] = []
     began = time.monotonic()
     for seed, name in product(SEEDS, CONVERSATIONS):
         if time.monotonic() - began > MAX_SECONDS:
-            progress(f"time is up after {len(samples)} samples")
+            progress(f"time limit reached after {len(samples)} samples")
             break
         progress(f"seed {seed}, {name}")
         model = LocalChatModel(temperature=0.7, seed=seed, max_tokens=40)
         for trigger, (arm, ask) in product(TriggerType, ARMS.items()):
-            reply = await model.ainvoke(told(CONVERSATIONS[name], ask(trigger)))
+            reply = await model.ainvoke(request_of(CONVERSATIONS[name], ask(trigger)))
             leaks = find_leaks(reply.text, timer_fired=True)
             samples.append(Sample(arm, name, trigger, reply.text, leaks))
     return samples
 
 
 def interval(hits: int, of: int) -> str:
-    """Where the true rate lies with 95 % confidence (Wilson)."""
+    """The 95 % confidence interval of the rate (Wilson)."""
     z, share = 1.96, hits / of
     middle = share + z * z / (2 * of)
     spread = z * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
@@ -189,7 +187,7 @@ def by_kind(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
 def examples(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
     for arm in ARMS:
         leaking = [s for s in samples if s.arm == arm and s.leaks]
-        # Spread over the run rather than the first conversation only.
+        # Spread over the run, not only from the first conversation.
         for s in leaking[:: max(1, len(leaking) // EXAMPLES)][:EXAMPLES]:
             text = " ".join(s.reply.split()).replace("|", "\\|")
             yield (arm, s.conversation, s.leaks[0].kind, text)
@@ -199,13 +197,13 @@ async def main() -> None:
     began = time.monotonic()
     samples = await sample()
     taken = f"{time.monotonic() - began:.0f} s"
-    title = f"Replies that talk about the machinery, {len(CONVERSATIONS)} conversations, {taken}"
+    title = f"Replies that mention the trigger, {len(CONVERSATIONS)} conversations, {taken}"
     shown = ("follow-up by", "samples", "leaks", "rate", "95 % interval")
     print_columns(title, shown, list(rates(samples)))
     print_columns("Leaks by trigger", ("trigger", *ARMS), list(by_trigger(samples)))
     print_columns("Leaks by kind", ("kind", *ARMS), list(by_kind(samples)))
-    told_of = ("follow-up by", "conversation", "leak", "reply")
-    print_columns("Examples of leaks", told_of, list(examples(samples)))
+    columns = ("follow-up by", "conversation", "leak", "reply")
+    print_columns("Examples of leaks", columns, list(examples(samples)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How well memories are found: `python -m evals.retrieval`.
 
-155 questions of five people to the 323 messages that they once wrote, all of them in one store, by
-the path that a turn takes: `memory_query`, `MemoryBook`, and the journal on both databases. R@k is
-the share of questions with the answer's memory among the first k.
+155 questions of five people about the 323 messages that they wrote before, in one store, on the
+path of a real turn: `memory_query`, `MemoryBook`, and the journal on both databases. R@k is the
+share of questions whose answer is among the first k memories.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from bench.table import print_columns, progress
 from segue import SnowflakeGenerator, memory_query, synthetic_message, user_message
-from segue.agent.config import MemoryConfig
 from segue.agent.embedders import Embedder, load_embedder
 from segue.agent.memory import MemoryBook
 from segue.core.triggers import TriggerType
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
+from segue.settings.agents import MemoryConfig
 
 AGENT = "assistant"
 DEPTHS = (1, 5, 10)
@@ -37,7 +37,7 @@ Ranking = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Question:
+class EvalQuestion:
     id: str
     user: str
     text: str
@@ -46,15 +46,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Data:
-    """What each person once wrote, by id, and what they ask later."""
+    """The messages of each person, by id, and their later questions."""
 
     messages: dict[str, dict[str, str]]
-    questions: list[Question]
+    questions: list[EvalQuestion]
 
 
 @dataclass(frozen=True)
-class Report:
-    """One database, one embedder. `same` counts rankings that a trigger did not change."""
+class RetrievalReport:
+    """The figures of one database; `same`: the share of rankings that a trigger does not change."""
 
     ranking: Ranking
     recalls: dict[str, list[float]]
@@ -63,25 +63,25 @@ class Report:
     foreign: float
 
 
-class Remembering:
-    """An embedder that embeds each text once, since an eval asks the same again and again."""
+class CachedEmbedder:
+    """Embeds each text once, since the eval repeats its queries."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self.dimension = embedder.name, embedder.dimension
         self.threshold = embedder.threshold
         self._embedder = embedder
-        self._known: dict[str, list[float]] = {}
+        self._cache: dict[str, list[float]] = {}
 
     async def embed_query(self, text: str) -> list[float]:
-        if text not in self._known:
-            self._known[text] = await self._embedder.embed_query(text)
-        return self._known[text]
+        if text not in self._cache:
+            self._cache[text] = await self._embedder.embed_query(text)
+        return self._cache[text]
 
     async def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         for text in texts:
-            if text not in self._known:
-                [self._known[text]] = await self._embedder.embed_documents([text])
-        return [self._known[text] for text in texts]
+            if text not in self._cache:
+                [self._cache[text]] = await self._embedder.embed_documents([text])
+        return [self._cache[text] for text in texts]
 
 
 def find_data() -> Path | None:
@@ -100,55 +100,55 @@ def load_data(folder: Path) -> Data:
     for message in lines("messages.jsonl"):
         messages.setdefault(message["scenario"], {})[message["id"]] = message["text"]
     questions = [
-        Question(q["id"], q["scenario"], q["query"], frozenset(q["evidence"]))
+        EvalQuestion(q["id"], q["scenario"], q["query"], frozenset(q["evidence"]))
         for q in lines("queries.jsonl")
     ]
     return Data(messages, questions)
 
 
 async def fill(book: MemoryBook, data: Data) -> None:
-    """Every message is a memory of its writer."""
+    """Store every message as a memory of its author."""
 
-    async def told(user: str, facts: dict[str, str]) -> None:
+    async def remember(user: str, facts: dict[str, str]) -> None:
         for key, text in facts.items():
             kept = await book.remember(AGENT, user, text, key)
             if kept.memory.key != key:
-                raise RuntimeError(f"{key} was taken for {kept.memory.key}.")
+                raise RuntimeError(f"{key} was merged into {kept.memory.key}.")
 
-    await asyncio.gather(*(told(user, facts) for user, facts in data.messages.items()))
+    await asyncio.gather(*(remember(user, facts) for user, facts in data.messages.items()))
 
 
 async def rank(
     book: MemoryBook,
-    questions: Iterable[Question],
-    conversation: Callable[[Question], list[BaseMessage]],
+    questions: Iterable[EvalQuestion],
+    conversation: Callable[[EvalQuestion], list[BaseMessage]],
 ) -> Ranking:
-    """The keys that are found at the end of each conversation, the best first."""
+    """The keys found at the end of each conversation, best first."""
     ranking = {}
     for question in questions:
         query = memory_query(conversation(question))
         if query is None:
-            raise RuntimeError(f"{question.id} has nothing to search with.")
+            raise RuntimeError(f"{question.id} has no query.")
         found = await book.search(AGENT, question.user, query.text)
         ranking[question.id] = [memory.memory.key for memory in found]
     return ranking
 
 
-def asked(question: Question) -> list[BaseMessage]:
+def as_message(question: EvalQuestion) -> list[BaseMessage]:
     return [user_message(question.text)]
 
 
-def followed_up(question: Question, trigger: TriggerType) -> list[BaseMessage]:
-    """The agent answered, the person fell silent, and a timer fired."""
+def with_follow_up(question: EvalQuestion, trigger: TriggerType) -> list[BaseMessage]:
+    """The agent answered, the user was silent, and a timer fired."""
     return [user_message(question.text), AIMessage("Let me see."), synthetic_message(trigger)]
 
 
-def asked_by_the_trigger(question: Question) -> list[BaseMessage]:  # noqa: ARG001 - that is the point
-    """What a system does that takes the last human message for the user's."""
+def as_trigger(question: EvalQuestion) -> list[BaseMessage]:  # noqa: ARG001 - that is the point
+    """The query of a system that takes the last human message for the user's."""
     return [user_message(str(synthetic_message(TriggerType.CHECK_IN).content))]
 
 
-def recalls(ranking: Ranking, questions: Sequence[Question]) -> list[float]:
+def recalls(ranking: Ranking, questions: Sequence[EvalQuestion]) -> list[float]:
     return [
         sum(bool(q.evidence & set(ranking[q.id][:depth])) for q in questions) / len(questions)
         for depth in DEPTHS
@@ -156,40 +156,40 @@ def recalls(ranking: Ranking, questions: Sequence[Question]) -> list[float]:
 
 
 def foreign_share(ranking: Ranking, data: Data) -> float:
-    """Of the first five finds of every question, those that are another person's."""
+    """The share of other people's memories among the first five of every question."""
     finds = [(q.user, key) for q in data.questions for key in ranking[q.id][:5]]
     return sum(key not in data.messages[user] for user, key in finds) / len(finds)
 
 
 async def evaluate(
     journal: Journal, embedder: Embedder, data: Data, weights: Iterable[float] = WEIGHTS
-) -> Report:
-    ids, embedder = SnowflakeGenerator(node=1), Remembering(embedder)
+) -> RetrievalReport:
+    ids, embedder = SnowflakeGenerator(node=1), CachedEmbedder(embedder)
 
     def book(**settings: Any) -> MemoryBook:
-        # How good it is does not depend on how busy the machine is.
+        # No timeout, so that a busy machine does not change the figures.
         config = MemoryConfig(limit=max(DEPTHS), time_limit=timedelta(minutes=5), **settings)
-        return MemoryBook(journal, embedder, ids=ids, clock=lambda: NOW, config=config)
+        return MemoryBook(journal.memories, embedder, ids=ids, clock=lambda: NOW, config=config)
 
     hybrid, questions = book(), data.questions
     await fill(hybrid, data)
-    ranking = await rank(hybrid, questions, asked)
+    ranking = await rank(hybrid, questions, as_message)
     triggered = [
-        await rank(hybrid, questions, partial(followed_up, trigger=trigger))
+        await rank(hybrid, questions, partial(with_follow_up, trigger=trigger))
         for trigger in TriggerType
     ]
     by_weight = {
-        weight: recalls(await rank(book(text_weight=weight), questions, asked), questions)
+        weight: recalls(await rank(book(text_weight=weight), questions, as_message), questions)
         for weight in {0.0, 1.0, *weights}
     }
-    by_trigger = await rank(hybrid, questions, asked_by_the_trigger)
-    return Report(
+    by_trigger = await rank(hybrid, questions, as_trigger)
+    return RetrievalReport(
         ranking,
         {
             "words and meaning": recalls(ranking, questions),
             "words alone": by_weight[1.0],
             "meaning alone": by_weight[0.0],
-            "asked by a trigger's words instead": recalls(by_trigger, questions),
+            "query from a trigger's prompt": recalls(by_trigger, questions),
         },
         by_weight,
         sum(other[q.id] == ranking[q.id] for other in triggered for q in questions)
@@ -198,7 +198,7 @@ async def evaluate(
     )
 
 
-def print_reports(reports: dict[str, Report], embedder: str) -> None:
+def print_reports(reports: dict[str, RetrievalReport], embedder: str) -> None:
     header = ("database", "search", *(f"R@{depth}" for depth in DEPTHS))
     rows = [
         (name, search, *(f"{share:.3f}" for share in found))
@@ -224,8 +224,8 @@ def print_reports(reports: dict[str, Report], embedder: str) -> None:
     print_columns("What must not change", header, rows)
 
 
-def agreement(one: Report, other: Report) -> float:
-    """The share of questions with the same first five finds in the same order."""
+def agreement(one: RetrievalReport, other: RetrievalReport) -> float:
+    """The share of questions with the same first five memories in the same order."""
     same = [one.ranking[q][:5] == other.ranking[q][:5] for q in one.ranking]
     return sum(same) / len(same)
 
@@ -242,7 +242,7 @@ async def opened(journal: Journal) -> AsyncIterator[Journal]:
 async def main() -> None:
     folder = find_data()
     if folder is None:
-        raise SystemExit("The data are not here; name their folder in SEGUE_DATA.")
+        raise SystemExit("The data is missing; set SEGUE_DATA to its folder.")
     from segue.journal.postgres import PostgresJournal  # noqa: PLC0415 - not needed for the tests
     from segue.testing.postgres import PostgresServer  # noqa: PLC0415 - same
 

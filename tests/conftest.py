@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from segue.simulate.world import Stage
     from segue.testing.postgres import PostgresServer
-    from segue.testing.world import Stage
     from tests.providers.recorder import Recorder
     from tests.runtime.receiver import Receiver
 
@@ -48,6 +48,8 @@ _LONGEST = (
     "server/test_openapi.py",
     "server/test_canary.py",
     "server/test_isolation.py",
+    "server/test_fuzz.py",
+    "test_long_texts.py",
     "stories/test_leak_canary.py",
     "runtime/test_bus.py",
     "journal/test_kills.py",
@@ -56,6 +58,17 @@ _LONGEST = (
     "cli/test_serve.py",
     "journal/test_contract_sqlite.py",
     "journal/test_contract_postgres.py",
+)
+# On PostgreSQL these run whole in the fast lane: they are about what databases do differently. Of
+# every other file the fast lane has one test on PostgreSQL, and the long lane the rest.
+_BOTH_DATABASES = (
+    "journal",
+    "chaos",
+    "runtime/test_bus.py",
+    "runtime/test_turns.py",
+    "stories/test_hiccups.py",
+    "stories/test_outages.py",
+    "transfer/test_kills.py",
 )
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only pytest writes there, into a folder of its own
 _PLENTY = 4 * 2**30  # bytes: far more than all tests need
@@ -74,6 +87,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     ranks = {here / name: rank for rank, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    seen: set[Path] = set()
+    for item in items:
+        if _is_on_postgres(item) and not _is_on_both(item.path.relative_to(here)):
+            if item.path in seen:
+                item.add_marker(pytest.mark.long)
+            seen.add(item.path)
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    """Whether a test is the PostgreSQL twin of one that runs on SQLite, too."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and "postgres" in callspec.params.values()
+
+
+def _is_on_both(path: Path) -> bool:
+    return any(str(path).startswith(name) for name in _BOTH_DATABASES)
 
 
 @pytest.fixture(autouse=True)
@@ -141,8 +170,8 @@ def empty_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _make_tables(database: str) -> None:
     from segue.settings import Settings
+    from segue.simulate.world import plain_agent
     from segue.stores import checkpoints_of, journal_of
-    from segue.testing.world import plain_agent
 
     chosen = Settings(database=database, agents=(plain_agent(),))
     for store in (journal_of(chosen), checkpoints_of(chosen)):
@@ -168,7 +197,7 @@ def database(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def stage(database: str) -> "Stage":
     """A new database on a virtual clock, at eight in the morning of a Friday in January."""
-    from segue.testing.world import Stage
+    from segue.simulate.world import Stage
 
     return Stage(database)
 
@@ -176,7 +205,7 @@ def stage(database: str) -> "Stage":
 @pytest.fixture
 def sqlite_stage(folder: str) -> "Stage":
     """The same on SQLite alone, for what no database has a part in."""
-    from segue.testing.world import Stage
+    from segue.simulate.world import Stage
 
     return Stage(folder)
 
@@ -221,9 +250,9 @@ def _logging_as_before() -> Iterator[None]:
     """Logging is the whole process's; each test leaves it as it was."""
     import structlog
 
-    from segue.runtime.logs import _FOREIGN
+    from segue.telemetry import _THIRD_PARTY
 
-    levels = {name: logging.getLogger(name).level for name in (None, *_FOREIGN)}
+    levels = {name: logging.getLogger(name).level for name in (None, *_THIRD_PARTY)}
     handlers = list(logging.root.handlers)
     yield
     logging.root.handlers[:] = handlers

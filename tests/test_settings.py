@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from segue.core.errors import UsageError
-from segue.runtime.rules import DoubleTexting
+from segue.core.turn_rules import DoubleTexting
+from segue.errors import UsageError
 from segue.settings import Settings, load_settings, note_on_first_try
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 
 pytestmark = pytest.mark.anyio
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from segue.core.batch import Batch, group_batches
     from segue.core.context import Context, build_context
-    from segue.core.errors import ConflictError, NotFoundError, SegueError, UsageError
-    from segue.core.legacy import assign_batches
+    from segue.core.memory import MemoryQuery, memory_query
     from segue.core.messages import synthetic_message, user_message, visible_messages
     from segue.core.metadata import BatchType, MessageMetadata, is_synthetic, strip_metadata
-    from segue.core.query import MemoryQuery, memory_query
     from segue.core.settle import settle
     from segue.core.stamp import stamp
     from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+    from segue.errors import ConflictError, NotFoundError, SegueError, UsageError
     from segue.facade import Segue
-    from segue.runtime.snowflakes import SnowflakeGenerator
+    from segue.migrate.legacy import assign_batches
+    from segue.runtime.ids import SnowflakeGenerator
     from segue.settings import Settings
 
 __all__ = [
@@ -47,20 +47,20 @@ __all__ = [
 ]
 
 
-# Where each is. A name is loaded when it is asked for: LangChain and LangGraph take long.
+# Names by module. A name is imported on first use, since LangChain and LangGraph load slowly.
 _PLACES: Final = {
     "segue.core.batch": "Batch group_batches",
     "segue.core.context": "Context build_context",
-    "segue.core.errors": "ConflictError NotFoundError SegueError UsageError",
-    "segue.core.legacy": "assign_batches",
+    "segue.errors": "ConflictError NotFoundError SegueError UsageError",
+    "segue.migrate.legacy": "assign_batches",
     "segue.core.messages": "synthetic_message user_message visible_messages",
     "segue.core.metadata": "BatchType MessageMetadata is_synthetic strip_metadata",
-    "segue.core.query": "MemoryQuery memory_query",
+    "segue.core.memory": "MemoryQuery memory_query",
     "segue.core.settle": "settle",
     "segue.core.stamp": "stamp",
     "segue.core.triggers": "TRIGGER_PROMPTS TriggerType",
     "segue.facade": "Segue",
-    "segue.runtime.snowflakes": "SnowflakeGenerator",
+    "segue.runtime.ids": "SnowflakeGenerator",
     "segue.settings": "Settings",
 }
 

@@ -1,4 +1,4 @@
-"""Puts all parts together: the only file that knows all others."""
+"""Builds the system from the settings: the only module that knows all others."""
 
 import asyncio
 import logging
@@ -15,65 +15,62 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from segue.agent.build import build_graph, load_attribute
-from segue.agent.checkpoints import Checkpoints
-from segue.agent.config import AgentConfig
-from segue.agent.continuing import continue_tool
+from segue.agent.checkpoints.selftest import check_integrity
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.decider import ModelDecider
-from segue.agent.embedders import Embedder, load_embedder
+from segue.agent.embedders import Embedder, load_embedder, require_minilm
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
-from segue.agent.minilm import require_minilm
 from segue.agent.models import load_model
 from segue.agent.summariser import load_summariser
-from segue.core.compress import Strategy
-from segue.core.errors import NotFoundError, SegueError, UsageError
-from segue.journal.ports import Journal
+from segue.agent.tools import ask_agent_tool, continue_tool
+from segue.core.compression import Strategy
+from segue.core.turn_rules import TurnRules
+from segue.errors import NotFoundError, SegueError, UsageError
+from segue.journal.journal import Journal
 from segue.journal.records import Effect
-from segue.journal.selftest import check_integrity
-from segue.runtime.asking import ask_agent_tool
+from segue.runtime.after_turn import WEBHOOK, AfterTurn
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
-from segue.runtime.deciding import Decider, OwnDecider
+from segue.runtime.deciders import CustomDecider, Decider
+from segue.runtime.delivery import DeliveryError, Webhooks, WebhookTarget
+from segue.runtime.deps import Agent, Deps
 from segue.runtime.effects import EffectRunner
-from segue.runtime.follow_up import DECIDE
 from segue.runtime.gatekeeper import Gatekeeper
+from segue.runtime.housekeeping import Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
-from segue.runtime.initiative import WEBHOOK, Initiative
-from segue.runtime.parts import Agent, Parts
+from segue.runtime.planning import DECIDE
 from segue.runtime.processor import SessionProcessor
-from segue.runtime.retainer import Retainer
-from segue.runtime.rules import TurnRules
 from segue.runtime.runtime import Runtime
-from segue.runtime.sweeper import Sweeper
 from segue.runtime.thread_service import ThreadService
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
-from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget
 from segue.settings import Settings
+from segue.settings.agents import AgentConfig
 from segue.stores import checkpoints_of, journal_of, make_folder
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Replacements:
-    """What a test or a simulation puts in the place of the real thing."""
+class Overrides:
+    """Parts that a test or a simulation overrides."""
 
     clock: Clock = field(default_factory=SystemClock)
-    # Models by the agent's id.
+    # By agent id.
     models: Mapping[str, BaseChatModel] = field(default_factory=dict)
     http: httpx.AsyncClient | None = None
     checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
-    """A running system, in its parts."""
+class System:
+    """The parts of a running system."""
 
     settings: Settings
-    parts: Parts
+    deps: Deps
     inbox: Inbox
     threads: ThreadService
     runtime: Runtime
@@ -81,34 +78,36 @@ class Composed:
 
 
 @asynccontextmanager
-async def compose(settings: Settings, given: Replacements) -> AsyncIterator[Composed]:
+async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[System]:
     """Open everything, run it, and close it again."""
-    _check_models(settings, given)
+    _check_models(settings, overrides)
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, given, stack)
+        stores = await _open_stores(settings, overrides, stack)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        ids = LeasedIds(stores.journal, given.clock, owner=owner, lease_for=settings.node_lease_for)
+        ids = LeasedIds(
+            stores.journal, overrides.clock, owner=owner, lease_for=settings.node_lease_for
+        )
         await ids.open()
         stack.push_async_callback(ids.close)
         saver = stores.checkpoints.saver()
-        await check_integrity(stores.journal, saver, ids=ids, now=given.clock.now())
-        http = given.http
+        await check_integrity(stores.journal, saver, ids=ids, now=overrides.clock.now())
+        http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
-        composed = _put_together(_Kit(settings, given, stores, ids, owner, http))
-        async with composed.runtime.running():
-            embedding = asyncio.create_task(_prepare(composed.books))
+        system = _put_together(_Kit(settings, overrides, stores, ids, owner, http))
+        async with system.runtime.running():
+            embedding = asyncio.create_task(_prepare(system.books))
             try:
-                yield composed
+                yield system
             finally:
-                await composed.inbox.close()
+                await system.inbox.close()
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    """What is kept, open."""
+    """The open stores."""
 
     journal: Journal
     checkpoints: Checkpoints
@@ -116,20 +115,19 @@ class _Stores:
 
 @dataclass(frozen=True, slots=True)
 class _Kit:
-    """What a system is made with: all that has to be opened."""
+    """What has to be opened before the parts are built."""
 
     settings: Settings
-    given: Replacements
+    overrides: Overrides
     stores: _Stores
     ids: LeasedIds
-    # Under whose name work is claimed.
     owner: str
     http: httpx.AsyncClient
 
 
-async def _open_stores(settings: Settings, given: Replacements, stack: AsyncExitStack) -> _Stores:
+async def _open_stores(settings: Settings, overrides: Overrides, stack: AsyncExitStack) -> _Stores:
     journal = journal_of(settings)
-    checkpoints = given.checkpoints or checkpoints_of(settings)
+    checkpoints = overrides.checkpoints or checkpoints_of(settings)
     make_folder(settings)
     await journal.open()
     stack.push_async_callback(journal.close)
@@ -138,75 +136,75 @@ async def _open_stores(settings: Settings, given: Replacements, stack: AsyncExit
     return _Stores(journal, checkpoints)
 
 
-def _put_together(kit: _Kit) -> Composed:
+def _put_together(kit: _Kit) -> System:
     settings, journal = kit.settings, kit.stores.journal
     agents: dict[str, Agent] = {}
-    parts = Parts(
+    deps = Deps(
         journal=journal,
         ids=kit.ids,
-        clock=kit.given.clock,
+        clock=kit.overrides.clock,
         bus=Bus(journal),
         agent_of=lambda agent_id: find_agent(agents, agent_id),
         owner=kit.owner,
         lease_for=settings.lease_for,
     )
     gatekeeper = Gatekeeper(journal, kit.ids)
-    initiative = Initiative(parts, gatekeeper, _deciders(settings, kit.given).get)
+    after_turn = AfterTurn(deps, gatekeeper, _deciders(settings, kit.overrides).get)
     rules = TurnRules(
         max_attempts=settings.max_attempts,
         max_interruptions=settings.max_interruptions,
         retries=settings.retries,
         batch_time=settings.batch_time,
     )
-    turns = TurnWorker(parts, SessionProcessor(parts, initiative, rules), rules, settings.slots)
-    books = _books(settings, parts)
+    turns = TurnWorker(deps, SessionProcessor(deps, after_turn, rules), rules, settings.slots)
+    books = _books(settings, deps)
     for config in settings.agents:
-        agents[config.id] = _agent(config, kit, parts, turns, books.get(config.id))
-    webhooks = Webhooks(kit.http, kit.given.clock.now)
+        agents[config.id] = _agent(config, kit, deps, turns, books.get(config.id))
+    webhooks = Webhooks(kit.http, kit.overrides.clock.now)
     compressor = Compressor(
         journal,
         kit.ids,
-        kit.given.clock,
+        kit.overrides.clock,
         lambda agent_id: find_agent(agents, agent_id).config,
-        _summarisers(settings, kit.given).get,
+        _summarisers(settings, kit.overrides).get,
     )
     runtime = Runtime(
-        parts=parts,
+        deps=deps,
         ids=kit.ids,
         turns=turns,
-        timers=TimerWorker(parts, gatekeeper),
+        timers=TimerWorker(deps, gatekeeper),
         effects=EffectRunner(
-            parts,
+            deps,
             {
-                DECIDE: initiative.decide,
+                DECIDE: after_turn.decide,
                 COMPRESS: compressor.compress,
                 WEBHOOK: _deliverer(settings, webhooks),
             },
         ),
-        sweeper=Sweeper(journal, kit.stores.checkpoints, parts.clock),
-        retainer=Retainer(journal, settings.retention.policy, parts.clock),
+        sweeper=Sweeper(journal, kit.stores.checkpoints, deps.clock),
+        retainer=Retainer(journal, settings.retention.policy, deps.clock),
         poll=settings.poll,
         patience=settings.patience,
     )
-    inbox = Inbox(parts, turns, settings.double_texting, settings.collect_for)
-    return Composed(settings, parts, inbox, ThreadService(parts.journal), runtime, books)
+    inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
+    return System(settings, deps, inbox, ThreadService(deps.journal), runtime, books)
 
 
-def _check_models(settings: Settings, given: Replacements) -> None:
-    """A slip in an id would ask the real model instead."""
+def _check_models(settings: Settings, overrides: Overrides) -> None:
+    """A misspelt id would call the real model instead."""
     ids = [config.id for config in settings.agents]
-    if unknown := sorted(set(given.models) - set(ids)):
+    if unknown := sorted(set(overrides.models) - set(ids)):
         raise UsageError(
-            f"Replacements.models: there is no agent {unknown[0]!r}; there are: {', '.join(ids)}."
+            f"Overrides.models: there is no agent {unknown[0]!r}; there are: {', '.join(ids)}."
         )
-    if own := [c.id for c in settings.agents if c.id in given.models and c.graph is not None]:
+    if own := [c.id for c in settings.agents if c.id in overrides.models and c.graph is not None]:
         raise UsageError(
-            f"Replacements.models: agent {own[0]!r} has a graph of its own, and that its own model."
+            f"Overrides.models: agent {own[0]!r} has a custom graph, which has its own model."
         )
 
 
 def find_agent(agents: Mapping[str, Agent], agent_id: str) -> Agent:
-    """The agent of that name; `NotFoundError` if the settings have none."""
+    """`NotFoundError` if the settings have no such agent."""
     if agent_id not in agents:
         raise NotFoundError(
             f"There is no agent {agent_id!r}; there are: {', '.join(sorted(agents))}."
@@ -215,7 +213,7 @@ def find_agent(agents: Mapping[str, Agent], agent_id: str) -> Agent:
 
 
 def _agent(
-    config: AgentConfig, kit: _Kit, parts: Parts, turns: TurnWorker, book: MemoryBook | None
+    config: AgentConfig, kit: _Kit, deps: Deps, turns: TurnWorker, book: MemoryBook | None
 ) -> LangGraphAgent:
     if config.graph is not None:
         return LangGraphAgent(config, build_graph(config), kit.stores.checkpoints, book)
@@ -224,13 +222,13 @@ def _agent(
         tools.append(continue_tool(config.continuations))
     if config.may_ask:
         limit = config.limits.tool_time
-        tools.append(ask_agent_tool(parts, turns, config.may_ask, limit=limit))
-    built = build_graph(config, model=_model(config, kit.given), memories=book, tools=tools)
+        tools.append(ask_agent_tool(deps, turns, config.may_ask, limit=limit))
+    built = build_graph(config, model=_model(config, kit.overrides), memories=book, tools=tools)
     return LangGraphAgent(config, built, kit.stores.checkpoints)
 
 
-def _model(config: AgentConfig, given: Replacements) -> BaseChatModel:
-    if model := given.models.get(config.id):
+def _model(config: AgentConfig, overrides: Overrides) -> BaseChatModel:
+    if model := overrides.models.get(config.id):
         return model
     try:
         return load_model(config.model, config.model_settings)
@@ -242,13 +240,13 @@ def _model(config: AgentConfig, given: Replacements) -> BaseChatModel:
 
 
 def _embedder(config: AgentConfig) -> Embedder | None:
-    """The agent's embedder; none if it is the default one and its packages are not there."""
+    """None if it is the default embedder and its packages are not installed."""
     if config.memory.embedder == "local":
         try:
             require_minilm()
         except UsageError as error:
             logger.warning(
-                "agent %r: memory.embedder: %s Until then memories are found by their words alone.",
+                "agent %r: memory.embedder: %s Until then memories are found by full text only.",
                 config.id,
                 error,
             )
@@ -259,14 +257,14 @@ def _embedder(config: AgentConfig) -> Embedder | None:
         raise UsageError(f"agent {config.id!r}: memory.embedder: {error}") from error
 
 
-def _books(settings: Settings, parts: Parts) -> dict[str, MemoryBook]:
-    """The memories of agents that keep any, by the agent's id."""
+def _books(settings: Settings, deps: Deps) -> dict[str, MemoryBook]:
+    """The memory books of agents that keep memories, by agent id."""
     return {
         config.id: MemoryBook(
-            parts.journal,
+            deps.journal.memories,
             _embedder(config),
-            ids=parts.ids,
-            clock=parts.clock.now,
+            ids=deps.ids,
+            clock=deps.clock.now,
             config=config.memory,
         )
         for config in settings.agents
@@ -275,52 +273,56 @@ def _books(settings: Settings, parts: Parts) -> dict[str, MemoryBook]:
 
 
 async def _prepare(books: Mapping[str, MemoryBook]) -> None:
-    """Off everybody's path: load embedders, and give memories without a vector of them one."""
+    """In the background: load embedders, and embed memories that have no vector."""
     for agent_id, book in books.items():
 
-        def tell(done: int, total: int, agent_id: str = agent_id) -> None:
+        def report(done: int, total: int, agent_id: str = agent_id) -> None:
             logger.info("Embedded %d of %d memories of agent %s", done, total, agent_id)
 
         try:
             await book.load()
-            await book.reembed(tell, agent_id)
+            await book.reembed(report, agent_id)
         except SegueError as error:
-            # They are found by their words meanwhile; the next start tries again.
+            # Full text finds them meanwhile; the next start tries again.
             logger.warning("Memories of agent %s were not embedded: %s", agent_id, error)
 
 
-def _deciders(settings: Settings, given: Replacements) -> dict[str, Decider]:
-    """Who decides about follow-ups, for agents that do not go by the rules, by the agent's id."""
+def _deciders(settings: Settings, overrides: Overrides) -> dict[str, Decider]:
+    """The deciders of agents that do not use the rules, by agent id."""
     return {
         config.id: made
         for config in settings.agents
-        if (made := _decider(config, given)) is not None
+        if (made := _decider(config, overrides)) is not None
     }
 
 
-def _decider(config: AgentConfig, given: Replacements) -> Decider | None:
+def _decider(config: AgentConfig, overrides: Overrides) -> Decider | None:
     autonomy = config.autonomy
     if autonomy.decider in ("rules", "none"):
         return None
     if autonomy.decider == "model":
-        return ModelDecider(_model(config, given), delays=autonomy.delays, policy=autonomy.policy)
+        return ModelDecider(
+            _model(config, overrides), delays=autonomy.delays, policy=autonomy.policy
+        )
     whose = f"agent {config.id!r}: decider"
     own = autonomy.decider
-    return OwnDecider(load_attribute(own, whose) if isinstance(own, str) else own, whose)
+    return CustomDecider(load_attribute(own, whose) if isinstance(own, str) else own, whose)
 
 
-def _summarisers(settings: Settings, given: Replacements) -> dict[str, Summariser]:
-    """Who sums up long conversations, for agents that let them be summed up, by the agent's id."""
+def _summarisers(settings: Settings, overrides: Overrides) -> dict[str, Summariser]:
+    """The summarisers of agents whose strategy is to summarise, by agent id."""
     found: dict[str, Summariser] = {}
     for config in settings.agents:
         if compresses(config) and config.compression.strategy is Strategy.SUMMARISE:
             is_own = config.compression.model is None
-            found[config.id] = load_summariser(config, _model(config, given) if is_own else None)
+            found[config.id] = load_summariser(
+                config, _model(config, overrides) if is_own else None
+            )
     return found
 
 
 def webhook_target(config: AgentConfig) -> WebhookTarget | None:
-    """Where the agent's webhook leads; `UsageError` if it cannot be sent to."""
+    """The target of the agent's webhook; `UsageError` if it is unusable."""
     if config.webhook is None:
         return None
     try:

@@ -1,32 +1,42 @@
 """`Segue`: the running system, as a program uses it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final, Self
 
 from langchain_core.messages import HumanMessage
 
-from segue.agent.config import AgentConfig
-from segue.compose import Composed, Replacements, compose
-from segue.core.errors import (
+from segue.agent.memory import MemoryBook
+from segue.compose import Overrides, System, compose
+from segue.core.autonomy.preferences import check_preferences, check_settings
+from segue.core.messages import visible_messages
+from segue.core.metadata import MessageMetadata
+from segue.core.snowflake import to_text
+from segue.core.text import check_name
+from segue.core.turn_rules import DoubleTexting
+from segue.errors import (
     AnswerNeeded,
     BackendError,
     NotFoundError,
     ReplyCancelled,
     UsageError,
 )
-from segue.core.messages import visible_messages
-from segue.core.metadata import MessageMetadata
-from segue.core.preferences import check_preferences, check_wishes
-from segue.core.snowflake import to_text
-from segue.journal.outcomes import WINDOW
-from segue.journal.ports import Journal
+from segue.events import Event
+from segue.insight.stats import Stats, build_query, stats
+from segue.insight.views import Inspector
+from segue.insight.why import Reason, why
+from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
     NESTING,
     Accepted,
+    ApiKey,
     Deleted,
+    Effect,
+    Found,
+    FoundMemory,
+    Memory,
     Page,
     Thread,
     ThreadPlace,
@@ -35,75 +45,78 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
+from segue.journal.stats import WINDOW
 from segue.journal.tables import THREADS, Whose, all_rows
-from segue.noting import count
-from segue.runtime.events import Heard
-from segue.runtime.initiative import said_in
-from segue.runtime.parts import Parts
-from segue.runtime.rules import DoubleTexting
-from segue.runtime.stats import Stats, Wanted, stats
+from segue.runtime.after_turn import visible_replies
+from segue.runtime.deps import Deps
 from segue.runtime.thread_service import check_limit
-from segue.runtime.why import Reason, why
 from segue.settings import Settings
-from segue.transfer.importing import Imported, Manner, import_file
-from segue.transfer.lines import Writing
-from segue.transfer.writing import Scope, export_all, export_user
+from segue.settings.agents import AgentConfig
+from segue.telemetry import count
+from segue.transfer.export import Scope, export_all, export_user
+from segue.transfer.imports import ImportOptions, ImportResult, import_file
+from segue.transfer.lines import ExportWriter
 
-# Wishes that put a follow-up off; it may be sent sooner when they change.
-_WAITS: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
+# Preferences that postpone a follow-up; when one changes, postponed follow-ups are re-checked.
+_POSTPONING: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
 
 
 class Segue:
     """Conversations with agents that speak first. Made by `open`."""
 
-    def __init__(self, composed: Composed) -> None:
-        self._composed = composed
+    def __init__(self, system: System) -> None:
+        self._system = system
         self._is_closed = False
 
     @property
-    def composed(self) -> Composed:
-        """Its parts, for who builds on it."""
-        return self._composed
+    def system(self) -> System:
+        """Its parts, for code that extends Segue."""
+        return self._system
 
     @property
-    def _running(self) -> Composed:
+    def _open_system(self) -> System:
         if self._is_closed:
             raise BackendError(
-                "This Segue is closed: its `async with` block was left. Use it inside of the "
+                "This Segue is closed because its `async with` block was left. Use it inside the "
                 "block, or open another one."
             )
-        return self._composed
+        return self._system
 
     @property
-    def _parts(self) -> Parts:
-        return self._running.parts
+    def _deps(self) -> Deps:
+        return self._open_system.deps
 
     @property
     def _journal(self) -> Journal:
-        return self._parts.journal
+        return self._deps.journal
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings | None = None, given: Replacements | None = None
+        cls, settings: Settings | None = None, overrides: Overrides | None = None
     ) -> AsyncIterator[Self]:
         """Run the system until the block is left.
 
-        Turns at work are finished then, or handed back for the next process to go on with.
+        Running turns are then finished, or released for the next process to resume.
         """
         segue: Self | None = None
         try:
-            async with compose(settings or Settings(), given or Replacements()) as composed:
-                segue = cls(composed)
+            async with compose(settings or Settings(), overrides or Overrides()) as system:
+                segue = cls(system)
                 yield segue
         finally:
             if segue is not None:
                 segue._is_closed = True
 
-    def agent(self, agent_id: str | None = None) -> AgentConfig:
-        """An agent of the settings: the first one, if none is named."""
-        composed = self._composed
-        return composed.parts.agent_of(agent_id or composed.settings.agents[0].id).config
+    @property
+    def agents(self) -> Sequence[AgentConfig]:
+        """The agents of the settings."""
+        return self._system.settings.agents
+
+    def get_agent(self, agent_id: str | None = None) -> AgentConfig:
+        """The settings of an agent; by default, of the first one."""
+        system = self._system
+        return system.deps.agent_of(agent_id or system.settings.agents[0].id).config
 
     async def create_thread(
         self,
@@ -113,21 +126,23 @@ class Segue:
         thread_id: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Thread:
-        """Begin a conversation of a user with an agent: the first one, if none is named."""
-        now = self._parts.clock.now()
-        return await self._journal.create_thread(
-            _thread_name(thread_id) if thread_id else to_text(self._parts.ids.next()),
-            agent_id=self.agent(agent_id).id,
-            user_id=_name(user_id, "user_id"),
+        """Start a conversation of a user with an agent; by default, with the first one."""
+        now = self._deps.clock.now()
+        return await self._journal.threads.create(
+            _check_thread_id(thread_id) if thread_id else to_text(self._deps.ids.next()),
+            agent_id=self.get_agent(agent_id).id,
+            user_id=check_name(user_id, "user_id"),
             now=now,
-            settings=check_preferences(settings or {}, now),
+            settings=check_settings(settings or {}, now),
         )
 
-    async def thread(self, thread_id: str) -> Thread:
-        """One conversation, as it is now."""
-        return await self._journal.get_thread(_id(thread_id))
+    async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
+        return await self._journal.threads.update(_id(thread), title=title)
 
-    async def threads(
+    async def get_thread(self, thread_id: str) -> Thread:
+        return await self._journal.threads.get(_id(thread_id))
+
+    async def list_threads(
         self,
         user_id: str,
         agent_id: str | None = None,
@@ -135,55 +150,51 @@ class Segue:
         limit: int = 50,
         before: ThreadPlace | None = None,
     ) -> list[Thread]:
-        """A user's conversations, the one written to last first; with all agents, or with one.
+        """A user's threads, the most recently updated first.
 
-        `before` is the `place` of the last one of the page before. Where agents ask each other is
-        not among them.
+        `before` is the `place` of the previous page's last thread. Threads in which agents ask
+        each other are left out.
         """
-        return await self._running.threads.list_threads(
-            _name(user_id, "user_id"), agent_id, limit=limit, before=before
+        return await self._open_system.threads.list_threads(
+            _check_text(user_id, "user_id"), agent_id, limit=limit, before=before
         )
 
     async def delete_thread(self, thread: Thread | str) -> Deleted:
-        """Delete a thread and all that belongs to it, and say what; memories belong to the user.
-
-        What the agent is doing in it is stopped.
-        """
+        """Cancel a thread's turns and delete all its rows. Memories belong to the user and stay."""
         await self.cancel(thread)
-        turns = await self._journal.list_turns(_id(thread))
-        deleted = await self._journal.delete_thread(_id(thread))
-        await self._parts.bus.stored(_id(thread))  # whoever listens hears that it is gone
-        await self._running.runtime.sweeper.drop({turn.batch for turn in turns})
+        turns = await self._journal.turns.list_of(_id(thread))
+        deleted = await self._journal.threads.delete(_id(thread))
+        await self._deps.bus.stored(_id(thread))  # tells listeners that the thread is gone
+        await self._open_system.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
 
     async def delete_user(self, user_id: str) -> Deleted:
-        """Delete all that is stored of a user, and say what: threads, memories and wishes.
-
-        What agents are doing for them is stopped. Keys that speak for them open nothing any more.
+        """Cancel a user's turns and delete their threads, memories and preferences; revoke their
+        keys.
         """
-        whose = Whose(user_id=_name(user_id, "user_id"))
-        threads = [row["id"] async for row in all_rows(self._journal, THREADS, whose)]
+        whose = Whose(user_id=_check_text(user_id, "user_id"))
+        threads = [row["id"] async for row in all_rows(self._journal.transfer, THREADS, whose)]
         for thread in threads:
-            with suppress(NotFoundError):  # somebody deleted it meanwhile
+            with suppress(NotFoundError):  # deleted in the meantime
                 await self.cancel(thread)
-        deleted = await self._journal.delete_user(user_id)
+        deleted = await self._journal.removal.delete_user(user_id)
         for thread in threads:
-            await self._parts.bus.stored(thread)  # whoever listens hears that it is gone
-        await self._running.runtime.sweeper.step()
+            await self._deps.bus.stored(thread)  # tells listeners that the thread is gone
+        await self._open_system.runtime.sweeper.step()
         return deleted
 
     def export(self, user_id: str, *threads: str) -> AsyncGenerator[bytes]:
-        """What a user may keep, line by line: the threads that are named, or all they have with
-        memories and wishes. docs/export.md has the format.
+        """A user's own data, line by line: the named threads, or all threads with memories and
+        preferences. docs/export.md describes the format.
         """
-        scope = Scope(threads=threads, user_id=_name(user_id, "user_id"))
-        now = self._parts.clock.now()
-        return export_user(self._journal, scope, Writing(), created_at=now)
+        scope = Scope(threads=threads, user_id=_check_text(user_id, "user_id"))
+        now = self._deps.clock.now()
+        return export_user(self._journal, scope, ExportWriter(), created_at=now)
 
     def export_all(self, scope: Scope | None = None) -> AsyncGenerator[bytes]:
-        """Everything, or some of it, line by line, for an operator: triggers too."""
-        now = self._parts.clock.now()
-        return export_all(self._journal, scope or Scope(), Writing(), created_at=now)
+        """All data, or a part of it, line by line, for an operator: including triggers."""
+        now = self._deps.clock.now()
+        return export_all(self._journal, scope or Scope(), ExportWriter(), created_at=now)
 
     async def import_file(
         self,
@@ -192,15 +203,17 @@ class Segue:
         remap: bool = False,
         skip_existing: bool = False,
         dry_run: bool = False,
-    ) -> Imported:
-        """Take in a full export: all of it or nothing. With `remap` everything gets new ids."""
-        ids = self._parts.ids if remap else None
-        manner = Manner(ids=ids, skip_existing=skip_existing, dry_run=dry_run)
-        now = self._parts.clock.now()
-        imported = await import_file(self._journal, file, manner, now=now)
-        agendas = self._parts.agendas
-        for agenda in (agendas.turns, agendas.timers, agendas.effects):
-            agenda.at_once()
+        trusted: bool = False,
+    ) -> ImportResult:
+        """Import a full export, all of it or nothing. `remap` gives every row a new id.
+
+        `trusted` also accepts what no user could send: system messages, addresses and file ids.
+        """
+        ids = self._deps.ids if remap else None
+        options = ImportOptions(ids, skip_existing=skip_existing, dry_run=dry_run, trusted=trusted)
+        now = self._deps.clock.now()
+        imported = await import_file(self._journal, file, options, now=now)
+        self._deps.wakeups.all_at(now)
         return imported
 
     async def send(
@@ -211,66 +224,63 @@ class Segue:
         client_message_id: str | None = None,
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
-        """Store a user's message; the answer comes by `listen`, or with `reply`."""
+        """Store a user's message. `listen` or `wait_reply` gives the reply."""
         if client_message_id is not None:
-            _name(client_message_id, "client_message_id")
-        return await self._running.inbox.accept(
+            check_name(client_message_id, "client_message_id")
+        return await self._open_system.inbox.accept(
             _id(thread),
             content,
             client_message_id=client_message_id,
-            strategy=_strategy(strategy),
+            strategy=_parse_strategy(strategy),
         )
 
     async def reply(self, thread: Thread | str, content: str | list[Any]) -> str:
-        """Send a message and wait for the agent's words. Raises what `said` raises."""
-        return await self.said((await self.send(thread, content)).turn)
+        """Send a message and wait for the reply's text. Raises what `wait_reply` raises."""
+        return await self.wait_reply((await self.send(thread, content)).turn)
 
-    async def said(self, turn: Turn) -> str:
-        """Wait for the agent's words in a turn that `send` or `answer` began.
+    async def wait_reply(self, turn: Turn) -> str:
+        """Wait for the agent's text in a turn that `send` or `answer` started.
 
-        `AnswerNeeded` if it asks something first, `ReplyCancelled` if somebody stopped it,
-        `BackendError` if it failed.
+        `AnswerNeeded` if the agent asks a question first, `ReplyCancelled` if the turn was
+        cancelled, `BackendError` if it failed.
         """
-        ended = await self.finished(turn)
+        ended = await self.wait_turn(turn)
         if ended.state is not TurnState.DONE:
             raise BackendError(ended.error or f"The turn ended {ended.state.value}.")
-        words = await self._words(ended)
-        end = ended.ending or {}
-        if end.get("kind") == "question":
+        batch = await self._journal.messages.load_batch(ended.thread_id, ended.batch)
+        text = "\n".join(message.text for message in visible_replies(ended, batch))
+        ending = ended.ending or {}
+        if ending.get("kind") == "question":
             raise AnswerNeeded(
-                f"The agent asks something before it goes on; answer({ended.id}, …) tells it.",
+                f"The agent asks a question first; answer({ended.id}, …) resumes it.",
                 turn_id=ended.id,
-                questions=end.get("questions"),
+                questions=ending.get("questions"),
             )
-        if end.get("kind") == "cancelled":
+        if ending.get("kind") == "cancelled":
             raise ReplyCancelled(
-                f"Turn {ended.id} was stopped before the agent had answered; send the message "
-                "again for a whole answer.",
+                f"Turn {ended.id} was cancelled before its reply was complete; send the message "
+                "again for a full reply.",
                 turn_id=ended.id,
-                seen=words,
+                seen=text,
             )
-        return words
+        return text
 
-    async def _words(self, turn: Turn) -> str:
-        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
-        return "\n".join(message.text for message in said_in(turn, batch))
+    async def wait_turn(self, turn: Turn) -> Turn:
+        """Wait until a turn has ended, in any process."""
+        with self._deps.clock.working():
+            return await self._open_system.runtime.turns.wait_until_ended(turn)
 
-    async def finished(self, turn: Turn) -> Turn:
-        """Wait until a turn is over, in whichever process."""
-        with self._parts.clock.working():
-            return await self._running.runtime.turns.ended(turn)
-
-    async def end_of(self, turn: Turn) -> int:
-        """The position of the last thing that a listener hears of a turn that is over."""
-        batch = await self._journal.load_batch(turn.thread_id, turn.batch)
+    async def last_position(self, turn: Turn) -> int:
+        """The position of the last event that a listener gets of a turn that has ended."""
+        batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
         seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
         return max([*seen, turn.end_position or 0])
 
-    def listen(self, thread: Thread | str, since: str | None = None) -> AsyncGenerator[Heard]:
-        """Everything that happens in a thread, from a cursor on, or from now on."""
+    def listen(self, thread: Thread | str, since: str | None = None) -> AsyncGenerator[Event]:
+        """The events of a thread, from a cursor on; by default, from now on."""
         if since is not None:
-            _name(since, "since")
-        return self._parts.bus.listen(_id(thread), since)
+            _check_text(since, "since")
+        return self._deps.bus.listen(_id(thread), since)
 
     async def history(
         self,
@@ -280,81 +290,160 @@ class Segue:
         before: int | None = None,
         after: int | None = None,
     ) -> Page:
-        """What a person sees of the conversation."""
-        threads = self._running.threads
+        """A page of the visible messages. It may have fewer than `limit`: a page ends at about
+        1 MB, and its cursors continue from there.
+        """
+        threads = self._open_system.threads
         return await threads.history(_id(thread), limit=limit, before=before, after=after)
 
-    async def cancel(self, thread: Thread | str) -> list[Turn]:
-        """Stop what the agent is doing, and what it planned to go on with by itself.
+    async def list_turns(self, thread: Thread | str, page: Page, *, limit: int) -> list[Turn]:
+        """The turns that wrote the messages of a page of history, newest first."""
+        return await self._open_system.threads.turns_of(_id(thread), page, limit=limit)
 
-        What was seen of its reply is kept. Returned are the turns that are being stopped.
+    async def get_turn(self, turn_id: int) -> Turn:
+        """`NotFoundError` if there is no such turn."""
+        return await self._journal.turns.get(turn_id)
+
+    async def search(self, user_id: str, text: str, *, limit: int = 20) -> list[Found]:
+        """A user's visible messages that match a text, best first; with an excerpt of each."""
+        return await self._journal.search.find(_check_text(user_id, "user_id"), text, limit=limit)
+
+    async def cancel(self, thread: Thread | str) -> list[Turn]:
+        """Cancel the thread's turns and continuations; return the turns that are being stopped.
+
+        The part of a reply that the user has seen is kept.
         """
-        return await self._running.inbox.cancel(_id(thread))
+        return await self._open_system.inbox.cancel(_id(thread))
 
     async def answer(self, turn: Turn | int, answer: Any) -> Turn:
-        """Answer a question that the agent waits with."""
+        """Answer the question that a turn waits with."""
         if not isinstance(turn, Turn | int):
             raise NotFoundError(f"A turn is named by its id, not by {type(turn).__name__}.")
-        return await self._running.inbox.answer(turn if isinstance(turn, int) else turn.id, answer)
+        turn_id = turn if isinstance(turn, int) else turn.id
+        return await self._open_system.inbox.answer(turn_id, answer)
 
-    async def typing(self, thread: Thread | str) -> None:
-        """The user is typing; no follow-up comes in between."""
-        await self._journal.note_typing(_id(thread), now=self._parts.clock.now())
+    async def report_typing(self, thread: Thread | str) -> None:
+        """The user is typing: follow-ups wait."""
+        await self._journal.threads.note_typing(_id(thread), now=self._deps.clock.now())
 
-    async def follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
-        """Planned and past follow-ups, newest first, with what became of them."""
-        timers = await self._journal.list_timers(_id(thread), limit=check_limit(limit))
-        # What an agent says to itself when it goes on is not for the user.
+    async def list_follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
+        """Planned and past follow-ups with their outcomes, newest first."""
+        timers = await self._journal.timers.list_of(_id(thread), limit=check_limit(limit))
+        # Continuations are hidden: their reasons are notes of the agent to itself.
         return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
-        """Drop what is planned, continuations too, and what is being written and not seen yet.
-
-        Returned are the planned follow-ups.
+        """Cancel planned follow-ups and continuations, and replies to triggers that were not shown
+        yet; return the planned follow-ups.
         """
-        parts = self._parts
-        ended = await self._journal.cancel_timers(
-            _id(thread), DROPPED, ids=parts.ids, now=parts.clock.now()
+        deps = self._deps
+        ended = await self._journal.timers.cancel(
+            _id(thread), DROPPED, ids=deps.ids, now=deps.clock.now()
         )
-        dropped = [timer for timer in ended if timer.kind is TurnKind.FOLLOW_UP]
-        await self._running.runtime.turns.look_after(_id(thread))
-        self._parts.agendas.turns.at_once()
-        for timer in dropped:
+        cancelled = [timer for timer in ended if timer.kind is TurnKind.FOLLOW_UP]
+        await self._open_system.runtime.turns.recheck(_id(thread))
+        deps.wakeups.turns.now()
+        for timer in cancelled:
             names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
             count("follow_up_held_back", outcome=timer.state.value, **names)
-        return dropped
+        return cancelled
 
-    async def set_user(self, user_id: str, **wishes: Any) -> Mapping[str, Any]:
-        """What a user wants of all agents: time_zone, quiet_hours, muted, snoozed_until,
-        opted_out; None takes one back. Follow-ups that were put off are considered anew.
+    async def get_user_preferences(self, user_id: str) -> Mapping[str, Any]:
+        """What `set_user_preferences` stored."""
+        return await self._journal.users.get_settings(_check_text(user_id, "user_id"))
+
+    async def set_user_preferences(self, user_id: str, **preferences: Any) -> Mapping[str, Any]:
+        """Set a user's preferences for all agents: time_zone, quiet_hours, muted, snoozed_until,
+        opted_out; None removes one. Postponed follow-ups are re-checked.
         """
-        now = self._parts.clock.now()
-        stored = await self._journal.update_user_settings(
-            _name(user_id, "user_id"),
-            check_wishes(wishes, now),
+        now = self._deps.clock.now()
+        stored = await self._journal.users.update_settings(
+            check_name(user_id, "user_id"),
+            check_preferences(preferences, now),
             now=now,
-            reconsider_at=now if _WAITS & wishes.keys() else None,
+            reconsider_at=now if _POSTPONING & preferences.keys() else None,
         )
-        self._parts.agendas.timers.at_once()
+        self._deps.wakeups.timers.now()
         return stored
 
-    async def set_thread(self, thread: Thread | str, **wishes: Any) -> Thread:
-        """The same for one thread, where it differs."""
-        now = self._parts.clock.now()
-        stored = await self._journal.update_thread(
+    async def set_thread_preferences(self, thread: Thread | str, **preferences: Any) -> Thread:
+        """Override the user's preferences in one thread."""
+        now = self._deps.clock.now()
+        stored = await self._journal.threads.update(
             _id(thread),
-            settings=check_wishes(wishes, now),
-            reconsider_at=now if _WAITS & wishes.keys() else None,
+            settings=check_preferences(preferences, now),
+            reconsider_at=now if _POSTPONING & preferences.keys() else None,
         )
-        self._parts.agendas.timers.at_once()
+        self._deps.wakeups.timers.now()
         return stored
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
-        """No follow-ups in a thread until a time, which is still to come."""
-        return await self.set_thread(thread, snoozed_until=until)
+        """Postpone the thread's follow-ups to a future time."""
+        return await self.set_thread_preferences(thread, snoozed_until=until)
+
+    async def list_memories(
+        self,
+        user_id: str,
+        agent_id: str | None = None,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[Memory]:
+        """What an agent knows about a user, newest first; `before` is the id of a memory."""
+        return await self._journal.memories.list_of(
+            self.get_agent(agent_id).id, user_id, limit=limit, before=before
+        )
+
+    async def search_memories(
+        self, user_id: str, text: str, agent_id: str | None = None
+    ) -> list[FoundMemory]:
+        """Memories that relate to a text, best first, as the agent would find them."""
+        agent, book = self._memory_book(agent_id)
+        return await book.search(agent, user_id, text)
+
+    async def remember(
+        self, user_id: str, content: str, agent_id: str | None = None, *, key: str | None = None
+    ) -> Memory:
+        """Store a fact about a user; a memory with the same content is updated instead."""
+        agent, book = self._memory_book(agent_id)
+        return (await book.remember(agent, user_id, content, key)).memory
+
+    async def forget(self, user_id: str, key: str, agent_id: str | None = None) -> bool:
+        """Delete a memory; False if there is none with this key."""
+        return await self._journal.memories.delete(self.get_agent(agent_id).id, user_id, key)
+
+    def _memory_book(self, agent_id: str | None) -> tuple[str, MemoryBook]:
+        agent = self.get_agent(agent_id).id
+        book = self._open_system.books.get(agent)
+        if book is None:
+            raise NotFoundError(f"Agent {agent!r:.60} keeps no memories.")
+        return agent, book
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        """An API key of the server, revoked ones included."""
+        return await self._journal.keys.find(key_id)
+
+    async def list_keys(self) -> list[ApiKey]:
+        """All API keys of the server, oldest first, revoked ones included."""
+        return await self._journal.keys.list_all()
+
+    @property
+    def inspector(self) -> Inspector:
+        """What operators see of all users."""
+        return Inspector(self._journal, self._system.settings.agents)
+
+    async def retry_effect(self, effect_id: int) -> Effect:
+        """Try an effect again that was given up, at once."""
+        effect = await self._journal.effects.revive(effect_id, now=self._deps.clock.now())
+        self._deps.wakeups.effects.now()
+        return effect
+
+    async def check_writable(self) -> None:
+        """Raises if the database takes no writes: a full disk can still be read."""
+        await self._open_system.runtime.ids.renew()
 
     async def why(self, thread: Thread | str, *, limit: int = 50) -> list[Reason]:
-        """Why the agent wrote, and why it did not; oldest first."""
+        """Why the agent wrote or did not write, oldest first."""
         return await why(self._journal, _id(thread), limit=check_limit(limit))
 
     async def stats(
@@ -366,11 +455,12 @@ class Segue:
         trigger: str | None = None,
         window: timedelta = WINDOW,
     ) -> Stats:
-        """What became of follow-ups, of all users, and which way to follow up does better."""
-        wanted = Wanted(
-            since=since, until=until, agent_id=agent, trigger_type=trigger, window=window
+        """The outcomes of all users' follow-ups, compared with the hold-out."""
+        now = self._deps.clock.now()
+        query = build_query(
+            now, since=since, until=until, agent=agent, trigger=trigger, window=window
         )
-        return await stats(self._journal, wanted, self._parts.clock.now())
+        return await stats(self._journal, query)
 
 
 def _id(thread: Thread | str) -> str:
@@ -381,21 +471,21 @@ def _id(thread: Thread | str) -> str:
     return thread
 
 
-def _name(given: Any, what: str) -> str:
+def _check_text(given: Any, name: str) -> str:
+    """The name of something stored; old names may break the rules that `check_name` enforces."""
     if not isinstance(given, str) or not given:
-        raise UsageError(f"{what} is {given!r:.80}; expected text.")
+        raise UsageError(f"{name} is {given!r:.80}; expected text.")
     return given
 
 
-def _thread_name(given: Any) -> str:
-    """A slash is for the threads in which agents talk among themselves."""
-    if NESTING in (name := _name(given, "thread_id")):
+def _check_thread_id(given: Any) -> str:
+    """A slash marks the threads in which agents ask each other."""
+    if NESTING in (name := check_name(given, "thread_id")):
         raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
     return name
 
 
-def _strategy(given: DoubleTexting | None) -> DoubleTexting | None:
-    """A text is taken by its value: passed on as it is, it would silently mean another."""
+def _parse_strategy(given: DoubleTexting | None) -> DoubleTexting | None:
     try:
         return None if given is None else DoubleTexting(given)
     except ValueError:

@@ -1,17 +1,17 @@
-"""Where a Segue keeps things: the journal and the checkpoints that the settings name.
+"""The journal and the checkpoints that the settings name: which backend, and which files.
 
-Owns which files and which backend these are. Made here, opened by whoever asked for them.
+They are made here; the caller opens them.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from segue.core.errors import UsageError
-from segue.journal.ports import Journal
+from segue.errors import UsageError
+from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
 from segue.settings import Settings
 
 if TYPE_CHECKING:
-    from segue.agent.checkpoints import Checkpoints
+    from segue.agent.checkpoints.store import Checkpoints
 
 JOURNAL_FILE: Final = "journal.db"
 CHECKPOINT_FILE: Final = "checkpoints.db"
@@ -29,21 +29,24 @@ def journal_of(settings: Settings) -> Journal:
 
 def checkpoints_of(settings: Settings) -> "Checkpoints":
     """The checkpoints of turns at work, not opened yet."""
-    # Loads LangGraph, which a command that only looks does not need.
-    from segue.agent.checkpoints import PostgresCheckpoints, SqliteCheckpoints  # noqa: PLC0415
-
+    # Imported here: commands that only read the journal do not need LangGraph.
     if settings.is_postgres:
+        require_postgres()
+        from segue.agent.checkpoints.postgres import PostgresCheckpoints  # noqa: PLC0415
+
         return PostgresCheckpoints(settings.database)
+    from segue.agent.checkpoints.store import SqliteCheckpoints  # noqa: PLC0415
+
     return SqliteCheckpoints(settings.folder / CHECKPOINT_FILE)
 
 
 def make_folder(settings: Settings) -> None:
-    """Make the folder that SQLite keeps its files in; a PostgreSQL database has to be there."""
+    """Create the folder of the SQLite files; a PostgreSQL database has to exist."""
     if settings.is_postgres:
         return
     folder = settings.folder
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # conversations are nobody else's
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # conversations are private
     except OSError as error:
         in_the_way = next((p for p in (folder, *folder.parents) if p.is_file()), None)
         why = f"{str(in_the_way)!r} is a file" if in_the_way else error.strerror
@@ -54,12 +57,12 @@ def make_folder(settings: Settings) -> None:
 
 
 def is_there(settings: Settings) -> bool:
-    """Whether there is a database that can be opened; of PostgreSQL one sees it when one tries."""
+    """Whether the SQLite database exists; True for PostgreSQL, which tells on connecting."""
     return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
 
 
 async def is_begun(settings: Settings) -> bool:
-    """Whether a journal was ever opened there; looks without beginning one."""
+    """Whether the database holds a journal; creates none."""
     if not settings.is_postgres:
         return is_there(settings)
     require_postgres()
@@ -68,8 +71,8 @@ async def is_begun(settings: Settings) -> bool:
     return await Database(settings.database, pool_size=1).has_tables()
 
 
-def place_of(settings: Settings) -> str:
-    """Where data is kept, for people: of an address only what is no secret."""
+def describe_location(settings: Settings) -> str:
+    """Where data is stored, as a text without the address's secrets."""
     if not settings.is_postgres:
         return f"SQLite in {settings.folder.absolute()}"
     require_postgres()
@@ -83,7 +86,7 @@ def place_of(settings: Settings) -> str:
 
 
 def require_postgres() -> None:
-    """`UsageError` says what to install if the extra for PostgreSQL is not there."""
+    """`UsageError` says what to install if the extra for PostgreSQL is missing."""
     try:
         import segue.journal.postgres  # noqa: F401, PLC0415 - an extra
     except ModuleNotFoundError as error:

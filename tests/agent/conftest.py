@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.agent.checkpoints import Checkpoints, SqliteCheckpoints
-from segue.journal.ports import Journal
+from segue.agent.checkpoints.store import Checkpoints, SqliteCheckpoints
+from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
 
 

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue import user_message
-from segue.agent.checkpoints import SqliteCheckpoints
+from segue.agent.checkpoints.store import SqliteCheckpoints
 from segue.agent.scripted import ScriptedChatModel
 from segue.journal.sqlite import SqliteJournal
 from segue.testing.journal_contract.fixtures import ticking_ids
@@ -70,7 +70,7 @@ async def live(folder: Path, life: int, cut: int | None) -> None:
     session.now = START + life * timedelta(hours=1)
     session.ids = ticking_ids(node=life + 1, start=session.now)
     if life == 0:
-        await journal.accept_message(THREAD, user_message("Go!"), ids=session.ids, now=session.now)
+        await journal.inbox.accept(THREAD, user_message("Go!"), ids=session.ids, now=session.now)
     await session.work()
     await checkpoints.close()
     await journal.close()

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from segue.agent.config import MemoryConfig
 from segue.agent.embedders import Embedder
 from segue.agent.memory import MemoryBook
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
+from segue.settings.agents import MemoryConfig
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 # One for all books, as in a process: two of the same node would repeat each other.
@@ -69,7 +69,7 @@ async def nothing() -> list[list[float]]:
 
 def book_of(journal: Journal, embedder: Embedder | None = None, **settings: Any) -> MemoryBook:
     return MemoryBook(
-        journal,
+        journal.memories,
         embedder or Meanings(),
         ids=IDS,
         clock=lambda: NOW,
@@ -82,4 +82,4 @@ def contents(found: list[FoundMemory]) -> list[str]:
 
 
 async def stored(journal: Journal) -> list[str]:
-    return sorted(m.content for m in await journal.list_memories("guide", "ada"))
+    return sorted(m.content for m in await journal.memories.list_of("guide", "ada"))

@@ -11,25 +11,28 @@ from langchain_core.tools import BaseTool
 
 from segue import Batch, SnowflakeGenerator, synthetic_message, user_message
 from segue.agent.build import build_graph
-from segue.agent.checkpoints import Checkpoints
-from segue.agent.config import AgentConfig
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
-from segue.agent.run import AgentEvent, NewMessage, Progress, Question, Recalled, Run, Token
-from segue.journal.ports import Journal
+from segue.core.turn_rules import TurnRules
+from segue.events import MemoriesRecalled, Payload, ProgressReported, QuestionAsked, TurnFailed
+from segue.journal.journal import Journal
 from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
-from segue.runtime.bus import Bus, ending_event
+from segue.runtime.after_turn import AfterTurn
+from segue.runtime.bus import Bus
 from segue.runtime.clock import SystemClock
-from segue.runtime.events import Asked, Failed, ThreadEvent
-from segue.runtime.parts import Agent, Parts
-from segue.runtime.processor import Conversed, SessionProcessor
-from segue.runtime.rules import TurnRules
+from segue.runtime.deps import Agent, Deps
+from segue.runtime.listeners import ending_payload
+from segue.runtime.output import TurnOutput
+from segue.runtime.processor import SessionProcessor
+from segue.runtime.run import AgentEvent, MessageFinished, Question, Run, Token
+from segue.settings.agents import AgentConfig
 from segue.testing.journal_contract.fixtures import ticking_ids
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)
 THREAD = "chat"
-Told = AgentEvent | ThreadEvent
+Told = AgentEvent | Payload
 
 
 class Ear(Bus):
@@ -45,40 +48,40 @@ class Ear(Bus):
         self.heard.append(Token(message_id, text))
         return super().write(lease, message_id, text)
 
-    def tell(self, thread_id: str, event: ThreadEvent) -> None:
+    def tell(self, thread_id: str, event: Payload) -> None:
         self.heard.append(event)
         super().tell(thread_id, event)
 
-    def report(self, lease: TurnLease, event: Recalled | Progress) -> None:
+    def report(self, lease: TurnLease, event: MemoriesRecalled | ProgressReported) -> None:
         self.heard.append(event)
         super().report(lease, event)
 
     async def stored(self, thread_id: str) -> None:
-        [newest, *_] = await self._journal.tail(thread_id, max_tokens=1)
+        [newest, *_] = await self._journal.messages.tail(thread_id, max_tokens=1)
         for message in newest.messages:
             if message.id not in self._known:
                 self._known.add(message.id)
                 self._notice(message)
                 if not isinstance(message, HumanMessage):
-                    self.heard.append(NewMessage(message))
+                    self.heard.append(MessageFinished(message))
         await super().stored(thread_id)
 
 
-class Unplanned:
+class Unplanned(AfterTurn):
     """An agent whose follow-ups are the test's to send."""
 
-    async def may_begin(self, turn: Turn, batch: Batch) -> Ending | None:
-        return await self.may_show(turn, batch)
+    def __init__(self) -> None:
+        pass
 
-    async def may_show(self, turn: Turn, batch: Batch) -> Ending | None:
-        del turn, batch
+    async def refuse(self, turn: Turn, batch: Batch, *, has_waited: bool = False) -> Ending | None:
+        del turn, batch, has_waited
         return None
 
-    async def ending(self, turn: Turn, said: Conversed) -> Ending:
+    async def build_ending(self, turn: Turn, output: TurnOutput) -> Ending:
         del turn
-        if not said.questions:
+        if not output.questions:
             return Ending()
-        says = {"kind": "question", "questions": said.questions}
+        says = {"kind": "question", "questions": output.questions}
         return Ending(says=says, is_waiting=True)
 
 
@@ -120,25 +123,25 @@ class Session:
         settings = AgentConfig(id="guide", **config)
         built = build_graph(settings, model=model, memories=memories, tools=tools)
         session = cls(journal, LangGraphAgent(settings, built, checkpoints))
-        await journal.create_thread(THREAD, agent_id="guide", user_id="ada", now=START)
+        await journal.threads.create(THREAD, agent_id="guide", user_id="ada", now=START)
         return session
 
     async def say(self, text: str) -> list[Told]:
         """The user writes, and the turn runs to its end."""
-        await self.journal.accept_message(THREAD, user_message(text), ids=self.ids, now=self.tick())
+        await self.journal.inbox.accept(THREAD, user_message(text), ids=self.ids, now=self.tick())
         return await self.work()
 
     async def nudge(self, trigger: str = "check_in", reason: str | None = None) -> list[Told]:
         """A timer fires, and the follow-up runs to its end."""
         now = self.tick()
-        await self.journal.arm_timer(NewTimer(THREAD, now, trigger), ids=self.ids, now=now)
-        [lease] = await self.journal.claim_due_timers("test", now=now, lease_for=LEASE)
+        await self.journal.timers.arm(NewTimer(THREAD, now, trigger), ids=self.ids, now=now)
+        [lease] = await self.journal.timers.claim_due("test", now=now, lease_for=LEASE)
         message = synthetic_message(trigger, reason)
-        assert await self.journal.fire_timer(lease, message, ids=self.ids, now=now)
+        assert await self.journal.timers.fire(lease, message, ids=self.ids, now=now)
         return await self.work()
 
     async def claim(self) -> TurnLease:
-        lease = await self.journal.claim_turn("test", now=self.tick(), lease_for=LEASE)
+        lease = await self.journal.turns.claim_one("test", now=self.tick(), lease_for=LEASE)
         assert lease is not None
         return lease
 
@@ -149,7 +152,7 @@ class Session:
         lease = await self.claim()
         ear = Ear(self.journal, self.notice)
         await self._processor(agent_of, ear).process(lease)
-        turn = await self.journal.get_turn(lease.turn.id)
+        turn = await self.journal.turns.get(lease.turn.id)
         return [*ear.heard, *_endings(turn)]
 
     @property
@@ -157,8 +160,8 @@ class Session:
         return self._processor(lambda _: self.agent, Ear(self.journal, self.notice))
 
     def _processor(self, agent_of: Callable[[str], Agent], ear: Bus) -> SessionProcessor:
-        parts = Parts(self.journal, self.ids, Ticking(self.tick), ear, agent_of, "test")
-        return SessionProcessor(parts, Unplanned(), TurnRules(max_attempts=99, retries=0))
+        deps = Deps(self.journal, self.ids, Ticking(self.tick), ear, agent_of, "test")
+        return SessionProcessor(deps, Unplanned(), TurnRules(max_attempts=99, retries=0))
 
     def run_of(self, batch: Batch, answer: Any = None) -> Run:
         """A run of a batch as it is stored, without the journal at its side."""
@@ -169,11 +172,11 @@ class Session:
         return self.now
 
     async def history(self) -> list[str]:
-        return [m.text for m in (await self.journal.history(THREAD)).messages]
+        return [m.text for m in (await self.journal.messages.history(THREAD)).messages]
 
     async def batches(self) -> list[Batch]:
         """All of the thread's batches, oldest first."""
-        return (await self.journal.tail(THREAD, max_tokens=1_000_000))[::-1]
+        return (await self.journal.messages.tail(THREAD, max_tokens=1_000_000))[::-1]
 
     async def last_batch(self) -> Batch:
         return (await self.batches())[-1]
@@ -182,8 +185,8 @@ class Session:
 def _endings(turn: Turn) -> list[Told]:
     if turn.ending is None:
         return []
-    ending = ending_event(turn.id, turn.ending)
-    if isinstance(ending, Asked):
+    ending = ending_payload(turn.id, turn.ending)
+    if isinstance(ending, QuestionAsked):
         return [Question(name, value) for name, value in ending.questions.items()]
     return [ending]
 
@@ -192,8 +195,8 @@ def streamed(events: Sequence[Told]) -> str:
     return "".join(event.text for event in events if isinstance(event, Token))
 
 
-def failure(events: Sequence[Told]) -> Failed:
-    [failed] = [event for event in events if isinstance(event, Failed)]
+def failure(events: Sequence[Told]) -> TurnFailed:
+    [failed] = [event for event in events if isinstance(event, TurnFailed)]
     return failed
 
 

@@ -14,12 +14,13 @@ from langgraph.types import interrupt
 
 from segue import SnowflakeGenerator
 from segue.agent.build import build_graph
-from segue.agent.checkpoint_types import StrictSerializer
-from segue.agent.checkpoints import Checkpoints, PostgresCheckpoints, SqliteCheckpoints
-from segue.agent.config import AgentConfig
+from segue.agent.checkpoints.postgres import PostgresCheckpoints
+from segue.agent.checkpoints.store import Checkpoints, SqliteCheckpoints
+from segue.agent.checkpoints.types import StrictSerializer
 from segue.agent.langgraph_agent import LangGraphAgent
-from segue.agent.run import NewMessage, Question, Run
-from segue.core.errors import UsageError
+from segue.errors import UsageError
+from segue.runtime.run import MessageFinished, Question, Run
+from segue.settings.agents import AgentConfig
 from segue.testing.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ async def ask_and_answer(agent: LangGraphAgent) -> str:
     assert isinstance(asked[-1], Question)
     answered = replace(run, answer=3, attempt=(1, 1))
     said = [event async for event in agent.run(answered)][-1]
-    assert isinstance(said, NewMessage)
+    assert isinstance(said, MessageFinished)
     return said.message.text
 
 

@@ -21,20 +21,19 @@ from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
 
 from segue import SnowflakeGenerator
-from segue.agent.attempt_saver import AttemptSaver
 from segue.agent.build import build_graph
-from segue.agent.checkpoints import (
+from segue.agent.checkpoints.postgres import PostgresCheckpoints
+from segue.agent.checkpoints.savers import AttemptSaver, LazySaver
+from segue.agent.checkpoints.store import (
     Checkpoints,
     MemoryCheckpoints,
-    PostgresCheckpoints,
     SqliteCheckpoints,
 )
-from segue.agent.config import AgentConfig
 from segue.agent.langgraph_agent import LangGraphAgent
-from segue.agent.lazy_saver import LazySaver
-from segue.agent.run import NewMessage, Question, Run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import BackendError, UsageError
+from segue.errors import BackendError, UsageError
+from segue.runtime.run import MessageFinished, Question, Run
+from segue.settings.agents import AgentConfig
 from segue.testing.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +65,7 @@ def agent_on(checkpoints: Checkpoints, *script: Any, tools: Any = ()) -> LangGra
 
 
 def texts(events: list[Any]) -> list[str]:
-    return [event.message.text for event in events if isinstance(event, NewMessage)]
+    return [event.message.text for event in events if isinstance(event, MessageFinished)]
 
 
 @tool
@@ -232,7 +231,7 @@ def pair_agent(pair: Pair, checkpoints: Checkpoints) -> tuple[LangGraphAgent, Ru
 
 async def until_the_quick_one_is_done(events: AsyncIterator[Any]) -> None:
     async for event in events:
-        if isinstance(event, NewMessage) and isinstance(event.message, ToolMessage):
+        if isinstance(event, MessageFinished) and isinstance(event.message, ToolMessage):
             return
 
 

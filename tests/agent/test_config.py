@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from segue import TriggerType
-from segue.agent.config import AgentConfig, Autonomy, MemoryConfig
-from segue.core.decide import Delays
-from segue.core.errors import UsageError
-from segue.core.policy import Policy
-from segue.core.prompts import PromptVariant, choose_prompt
-from segue.core.quiet import QuietHours
+from segue.core.autonomy.decide import Delays
+from segue.core.autonomy.local_time import QuietHours
+from segue.core.autonomy.policy import Policy
+from segue.core.triggers import PromptVariant, choose_prompt
+from segue.errors import UsageError
+from segue.settings.agents import AgentConfig, Autonomy, MemoryConfig
 
 
 def test_an_agent_speaks_first_without_being_told() -> None:
@@ -69,7 +69,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"policy": {"max_per_week": 2}}, "autonomy.policy.max_per_week"),
     ({"policy": {"max_per_day": -1}}, "autonomy.policy.max_per_day: got -1; .*at least 0"),
     ({"delays": {"check_in": 0}}, "autonomy.delays.check_in: got 0; .*more than 0"),
-    ({"delays": Delays(check_in=timedelta())}, "check_in is not above zero"),
+    ({"delays": Delays(check_in=timedelta())}, "check_in is not above 0"),
     ({"delays": {"birthday": 60}}, "autonomy.delays.birthday"),
     ({"prompts": {"birthday": "Hi."}}, "autonomy.prompts.birthday.*check_in"),
     ({"prompts": {"check_in": " "}}, "autonomy.prompts.check_in.*is empty"),
@@ -198,7 +198,7 @@ def test_a_webhook_shows_neither_its_secret_nor_its_url() -> None:
 def test_what_a_graph_would_not_follow_is_refused(values: dict[str, Any], place: str) -> None:
     """With its place and the reason, even if it is what the default would be."""
     AgentConfig.parse({"id": "ada", **values}, "agent")
-    with pytest.raises(UsageError, match=rf"^agent\.{place}: the agent has a graph of its own"):
+    with pytest.raises(UsageError, match=rf"^agent\.{place}: the agent has its own graph"):
         AgentConfig.parse({"id": "ada", "graph": "mine:graph", **values}, "agent")
 
 

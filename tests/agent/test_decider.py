@@ -17,16 +17,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.graph import MessagesState, StateGraph
 
 from segue import Batch, BatchType, group_batches, settle, stamp, synthetic_message
-from segue.agent.decider import ModelDecider, Verdict
-from segue.agent.local_model import LocalChatModel
-from segue.core.decide import Delays
-from segue.core.errors import BackendError, UsageError
+from segue.agent.decider import ModelDecider
+from segue.agent.local.model import LocalChatModel
+from segue.agent.scripted import ScriptedChatModel
+from segue.core.autonomy.decide import Delays
+from segue.core.autonomy.policy import Policy
 from segue.core.messages import continuation_message
 from segue.core.metadata import KEYS, MessageMetadata
-from segue.core.policy import Policy
 from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.testing.models import ScriptedChatModel
+from segue.errors import BackendError, UsageError
+from segue.runtime.deciders import DeciderResult
 from tests.histories import broken_threads, calling, result, ticking_generator
 from tests.providers.clients import PROVIDERS
 from tests.providers.recorder import Recorder
@@ -66,7 +67,7 @@ def scripted(line: Any) -> ScriptedChatModel:
     return ScriptedChatModel(script=[line])
 
 
-async def verdict_on(line: Any, batch: Batch | None = None, **given: Any) -> Verdict:
+async def verdict_on(line: Any, batch: Batch | None = None, **given: Any) -> DeciderResult:
     return await decider_of(scripted(line)).decide(batch or talk(), **given)
 
 
@@ -95,7 +96,7 @@ async def test_the_model_chooses_trigger_and_delay(trigger: TriggerType) -> None
 async def test_the_model_may_want_nothing() -> None:
     """A no is a no, whatever else stands in the answer."""
     verdict = await verdict_on(answer(follow_up=False, trigger="check_in", reason="Goodbye."))
-    assert verdict == Verdict(None, "The deciding model wants no follow-up.", "Goodbye.")
+    assert verdict == DeciderResult(None, "The deciding model wants no follow-up.", "Goodbye.")
 
 
 @pytest.mark.parametrize(
@@ -234,13 +235,13 @@ TWICE = AIMessage("", tool_calls=[*yes().tool_calls, *answer(follow_up=False).to
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        (f"I'd {CANARY}.", "it is text and no call"),
+        (f"I'd {CANARY}.", "it is text, not a call"),
         ("", "it is empty"),
         (UNREADABLE, "its call cannot be read"),
         (TWICE, "it holds 2 calls; expected one"),
         (calling("a", name="look_up"), "its call cannot be read"),
         (answer(), "neither true nor false"),
-        (OutputParserException(CANARY), "it is no call"),
+        (OutputParserException(CANARY), "it is not a call"),
         (ConnectionError(CANARY), "connection (ConnectionError)"),
         (TimeoutError(CANARY), "timeout (TimeoutError)"),
         (RuntimeError(CANARY), "unknown (RuntimeError)"),
@@ -274,7 +275,7 @@ async def test_a_slow_model_is_not_waited_for() -> None:
 
     decider = decider_of(scripted(never), time_limit=timedelta(milliseconds=10))
     verdict = await decider.decide(talk())
-    assert verdict == Verdict(None, "The decision failed: timeout (TimeoutError).")
+    assert verdict == DeciderResult(None, "The decision failed: timeout (TimeoutError).")
 
 
 async def test_a_cancelled_decision_is_cancelled() -> None:
@@ -406,7 +407,7 @@ async def test_one_call_is_offered() -> None:
 async def test_a_decision_inside_a_graph_is_not_streamed() -> None:
     """Whoever listens to a run hears nothing of what is decided about the user."""
     decider = decider_of(scripted(yes()))
-    verdicts: list[Verdict] = []
+    verdicts: list[DeciderResult] = []
 
     async def node(state: MessagesState) -> dict[str, Any]:
         del state
@@ -440,7 +441,7 @@ async def test_a_damaged_batch_is_no_follow_up() -> None:
     """Even what cannot be read ends in a verdict and not in a failed turn."""
     wrong = HumanMessage("Hi.", additional_kwargs={"batch_type": 7})
     verdict = await verdict_on(yes(), Batch(5, [wrong]))
-    assert verdict == Verdict(None, "The decision failed: metadata (MetadataError).")
+    assert verdict == DeciderResult(None, "The decision failed: metadata (MetadataError).")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

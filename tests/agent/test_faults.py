@@ -6,9 +6,9 @@ from types import FunctionType
 import httpx
 import pytest
 
-from segue.agent.faults import describe_fault, place_of
-from segue.core.errors import UsageError
 from segue.core.triggers import parse_trigger
+from segue.errors import UsageError
+from segue.runtime.model_failures import describe_fault, place_of
 
 WORDS = "She sounded sad about the cat."
 

@@ -6,13 +6,13 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
-from segue.agent.checkpoints import Checkpoints
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.ids import id_in_thread, unused_id
-from segue.agent.run import NewMessage, Token
 from segue.agent.scripted import ScriptedChatModel
-from segue.journal.ports import Journal
-from segue.runtime.events import Writing
-from segue.testing.world import Stage
+from segue.events import MessageDelta
+from segue.journal.journal import Journal
+from segue.runtime.run import MessageFinished, Token
+from segue.simulate.world import Stage
 from tests.agent.session import LEASE, THREAD, Session, kinds
 from tests.stories.scenes import listening
 
@@ -58,7 +58,7 @@ async def test_pieces_bear_the_id_of_their_message(
     )
     for _ in range(2):
         events = await session.say("Go!")
-        said = {e.message.id: e.message.text for e in events if isinstance(e, NewMessage)}
+        said = {e.message.id: e.message.text for e in events if isinstance(e, MessageFinished)}
         pieces = dict.fromkeys((e.message_id for e in events if isinstance(e, Token)), "")
         for event in events:
             if isinstance(event, Token):
@@ -76,11 +76,11 @@ async def test_a_constant_id_loses_nothing_that_goes_on_from_the_journal(
     model = ScriptedChatModel(script=[AIMessage("It is two.", id="same")])
     session = await Session.begin(journal, checkpoints, model, tools=[double])
     now = session.tick()
-    await journal.accept_message(THREAD, HumanMessage("Go!"), ids=session.ids, now=now)
+    await journal.inbox.accept(THREAD, HumanMessage("Go!"), ids=session.ids, now=now)
     lease = await session.claim()
     stored = calling(1).model_copy(update={"id": id_in_thread("same", lease.turn.batch)})
     result = ToolMessage("2", tool_call_id="c1", id="result")
-    await journal.append(lease, [stored, result], ids=session.ids, now=session.tick())
+    await journal.messages.append(lease, [stored, result], ids=session.ids, now=session.tick())
     session.now += 2 * LEASE
     await session.work()
     batch = await session.last_batch()
@@ -98,7 +98,7 @@ async def test_messages_of_an_agent_have_ids_of_ours(stage: Stage) -> None:
             await world.say(thread, "And now?")
         page = await world.segue.history(thread)
         replies = [m for m in page.messages if isinstance(m, AIMessage)]
-        written = {e.message_id for e in listener.events if isinstance(e, Writing)}
+        written = {e.message_id for e in listener.events if isinstance(e, MessageDelta)}
     for reply in replies:
         assert re.fullmatch(rf"{reply.additional_kwargs['batch']}-[0-9a-f]{{12}}", reply.id or "")
     assert {reply.id for reply in replies} == written

@@ -18,15 +18,17 @@ from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
 
 from segue import is_synthetic, synthetic_message
-from segue.agent.checkpoints import Checkpoints, MemoryCheckpoints
-from segue.agent.config import Limits
-from segue.agent.run import NewMessage, Progress, Question, Run, Token, current_run
+from segue.agent.checkpoints.store import Checkpoints, MemoryCheckpoints
+from segue.agent.current import current_run
 from segue.agent.scripted import ScriptedChatModel
 from segue.compose import find_agent
-from segue.core.errors import ConflictError
 from segue.core.metadata import KEYS
-from segue.journal.ports import Journal
+from segue.errors import ConflictError
+from segue.events import ProgressReported
+from segue.journal.journal import Journal
 from segue.journal.records import TurnState
+from segue.runtime.run import MessageFinished, Question, Run, Token
+from segue.settings.agents import Limits
 from segue.testing.providers import request_problems
 from tests.agent.session import LEASE, Session, failure, kinds, streamed
 
@@ -60,7 +62,7 @@ async def test_a_reply_streams_and_is_stored_once(begin: Begin) -> None:
     assert len([e for e in events if isinstance(e, Token)]) > 1
     assert streamed(events) == "Yes, until six o'clock."
     assert await session.history() == ["Is it open?", "Yes, until six o'clock."]
-    [message] = [e.message for e in events if isinstance(e, NewMessage)]
+    [message] = [e.message for e in events if isinstance(e, MessageFinished)]
     assert {e.message_id for e in events if isinstance(e, Token)} == {message.id}
     assert (await session.last_batch()).is_complete
 
@@ -323,7 +325,7 @@ async def test_progress_of_a_tool_is_passed_on(begin: Begin) -> None:
     model = ScriptedChatModel(script=[AIMessage("", tool_calls=[call("work")]), "Done."])
     session = await begin(model, tools=[work])
     events = await session.say("Work!")
-    assert [e.value for e in events if isinstance(e, Progress)] == [{"done": 0.5}]
+    assert [e.value for e in events if isinstance(e, ProgressReported)] == [{"done": 0.5}]
 
 
 async def test_a_question_to_a_person_waits_for_the_answer(begin: Begin, journal: Journal) -> None:
@@ -342,11 +344,11 @@ async def test_a_question_to_a_person_waits_for_the_answer(begin: Begin, journal
         script=[AIMessage("", tool_calls=[call("order", what="pizza")]), "It is on its way."]
     )
     session = await begin(model, tools=[order])
-    await session.journal.accept_message(
+    await session.journal.inbox.accept(
         "chat", HumanMessage("Pizza, please."), ids=session.ids, now=session.now
     )
     lease = await session.claim()
-    run = Run("chat", "guide", "ada", await journal.load_batch("chat", lease.turn.batch))
+    run = Run("chat", "guide", "ada", await journal.messages.load_batch("chat", lease.turn.batch))
     first = [event async for event in session.agent.run(run)]
     [question] = [e for e in first if isinstance(e, Question)]
     assert question.value == {"allow": "pizza"}
@@ -355,7 +357,9 @@ async def test_a_question_to_a_person_waits_for_the_answer(begin: Begin, journal
     answered = Run("chat", "guide", "ada", run.batch, answer="yes")
     second = [event async for event in session.agent.run(answered)]
     assert orders == ["pizza"]
-    assert [e.message.text for e in second if isinstance(e, NewMessage)][-1] == "It is on its way."
+    assert [e.message.text for e in second if isinstance(e, MessageFinished)][
+        -1
+    ] == "It is on its way."
 
 
 async def test_a_finished_run_leaves_no_checkpoint(begin: Begin, checkpoints: Checkpoints) -> None:
@@ -477,11 +481,11 @@ async def test_closing_a_run_stops_the_model(begin: Begin, journal: Journal) -> 
     """After a cancel no further piece is written."""
     model = CountingModel(script=["word " * 500], delay=0.01)
     session = await begin(model)
-    await session.journal.accept_message(
+    await session.journal.inbox.accept(
         "chat", HumanMessage("Talk."), ids=session.ids, now=session.now
     )
     lease = await session.claim()
-    run = Run("chat", "guide", "ada", await journal.load_batch("chat", lease.turn.batch))
+    run = Run("chat", "guide", "ada", await journal.messages.load_batch("chat", lease.turn.batch))
     events = session.agent.run(run)
     async for event in events:
         if isinstance(event, Token):
@@ -555,7 +559,7 @@ async def test_an_agent_that_is_not_there_is_an_error_the_user_is_told(begin: Be
     """A thread whose agent was taken from the config gets an answer, too."""
     session = await begin(ScriptedChatModel(script=[]))
     nobody: Callable[[str], Any] = partial(find_agent, {})
-    await session.journal.accept_message(
+    await session.journal.inbox.accept(
         "chat", HumanMessage("Hello?"), ids=session.ids, now=session.now
     )
     assert failure(await session.work_with(nobody)).code == "not_found"
@@ -565,7 +569,7 @@ async def test_an_agent_that_is_not_there_is_an_error_the_user_is_told(begin: Be
 async def test_a_turn_that_somebody_else_took_over_writes_nothing(begin: Begin) -> None:
     """A worker that was slow finds out when it stores; the other gives the one answer."""
     session = await begin(ScriptedChatModel(script=["Yes?", "Yes."]))
-    await session.journal.accept_message(
+    await session.journal.inbox.accept(
         "chat", HumanMessage("Hello?"), ids=session.ids, now=session.now
     )
     slow = await session.claim()
@@ -617,10 +621,12 @@ async def test_a_question_outlives_its_turn(begin: Begin, journal: Journal) -> N
     assert isinstance(events[-1], Question)
     batch = await session.last_batch()
     assert not batch.is_complete
-    [turn] = await journal.list_turns("chat")
+    [turn] = await journal.turns.list_of("chat")
     assert turn.state is TurnState.DONE
     answered = Run("chat", "guide", "ada", batch, answer="yes")
-    said = [e.message.text async for e in session.agent.run(answered) if isinstance(e, NewMessage)]
+    said = [
+        e.message.text async for e in session.agent.run(answered) if isinstance(e, MessageFinished)
+    ]
     assert said == ["ordered: yes", "Done."]
 
 
@@ -638,7 +644,7 @@ async def test_a_turn_that_is_stopped_anywhere_is_answered_by_the_next_attempt(
         journal, MemoryCheckpoints(), ScriptedChatModel(script=sum_up), tools=[double]
     )
     for awaits in range(1, 160, 5):
-        await journal.accept_message(
+        await journal.inbox.accept(
             "chat", HumanMessage("Twice two?"), ids=session.ids, now=session.tick()
         )
         working = asyncio.create_task(session.processor.process(await session.claim()))
@@ -647,7 +653,9 @@ async def test_a_turn_that_is_stopped_anywhere_is_answered_by_the_next_attempt(
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         session.now += 2 * LEASE
-        if (lease := await journal.claim_turn("b", now=session.now, lease_for=LEASE)) is not None:
+        if (
+            lease := await journal.turns.claim_one("b", now=session.now, lease_for=LEASE)
+        ) is not None:
             await session.processor.process(lease)
         batch = await session.last_batch()
         assert batch.is_complete, (awaits, batch.reasons)
@@ -658,11 +666,11 @@ async def test_a_lost_checkpoint_leaves_no_call_open(begin: Begin, journal: Jour
     """With half a batch in the journal and nothing else, the next attempt still ends it whole."""
     model = ScriptedChatModel(script=["It is 4."])
     session = await begin(model, tools=[double])
-    await journal.accept_message("chat", HumanMessage("Sums?"), ids=session.ids, now=session.now)
+    await journal.inbox.accept("chat", HumanMessage("Sums?"), ids=session.ids, now=session.now)
     half = await session.claim()
     calls = AIMessage("", tool_calls=[call("double", "a", number=1), call("double", "b", number=2)])
     result = ToolMessage("2", tool_call_id="a")
-    await journal.append(half, [calls, result], ids=session.ids, now=session.now)
+    await journal.messages.append(half, [calls, result], ids=session.ids, now=session.now)
     session.now += 2 * LEASE
     await session.work()
     assert (await session.last_batch()).is_complete
@@ -708,7 +716,7 @@ async def test_a_void_follow_up_leaves_no_checkpoint(
     session = await begin(ScriptedChatModel(script=[]))
 
     async def reply_first(messages: list[BaseMessage]) -> AIMessage:  # noqa: ARG001 - a script
-        await journal.accept_message("chat", HumanMessage("Hi"), ids=session.ids, now=session.now)
+        await journal.inbox.accept("chat", HumanMessage("Hi"), ids=session.ids, now=session.now)
         return AIMessage("Too late.")
 
     session.agent = (
@@ -748,7 +756,7 @@ async def test_a_batch_that_cannot_be_read_is_not_answered_as_another(
     model = ScriptedChatModel(script=["Yes.", "Now it works."])
     session = await begin(model)
     await session.say("Is it open?")
-    await session.journal.accept_message(
+    await session.journal.inbox.accept(
         "chat", HumanMessage("Damaged?"), ids=session.ids, now=session.tick()
     )
     with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as db:

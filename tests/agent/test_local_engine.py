@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from segue.agent import local_engine
-from segue.agent.local_engine import Ended, Generation, LocalEngine, Outcome, Piece
-from segue.core.errors import BackendError, UsageError
+from segue.agent.local import engine as local_engine
+from segue.agent.local.engine import Completion, EngineEvent, Generation, LocalEngine, TextChunk
+from segue.errors import BackendError, UsageError
 
 Event = dict[str, Any]
 USAGE: Event = {
@@ -80,15 +80,15 @@ class Caller:
     """Somebody who asks, and keeps what is told."""
 
     def __init__(self, engine: LocalEngine, name: str, **request: Any) -> None:
-        self.told: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self.told: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.generation: Generation = engine.submit({"name": name, **request}, self.told.put)
 
-    def hear(self) -> Outcome:
+    def hear(self) -> EngineEvent:
         return self.told.get(timeout=10)
 
-    def hear_all(self) -> list[Outcome]:
+    def hear_all(self) -> list[EngineEvent]:
         heard = [self.hear()]
-        while isinstance(heard[-1], Piece):
+        while isinstance(heard[-1], TextChunk):
             heard.append(self.hear())
         return heard
 
@@ -96,9 +96,9 @@ class Caller:
 def test_pieces_come_first_and_the_end_last(engine: LocalEngine) -> None:
     """A reply is told as it grows, and its end says why and what it cost."""
     assert Caller(engine, "a").hear_all() == [
-        Piece("Hi "),
-        Piece("there"),
-        Ended("stop", input_tokens=5, cached_tokens=3, output_tokens=2),
+        TextChunk("Hi "),
+        TextChunk("there"),
+        Completion("stop", input_tokens=5, cached_tokens=3, output_tokens=2),
     ]
 
 
@@ -134,7 +134,7 @@ def test_a_cancelled_reply_says_no_more(engine: LocalEngine, server: PlayedServe
     caller = Caller(engine, "a", hold=True)
     assert server.holding.acquire(timeout=10)
     server.go.release()
-    assert caller.hear() == Piece("Hi ")
+    assert caller.hear() == TextChunk("Hi ")
     engine.cancel(caller.generation)
     server.go.release()
     Caller(engine, "next").hear_all()
@@ -167,17 +167,17 @@ def test_whoever_waits_hears_of_a_failure(
     told = Caller(engine, "a", **request_).hear_all()[-1]
     assert isinstance(told, BackendError)
     assert words in str(told)
-    assert isinstance(Caller(engine, "next").hear_all()[-1], Ended)
+    assert isinstance(Caller(engine, "next").hear_all()[-1], Completion)
 
 
 def test_a_caller_who_cannot_be_told_is_given_up(engine: LocalEngine) -> None:
     """A closed event loop stops its own reply, and no other."""
 
-    def closed(_: Outcome) -> None:
+    def closed(_: EngineEvent) -> None:
         raise RuntimeError("Event loop is closed")
 
     generation = engine.submit({"name": "gone"}, closed)
-    assert isinstance(Caller(engine, "next").hear_all()[-1], Ended)
+    assert isinstance(Caller(engine, "next").hear_all()[-1], Completion)
     assert generation.cancelled.is_set()
 
 
@@ -196,7 +196,7 @@ def test_a_load_that_fails_is_tried_again(
     monkeypatch.setattr(local_engine, "_load", load)
     engine = LocalEngine()
     assert [str(o) for o in Caller(engine, "a").hear_all()] == ["not installed"]
-    assert isinstance(Caller(engine, "b").hear_all()[-1], Ended)
+    assert isinstance(Caller(engine, "b").hear_all()[-1], Completion)
     engine.close()
 
 
@@ -215,7 +215,7 @@ def test_closing_stops_what_runs_and_refuses_what_waits(
     closing.join(10)
     for caller in (running, waiting):
         assert isinstance(caller.hear(), BackendError)
-    assert isinstance(Caller(engine, "later").hear_all()[-1], Ended)
+    assert isinstance(Caller(engine, "later").hear_all()[-1], Completion)
 
 
 def test_closing_what_was_never_used_does_nothing() -> None:

@@ -25,12 +25,13 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from segue.agent import local_engine, local_model
-from segue.agent.local_engine import CONTEXT_TOKENS, ENGINE, Generation, Outcome, Piece
-from segue.agent.local_model import LocalChatModel
-from segue.core.errors import UsageError
+from segue.agent.local import engine as local_engine
+from segue.agent.local import model as local_model
+from segue.agent.local.engine import CONTEXT_TOKENS, ENGINE, EngineEvent, Generation, TextChunk
+from segue.agent.local.model import LocalChatModel
 from segue.core.messages import synthetic_message
 from segue.core.triggers import TriggerType
+from segue.errors import UsageError
 from segue.testing.leaks import find_leaks
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +106,7 @@ async def test_settings_reach_the_engine() -> None:
 
 async def test_tools_are_taken_and_not_called(caplog: pytest.LogCaptureFixture) -> None:
     """Agents bind tools at every call; that they are ignored is said once."""
-    local_model._say_that_tools_are_ignored.cache_clear()
+    local_model._log_that_tools_are_ignored.cache_clear()
     model = LocalChatModel()
     with caplog.at_level(logging.INFO):
         assert model.bind_tools([remember]) is model
@@ -208,7 +209,7 @@ async def test_walking_away_from_a_stream_stops_the_engine() -> None:
 @pytest.mark.local
 async def test_a_long_prompt_can_be_cancelled_while_it_is_read() -> None:
     """Reading thousands of tokens takes long; it does not hold up whoever comes next."""
-    told: list[Outcome] = []
+    told: list[EngineEvent] = []
     generation = ENGINE.submit(request_of(HumanMessage("a word " * 3_000)), told.append)
     await asyncio.to_thread(wait_until_taken)
     ENGINE.cancel(generation)
@@ -223,18 +224,18 @@ def wait_until_taken() -> None:
 
 async def assert_engine_is_free() -> None:
     """The next reply gets its turn, and hardly a token was made for the one that is gone."""
-    made: list[Outcome] = []
-    tell = local_engine._tell
+    made: list[EngineEvent] = []
+    tell = local_engine._notify
 
-    def counted(generation: Generation, outcome: Outcome) -> None:
+    def counted(generation: Generation, outcome: EngineEvent) -> None:
         made.append(outcome)
         tell(generation, outcome)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_engine, "_tell", counted)
+        patch.setattr(local_engine, "_notify", counted)
         assert (await LocalChatModel(max_tokens=3).ainvoke("Hi")).text
     # Three of its own, and whatever was on its way when the other one was cancelled.
-    assert sum(isinstance(outcome, Piece) for outcome in made) <= 3 + 2
+    assert sum(isinstance(outcome, TextChunk) for outcome in made) <= 3 + 2
 
 
 @pytest.mark.local
@@ -272,7 +273,7 @@ async def test_an_agent_with_tools_streams_through_it() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from segue.agent.local_model import LocalChatModel
+from segue.agent.local.model import LocalChatModel
 
 async def main(tokens, leave_early):
     async for chunk in LocalChatModel(max_tokens=tokens).astream("Tell me a long story."):

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from segue.agent.config import MemoryConfig
-from segue.agent.memory import MAX_CONTENT, MemoryBook, RememberOutcome
-from segue.core.errors import ConflictError, UsageError
+from segue.agent.memory import MAX_CONTENT, MemoryBook
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, UsageError
+from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
+from segue.settings.agents import MemoryConfig
 from tests.agent.meanings import NOW, Meanings, book_of, contents, stored
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,8 @@ async def test_a_new_fact_gets_a_key_and_a_vector(journal: Journal) -> None:
     book = book_of(journal)
     first = await book.remember("guide", "ada", "  Likes tea.\n")
     second = await book.remember("guide", "ada", "Has a cat.", key="pet")
-    assert first.outcome is second.outcome is RememberOutcome.ADDED
+    assert first.is_new
+    assert second.is_new
     assert (first.memory.content, first.memory.embedding_model) == ("Likes tea.", "meanings")
     assert first.memory.key.startswith("memory-")
     assert first.memory.key.removeprefix("memory-").isdigit()
@@ -91,7 +92,7 @@ async def test_a_fact_that_is_known_is_updated_instead(journal: Journal, again: 
     book = book_of(journal, Meanings(tea="tea"))
     first = await book.remember("guide", "ada", "Likes tea.")
     second = await book.remember("guide", "ada", again)
-    assert second.outcome is RememberOutcome.UPDATED
+    assert not second.is_new
     assert (second.memory.id, second.memory.key) == (first.memory.id, first.memory.key)
     assert await stored(journal) == [again]
 
@@ -101,7 +102,7 @@ async def test_a_fact_with_a_key_replaces_what_was_there(journal: Journal) -> No
     book = book_of(journal)
     await book.remember("guide", "ada", "Lives in Basel.", key="home")
     moved = await book.remember("guide", "ada", "Lives in Bern.", key=" home ")
-    assert moved.outcome is RememberOutcome.UPDATED
+    assert not moved.is_new
     assert await stored(journal) == ["Lives in Bern."]
 
 
@@ -114,7 +115,7 @@ async def test_a_key_that_is_given_wins_over_a_fact_that_says_the_same(
     first = await book.remember("guide", "ada", "Likes tea.")
     named = await book.remember("guide", "ada", again, key="drink")
     assert (named.memory.key, named.memory.content) == ("drink", again)
-    assert (named.outcome, named.count) == (RememberOutcome.UPDATED, 1)
+    assert (named.is_new, named.count) == (False, 1)
     assert await stored(journal) == [again]
     assert not await book.forget("guide", "ada", first.memory.key)
     assert contents(await book.search("guide", "ada", "tea")) == [again]
@@ -127,7 +128,7 @@ async def test_the_same_fact_from_two_processes_is_one_memory(tmp_path: Path) ->
         await journal.open()
     books = [
         MemoryBook(
-            journals[n % 2],
+            journals[n % 2].memories,
             Meanings(tea="tea"),
             ids=SnowflakeGenerator(node=n),
             clock=lambda: NOW,
@@ -138,8 +139,8 @@ async def test_the_same_fact_from_two_processes_is_one_memory(tmp_path: Path) ->
     told = await asyncio.gather(
         *(book.remember("guide", "ada", f"Likes tea, {n}.") for n, book in enumerate(books))
     )
-    assert [t.outcome for t in told].count(RememberOutcome.ADDED) == 1
-    assert await journals[0].count_memories("guide", "ada") == 1
+    assert sum(t.is_new for t in told) == 1
+    assert await journals[0].memories.count("guide", "ada") == 1
     for journal in journals:
         await journal.close()
 

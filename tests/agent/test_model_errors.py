@@ -12,9 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langgraph.errors import GraphRecursionError
 
-from segue.agent.model_errors import ModelFailure, explain_model_error, is_retryable
 from segue.agent.models import load_model
-from segue.core.errors import BackendError, UsageError
+from segue.errors import BackendError, UsageError
+from segue.runtime.model_failures import ModelFailure, explain_model_error, is_retryable
 from tests.agent.failing import FailingProvider
 
 KEY = "sk-very-secret"

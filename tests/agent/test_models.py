@@ -10,12 +10,12 @@ import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
-from segue.agent import local_engine
-from segue.agent.local_model import LocalChatModel
+from segue.agent.local.model import LocalChatModel
 from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import UsageError
 from segue.core.messages import user_message
+from segue.errors import UsageError
+from segue.settings import extras
 
 KEY = "sk-very-secret"
 
@@ -148,7 +148,7 @@ def test_a_missing_local_model_is_told_how_to_install(
     def find(name: str) -> ModuleSpec | None:
         return None if name == missing else find_spec(name)
 
-    monkeypatch.setattr(local_engine, "find_spec", find)
+    monkeypatch.setattr(extras, "find_spec", find)
     said = refusal("local")
     assert f"({missing} missing)" in said
     assert "pip install 'segue[local]'" in said

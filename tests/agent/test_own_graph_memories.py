@@ -7,14 +7,16 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from segue.agent.config import AgentConfig
+from segue.agent.current import current_run
 from segue.agent.middleware import Invisibility
 from segue.agent.retrieval import RetrieveMemories
-from segue.agent.run import Recalled, Run, current_run
 from segue.agent.scripted import ScriptedChatModel
 from segue.agent.tools import forget, remember
-from segue.core.errors import UsageError
-from segue.testing.world import Stage, plain_agent
+from segue.errors import UsageError
+from segue.events import MemoriesRecalled
+from segue.runtime.run import Run
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import Stage, plain_agent
 from tests.server.clients import site_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
@@ -45,7 +47,7 @@ def own_agent(graph: Any, **config: Any) -> AgentConfig:
 async def test_found_memories_reach_the_graph(stage: Stage) -> None:
     """Searched with the user's words before it runs, and told to who listens."""
     async with stage.world(own_agent(telling_graph(), memory=MEMORY)) as world:
-        book = world.composed.books["guide"]
+        book = world.system.books["guide"]
         await book.remember("guide", "sam", FACT)
         thread = await world.segue.create_thread("sam")
         other = await world.segue.create_thread("ann")
@@ -53,9 +55,9 @@ async def test_found_memories_reach_the_graph(stage: Stage) -> None:
         await world.say(other.id, "Which piano shall I buy?")
         assert (await world.heard(thread.id))[-1] == f"I know: {FACT}"
         assert (await world.heard(other.id))[-1] == "I know: "
-        agent, ids = world.composed.parts.agent_of("guide"), world.composed.parts.ids
+        agent, ids = world.system.deps.agent_of("guide"), world.system.deps.ids
         run = Run.of("Which piano shall I buy?", ids, agent_id="guide", user_id="sam")
-        [recalled] = [e async for e in agent.run(run) if isinstance(e, Recalled)]
+        [recalled] = [e async for e in agent.run(run) if isinstance(e, MemoriesRecalled)]
         assert recalled.source == "current_message"
 
 
@@ -79,14 +81,14 @@ async def test_an_agent_made_with_langchain_remembers_like_the_built_in_one(stag
     async with stage.world(own_agent(graph, memory=MEMORY)) as world:
         thread = (await world.segue.create_thread("sam")).id
         await world.say(thread, "I play the piano.")
-        [kept] = await world.journal.list_memories("guide", "sam")
+        [kept] = await world.journal.memories.list_of("guide", "sam")
         assert (kept.key, kept.content) == ("piano", FACT)
         await world.say(thread, "Which piano shall I buy?")
         [system, *_] = seen[2]
         assert isinstance(system, SystemMessage)
         assert FACT in system.text
         await world.say(thread, "Forget my piano.")
-        assert await world.journal.list_memories("guide", "sam") == []
+        assert await world.journal.memories.list_of("guide", "sam") == []
 
 
 async def test_a_user_can_read_and_change_them(stage: Stage) -> None:

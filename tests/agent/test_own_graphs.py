@@ -14,12 +14,13 @@ from langgraph.types import interrupt
 
 from segue import Batch, MessageMetadata, is_synthetic, stamp
 from segue.agent.build import load_graph
-from segue.agent.checkpoints import Checkpoints
-from segue.agent.run import NewMessage, Progress, Question, Run, Token
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import UsageError
 from segue.core.messages import continuation_message
-from segue.journal.ports import Journal
+from segue.errors import UsageError
+from segue.events import ProgressReported
+from segue.journal.journal import Journal
+from segue.runtime.run import MessageFinished, Question, Run, Token
 from tests.agent.session import Session, kinds, streamed
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +65,7 @@ async def test_a_constant_id_loses_no_answer_over_turns(
     session = await Session.begin(journal, checkpoints, graph=graph_of(answer))
     for number in range(1, 4):
         events = await session.say(f"Question {number}?")
-        [said] = [event.message for event in events if isinstance(event, NewMessage)]
+        [said] = [event.message for event in events if isinstance(event, MessageFinished)]
         assert said.id == (await session.last_batch()).messages[-1].id
     assert (await session.history())[1::2] == ["Answer 1.", "Answer 2.", "Answer 3."]
     assert [m.text for m in seen[-1]][1::2] == ["Answer 1.", "Answer 2."]
@@ -105,10 +106,12 @@ async def test_a_batch_that_goes_on_tells_the_graph_only_what_is_new(
 
     session = await Session.begin(journal, checkpoints, graph=graph_of(answer))
     run = Run.of("Tell me.", session.ids, agent_id="guide")
-    said = [e.message async for e in session.agent.run(run) if isinstance(e, NewMessage)]
+    said = [e.message async for e in session.agent.run(run) if isinstance(e, MessageFinished)]
     more = stamp([*said, continuation_message()], session.ids, run.batch)
     longer = session.run_of(Batch(run.batch.id, [*run.batch.messages, *more]))
-    later = [e.message.text async for e in session.agent.run(longer) if isinstance(e, NewMessage)]
+    later = [
+        e.message.text async for e in session.agent.run(longer) if isinstance(e, MessageFinished)
+    ]
     assert later == ["Part 2."]
     assert seen == [["Tell me."], ["Part 1.", more[-1].text]]
 
@@ -166,8 +169,8 @@ async def test_a_subgraph_streams_and_its_reply_comes_once(
     session = await Session.begin(journal, checkpoints, graph=graph_of(inner))
     events = await session.say("Is it open?")
     assert streamed(events) == "From deep inside."
-    assert [e.value for e in events if isinstance(e, Progress)] == ["half"]
-    [message] = [e.message for e in events if isinstance(e, NewMessage)]
+    assert [e.value for e in events if isinstance(e, ProgressReported)] == ["half"]
+    [message] = [e.message for e in events if isinstance(e, MessageFinished)]
     assert {e.message_id for e in events if isinstance(e, Token)} == {message.id}
     assert await session.history() == ["Is it open?", "From deep inside."]
 
@@ -234,7 +237,7 @@ async def test_the_window_is_built_only_where_it_is_told(
     monkeypatch.setattr("segue.agent.langgraph_agent.build_context", built.append)
     batch = await session.last_batch()
     run = session.run_of(batch, answer="Ordered.")
-    said = [e.message.text async for e in session.agent.run(run) if isinstance(e, NewMessage)]
+    said = [e.message.text async for e in session.agent.run(run) if isinstance(e, MessageFinished)]
     assert said == ["Ordered."]
     assert built == []
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from segue.agent.memory import RememberOutcome
-from segue.core.errors import BackendError
-from segue.journal.ports import Journal
+from segue.errors import BackendError
+from segue.journal.journal import Journal
 from tests.agent.meanings import (
     Broken,
     Meanings,
@@ -68,7 +67,7 @@ async def test_a_known_fact_without_a_vector_is_not_doubled(journal: Journal) ->
     """While the embedder is away, the same words are still the same fact and keep its vector."""
     await book_of(journal).remember("guide", "ada", "Likes tea.")
     again = await book_of(journal, Broken(away)).remember("guide", "ada", "Likes tea.")
-    assert again.outcome is RememberOutcome.UPDATED
+    assert not again.is_new
     assert again.memory.embedding_model == "meanings"
 
 
@@ -101,7 +100,7 @@ async def test_embedding_anew_can_be_stopped_and_goes_on(journal: Journal) -> No
     tired = book_of(journal, Broken(tire, "new"))
     with pytest.raises(BackendError, match=r"'new' failed after 32 of 70 memories \(Connection"):
         await tired.reembed()
-    assert await journal.count_memories_to_embed("new") == 38
+    assert await journal.memories.count_to_embed("new") == 38
     assert await book_of(journal, Meanings("new")).reembed() == 38
 
 
@@ -113,7 +112,7 @@ async def test_embedding_anew_never_covers_what_was_written_meanwhile(journal: J
         await book_of(journal, Meanings("new")).remember("guide", "ada", "Lives in Bern.", "home")
 
     assert await book_of(journal, Broken(move, "new")).reembed() == 0
-    [memory] = await journal.list_memories("guide", "ada")
+    [memory] = await journal.memories.list_of("guide", "ada")
     assert (memory.content, memory.embedding_model) == ("Lives in Bern.", "new")
     [found] = await book_of(journal, Meanings("new", Bern="x", zebra="x")).search(
         "guide", "ada", "Bern"
@@ -127,5 +126,5 @@ async def test_one_agents_facts_can_be_embedded_alone(journal: Journal) -> None:
     await book.remember("guide", "ada", "Likes tea.")
     await book.remember("tutor", "ada", "Likes tea.")
     assert await book_of(journal, Meanings("new")).reembed(agent_id="guide") == 1
-    [tutors] = await journal.list_memories("tutor", "ada")
+    [tutors] = await journal.memories.list_of("tutor", "ada")
     assert tutors.embedding_model == "old"

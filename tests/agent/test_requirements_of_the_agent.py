@@ -31,25 +31,26 @@ from langgraph.types import Command, interrupt
 
 from segue import TRIGGER_PROMPTS, MessageMetadata, TriggerType, synthetic_message, user_message
 from segue.agent.build import build_graph
-from segue.agent.checkpoints import (
+from segue.agent.checkpoints.postgres import PostgresCheckpoints
+from segue.agent.checkpoints.store import (
     Checkpoints,
     MemoryCheckpoints,
-    PostgresCheckpoints,
     SqliteCheckpoints,
 )
-from segue.agent.config import AgentConfig, Autonomy, Config, Limits, MemoryConfig
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.retrieval import MemorySource, RetrieveMemories
-from segue.agent.run import NewMessage, Question, Recalled, Run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import UsageError
+from segue.core.memory import QuerySource
 from segue.core.metadata import KEYS
-from segue.core.query import QuerySource
 from segue.core.snowflake import MAX_ID
-from segue.journal.ports import Journal
+from segue.errors import UsageError
+from segue.events import MemoriesRecalled
+from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
-from segue.noting import FIELDS
+from segue.runtime.run import MessageFinished, Question, Run
+from segue.settings.agents import AgentConfig, Autonomy, Config, Limits, MemoryConfig
+from segue.telemetry import FIELDS
 from segue.testing.journal_contract.fixtures import ticking_ids
 from segue.testing.providers import request_problems
 from tests.agent.meanings import IDS, NOW, Meanings, book_of
@@ -133,7 +134,7 @@ async def test_a_follow_up_finds_the_talk_and_not_the_words_of_its_prompt(
     events = await session.nudge(trigger)
     assert told(model.seen[-1]) == [PROJECT]
     assert source.asked == [("guide", "ada", "My work project is late.")] * 2
-    [recalled] = [event for event in events if isinstance(event, Recalled)]
+    [recalled] = [event for event in events if isinstance(event, MemoriesRecalled)]
     assert recalled.source is QuerySource.LAST_REAL_USER_MESSAGE
 
 
@@ -191,9 +192,10 @@ class Memories:
     """A journal that notes how its memories are searched."""
 
     def __init__(self) -> None:
+        self.memories = self
         self.queries: list[MemorySearch] = []
 
-    async def search_memories(self, query: MemorySearch) -> list[FoundMemory]:
+    async def search(self, query: MemorySearch) -> list[FoundMemory]:
         self.queries.append(query)
         return []
 
@@ -318,7 +320,7 @@ async def test_a_thousand_memories_are_searched_in_time(journal: Journal) -> Non
         fact = f"Fact {n}: saw {n % 97} birds on the way to town {n % 89}."
         vector = [float(place == n % 128) for place in range(128)]
         new = NewMemory("guide", "ada", f"{n}", fact, {}, vector, embedder.name)
-        await journal.put_memory(new, ids=IDS, now=NOW)
+        await journal.memories.put(new, ids=IDS, now=NOW)
     book = book_of(journal, embedder)
     seconds = []
     for n in range(40):
@@ -384,7 +386,7 @@ async def test_a_message_enters_the_graph_as_it_was_given(
     builder.add_edge("look", "speak")
     session = await Session.begin(journal, checkpoints, graph=builder)
     run = Run.of(asked, session.ids, agent_id="guide")
-    said = [e.message async for e in session.agent.run(run) if isinstance(e, NewMessage)]
+    said = [e.message async for e in session.agent.run(run) if isinstance(e, MessageFinished)]
     assert [m.text for m in said] == ["Yes."]
     assert seen == [run.batch.messages[0]] * 2
     given = HumanMessage(asked) if isinstance(asked, str) else asked
@@ -717,7 +719,7 @@ async def test_no_cache_marker_of_a_client_is_sent(
         journal, checkpoints, ScriptedChatModel(script=ask), memories=book, tools=[double]
     )
     sent = user_message([*texts, {**image, **marker}])
-    await journal.accept_message(THREAD, sent, ids=session.ids, now=session.tick())
+    await journal.inbox.accept(THREAD, sent, ids=session.ids, now=session.tick())
     recorder.take()
     await session.work()
     await session.nudge()

@@ -10,11 +10,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import interrupt
 
-from segue.agent.checkpoints import Checkpoints
-from segue.agent.run import NewMessage, Question
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.scripted import ScriptedChatModel
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import TurnLease
+from segue.runtime.run import MessageFinished, Question
 from segue.testing.providers import request_problems
 from tests.agent.session import LEASE, THREAD, Session, kinds, streamed
 
@@ -50,14 +50,14 @@ class Bench:
         return cls(session, model, ran)
 
     async def ask(self) -> TurnLease:
-        await self.session.journal.accept_message(
+        await self.session.journal.inbox.accept(
             THREAD, HumanMessage("Go!"), ids=self.session.ids, now=self.session.tick()
         )
         return await self.session.claim()
 
     async def run_until(self, text: str, lease: TurnLease) -> None:
         """Let the graph work until it says something, store nothing of it, and stop it there."""
-        batch = await self.session.journal.load_batch(THREAD, lease.turn.batch)
+        batch = await self.session.journal.messages.load_batch(THREAD, lease.turn.batch)
         events: Any = self.session.agent.run(self.session.run_of(batch))
         async with aclosing(events) as heard:
             await first_of(heard, text)
@@ -66,7 +66,7 @@ class Bench:
     async def store(self, lease: TurnLease, *messages: BaseMessage) -> None:
         """What the journal got before the process died."""
         now = self.session.tick()
-        await self.session.journal.append(lease, messages, ids=self.session.ids, now=now)
+        await self.session.journal.messages.append(lease, messages, ids=self.session.ids, now=now)
 
     async def go_on(self) -> None:
         """The next attempt, after the lease ran out."""
@@ -81,7 +81,7 @@ class Bench:
 
 async def first_of(events: AsyncIterator[Any], text: str) -> None:
     async for event in events:
-        if isinstance(event, NewMessage) and event.message.text == text:
+        if isinstance(event, MessageFinished) and event.message.text == text:
             return
 
 

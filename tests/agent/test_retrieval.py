@@ -11,17 +11,17 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from segue import synthetic_message
-from segue.agent.checkpoints import Checkpoints
-from segue.agent.config import MemoryConfig
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.middleware import Invisibility
 from segue.agent.retrieval import MemorySource, RetrieveMemories
-from segue.agent.run import Recalled
 from segue.agent.scripted import ScriptedChatModel
 from segue.agent.tools import memory_tools
-from segue.core.query import QuerySource
-from segue.journal.ports import Journal
+from segue.core.memory import QuerySource
+from segue.events import MemoriesRecalled
+from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory
-from segue.noting import FIELDS
+from segue.settings.agents import MemoryConfig
+from segue.telemetry import FIELDS
 from tests.agent.meanings import Meanings, book_of
 from tests.agent.session import THREAD, Session
 
@@ -80,7 +80,7 @@ async def test_a_follow_up_remembers_what_the_talk_was_about(
     await session.say("My work project is still not finished.")
     events = await session.nudge("task_incomplete")
     assert told(model.seen[-1]).strip() == f"- {FACTS[0]}"
-    [recalled] = [event for event in events if isinstance(event, Recalled)]
+    [recalled] = [event for event in events if isinstance(event, MemoriesRecalled)]
     assert recalled.source is QuerySource.LAST_REAL_USER_MESSAGE
 
 
@@ -114,12 +114,12 @@ async def test_in_a_thread_of_triggers_the_summary_is_searched(
     session, model = await begin(journal, checkpoints, "Sure.", "Still thinking of it?")
     await session.say("Can you help me?")
     [batch] = await session.batches()
-    await journal.save_summary(
+    await journal.summaries.save(
         THREAD, "They planned a vacation.", [batch.id], ids=session.ids, now=session.now
     )
     events = await session.nudge("check_in")
     assert told(model.seen[-1]).strip() == f"- {FACTS[1]}"
-    [recalled] = [event for event in events if isinstance(event, Recalled)]
+    [recalled] = [event for event in events if isinstance(event, MemoriesRecalled)]
     assert recalled.source is QuerySource.CONVERSATION_SUMMARY
 
 
@@ -310,10 +310,10 @@ async def test_the_agent_can_remember_and_forget(
         journal, checkpoints, model, memories=book, tools=memory_tools(book)
     )
     await session.say("I am allergic to nuts.")
-    [memory] = await journal.list_memories("guide", "ada")
+    [memory] = await journal.memories.list_of("guide", "ada")
     assert (memory.key, memory.content) == ("allergy", "Is allergic to nuts.")
     await session.say("No, I am not.")
-    assert await journal.list_memories("guide", "ada") == []
+    assert await journal.memories.list_of("guide", "ada") == []
     await session.say("Remember!")
     assert "Not remembered" in (await session.last_batch()).messages[2].text
     assert (await session.last_batch()).is_complete

@@ -6,7 +6,7 @@ import pytest
 
 from evals.retrieval import DEPTHS, evaluate, find_data, load_data, opened
 from segue.agent.embedders import load_embedder
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 from segue.journal.sqlite import SqliteJournal
 
 pytestmark = pytest.mark.anyio

@@ -17,9 +17,9 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 
-from segue.core.errors import UsageError
+from segue.agent.scripted import ScriptedChatModel
 from segue.core.tokens import estimate_tokens
-from segue.testing.models import ScriptedChatModel
+from segue.errors import UsageError
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +90,7 @@ async def test_a_script_that_is_over_says_so() -> None:
     """One request too many is a fault of the test, and is told as one."""
     model = ScriptedChatModel(script=["only"])
     await model.ainvoke([HELLO])
-    with pytest.raises(UsageError, match="script has 1 lines and all are spoken"):
+    with pytest.raises(UsageError, match="script has 1 lines and all are used"):
         await model.ainvoke([HELLO])
 
 

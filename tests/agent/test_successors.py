@@ -17,15 +17,17 @@ from langgraph.types import interrupt
 
 from segue import Batch, SnowflakeGenerator, user_message
 from segue.agent.build import build_graph
-from segue.agent.checkpoints import Checkpoints, MemoryCheckpoints
-from segue.agent.config import AgentConfig
+from segue.agent.checkpoints.store import Checkpoints, MemoryCheckpoints
+from segue.agent.current import current_run
 from segue.agent.langgraph_agent import LangGraphAgent
-from segue.agent.run import NewMessage, Question, Run, current_run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import BackendError
-from segue.journal.ports import Journal
+from segue.errors import BackendError
+from segue.journal.journal import Journal
+from segue.journal.messages import Messages
 from segue.journal.records import TurnState
 from segue.journal.sqlite import SqliteJournal
+from segue.runtime.run import MessageFinished, Question, Run
+from segue.settings.agents import AgentConfig
 from tests.agent.session import LEASE, THREAD, Session, failure
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +50,9 @@ class SlowSaver(InMemorySaver):
 
 
 async def said_by(agent: LangGraphAgent, run: Run) -> list[str]:
-    return [event.message.text async for event in agent.run(run) if isinstance(event, NewMessage)]
+    return [
+        event.message.text async for event in agent.run(run) if isinstance(event, MessageFinished)
+    ]
 
 
 async def test_a_lost_run_that_ends_late_adds_nothing_to_its_successor() -> None:
@@ -108,9 +112,7 @@ class Rivals:
 
         model = ScriptedChatModel(script=answer)
         session = await Session.begin(journal, checkpoints, model, tools=[work])
-        await journal.accept_message(
-            THREAD, user_message("Go!"), ids=session.ids, now=session.tick()
-        )
+        await journal.inbox.accept(THREAD, user_message("Go!"), ids=session.ids, now=session.tick())
         lost = asyncio.create_task(session.processor.process(await session.claim()))
         await has_begun.wait()
         session.now += 2 * LEASE
@@ -120,7 +122,7 @@ class Rivals:
         return cls(session, attempts)
 
     async def turns(self) -> list[Any]:
-        return await self._session.journal.list_turns(THREAD)
+        return await self._session.journal.turns.list_of(THREAD)
 
     async def answered(self) -> list[Any]:
         run = self._session.run_of(await self._session.last_batch(), answer="yes")
@@ -148,7 +150,7 @@ async def test_a_lost_run_leaves_its_successors_question_alone(
     assert turn.is_waiting
     heard = await rivals.answered()
     assert not any(isinstance(event, Question) for event in heard)
-    texts = [event.message.text for event in heard if isinstance(event, NewMessage)]
+    texts = [event.message.text for event in heard if isinstance(event, MessageFinished)]
     assert texts == ["done: yes", "It is done: yes."]
 
 
@@ -159,8 +161,8 @@ async def test_each_attempt_is_another(journal: Journal, checkpoints: Checkpoint
     assert lost < successor
 
 
-class Stumbling(SqliteJournal):
-    """A journal that is away for a moment when a batch is loaded."""
+class Stumbling(Messages):
+    """Away for a moment when a batch is loaded."""
 
     is_away = False
 
@@ -178,15 +180,16 @@ async def test_a_turn_does_not_end_with_its_batch_open_because_the_journal_was_a
     to the next attempt.
     """
     async with AsyncExitStack() as stack:
-        journal = Stumbling(tmp_path / "journal.db")
+        journal = SqliteJournal(tmp_path / "journal.db")
+        journal.messages = stumbling = Stumbling(journal.db)
         await journal.open()
         stack.push_async_callback(journal.close)
         model = ScriptedChatModel(script=[ValueError("broken"), ValueError("broken")])
         session = await Session.begin(journal, checkpoints, model)
-        journal.is_away = True
+        stumbling.is_away = True
         with pytest.raises(BackendError, match="starting"):
             await session.say("Is it open?")
-        [turn] = await journal.list_turns(THREAD)
+        [turn] = await journal.turns.list_of(THREAD)
         assert turn.state is TurnState.RUNNING
         session.now += 2 * LEASE
         failure(await session.work())

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
-from segue.agent.model_errors import ModelFailure
+from segue.agent.scripted import ScriptedChatModel
 from segue.agent.summariser import ModelSummariser, load_summariser
-from segue.core.errors import UsageError
 from segue.core.metadata import KEYS
-from segue.testing.models import ScriptedChatModel
-from segue.testing.world import plain_agent
+from segue.errors import UsageError
+from segue.runtime.model_failures import ModelFailure
+from segue.simulate.world import plain_agent
 
 pytestmark = pytest.mark.anyio
 

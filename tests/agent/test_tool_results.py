@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.types import Command
 
-from segue.agent.checkpoints import Checkpoints
+from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.scripted import ScriptedChatModel
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from tests.agent.session import Session, kinds
 
 pytestmark = pytest.mark.anyio

@@ -17,11 +17,12 @@ from typing import Annotated, Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 
-from segue.agent.config import AgentConfig
-from segue.agent.run import Run, current_run
+from segue.agent.current import current_run
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS
+from segue.runtime.run import Run
+from segue.settings.agents import AgentConfig
 from tests.chaos.ledger import Ledger, ToolRun
 
 Rounds = Sequence[Sequence[str]]

@@ -14,10 +14,10 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from segue.core.errors import BackendError, ConflictError
 from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.errors import BackendError, ConflictError
+from segue.journal.journal import Journal
 from segue.journal.records import Accepted, Arrival, TurnState
 from segue.runtime.clock import Clock
 from tests.chaos.cast import PLANS, question
@@ -76,7 +76,7 @@ class Driver:
                 talks.create_task(_Talk(self, f"thread-{number}", agent).run(over))
 
     async def create(self, thread_id: str, agent: str, user_id: str) -> None:
-        await self.journal.create_thread(
+        await self.journal.threads.create(
             thread_id, agent_id=agent, user_id=user_id, now=self.clock.now()
         )
 
@@ -87,7 +87,7 @@ class Driver:
         give_up_at = self.clock.now() + _PATIENCE
         while True:
             try:
-                accepted = await self.journal.accept_message(
+                accepted = await self.journal.inbox.accept(
                     thread_id,
                     user_message(text),
                     ids=self.ids,
@@ -107,16 +107,19 @@ class Driver:
             else:
                 break
         self.spoken.did["known already"] += not accepted.is_new
+        self.spoken.cancelled |= {*accepted.stopped_turns}
+        if arrival.interrupts and not accepted.is_new:
+            # The first acceptance was lost on its way, and with it what was stopped.
+            turns = await self.journal.turns.list_of(thread_id)
+            self.spoken.cancelled |= {each.id for each in turns if each.cancel_requested}
         turn = accepted.turn
         self.spoken.sent.append(
             Sent(thread_id, token, plan, text, turn.batch, turn.id, self.clock.now())
         )
         return accepted
 
-    async def cancel(self, thread_id: str, before: int | None = None) -> None:
-        stopped = await self.journal.cancel_turns(
-            thread_id, ids=self.ids, now=self.clock.now(), before=before
-        )
+    async def cancel(self, thread_id: str) -> None:
+        stopped = await self.journal.turns.cancel(thread_id, ids=self.ids, now=self.clock.now())
         self.spoken.cancelled |= {turn.id for turn in stopped}
         self.spoken.did["cancelled"] += len(stopped)
 
@@ -161,7 +164,7 @@ class _Talk:
 
     async def _is_behind(self) -> bool:
         """Whether there is enough to answer: nobody writes on and on to one who is silent."""
-        turns = await self._driver.journal.list_turns(self._thread_id, limit=5)
+        turns = await self._driver.journal.turns.list_of(self._thread_id, limit=5)
         return sum(turn.state in (TurnState.QUEUED, TurnState.RUNNING) for turn in turns) > 2
 
     async def _ask(self, arrival: Arrival = Arrival()) -> Accepted | None:  # noqa: B008 - frozen
@@ -169,7 +172,9 @@ class _Talk:
         return await self._driver.send(self._thread_id, plan, arrival)
 
     async def _type(self) -> None:
-        await self._driver.journal.note_typing(self._thread_id, now=self._driver.clock.now())
+        await self._driver.journal.threads.note_typing(
+            self._thread_id, now=self._driver.clock.now()
+        )
         await asyncio.sleep(self._random.uniform(0.1, 0.6))
         await self._ask()
 
@@ -181,9 +186,7 @@ class _Talk:
     async def _interrupt(self) -> None:
         await self._ask()
         await asyncio.sleep(self._random.uniform(0, 0.8))
-        accepted = await self._ask()
-        assert accepted is not None
-        await self._driver.cancel(self._thread_id, before=accepted.turn.id)
+        await self._ask(Arrival(interrupts=True))
 
     async def _collect(self) -> None:
         for _ in range(self._random.randint(2, 3)):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 # What a worker would import when it opens its database.
-import segue.agent.postgres_saver
+import segue.agent.checkpoints.postgres
 import segue.journal.postgres  # noqa: F401
 from tests.chaos.worker import Orders, live
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.rows import decode_message
 from tests.chaos.aftermath import Aftermath
 from tests.chaos.driver import Spoken
@@ -24,11 +24,15 @@ async def read_aftermath(
     names = [name for (name,) in ask(address, "SELECT id FROM threads ORDER BY id")]
     return Aftermath(
         now=now,
-        threads=[await journal.get_thread(name) for name in names],
+        threads=[await journal.threads.get(name) for name in names],
         messages=[(name, _moment(at), decode_message(body)) for name, at, body in rows],
-        turns=[turn for name in names for turn in await journal.list_turns(name, limit=_ALL)],
-        timers=[timer for name in names for timer in await journal.list_timers(name, limit=_ALL)],
-        decisions=[one for name in names for one in await journal.list_decisions(name, limit=_ALL)],
+        turns=[turn for name in names for turn in await journal.turns.list_of(name, limit=_ALL)],
+        timers=[
+            timer for name in names for timer in await journal.timers.list_of(name, limit=_ALL)
+        ],
+        decisions=[
+            one for name in names for one in await journal.decisions.list_of(name, limit=_ALL)
+        ],
         history={name: await _history(journal, name) for name in names},
         spoken=spoken,
         tools=ledger.tools(),
@@ -43,7 +47,7 @@ async def sweep(journal: Journal, address: str) -> int:
     """
     left = ask(address, "SELECT id FROM threads WHERE id LIKE 'segue-self-test-%'")
     for (name,) in left:
-        await journal.delete_thread(name)
+        await journal.threads.delete(name)
     return len(left)
 
 
@@ -62,7 +66,7 @@ async def _history(journal: Journal, thread_id: str) -> list[BaseMessage]:
     messages: list[BaseMessage] = []
     before = None
     while True:
-        page = await journal.history(thread_id, limit=50, before=before)
+        page = await journal.messages.history(thread_id, limit=50, before=before)
         messages = page.messages + messages
         if (before := page.before) is None:
             return messages

@@ -17,8 +17,8 @@ from segue.core.metadata import MessageMetadata
 from segue.core.settle import CUT_OFF_REPLY
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import Timer, TimerState, Turn, TurnKind, TurnState
+from segue.simulate.world import Stage, World
 from segue.stores import JOURNAL_FILE
-from segue.testing.world import Stage, World
 from tests.chaos import cast, soundness
 from tests.chaos.aftermath import Aftermath, is_cancelled
 from tests.chaos.driver import Sent, Spoken
@@ -78,7 +78,7 @@ async def a_world(folder: Path, ledger: Ledger) -> AsyncIterator[World]:
     stage, random = Stage(str(folder)), Random(1)  # noqa: S311 - no secret
     agents = cast.agents(ledger, random, stage.clock.now)
     async with stage.world(*agents, models=cast.models(0, random)) as world:
-        date_runs(world.composed)
+        date_runs(world.system)
         yield world
 
 
@@ -90,7 +90,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
 
     async def pass_by() -> Aftermath:
         async with a_world(folder, ledger) as world:
-            node = world.composed.runtime.ids.node
+            node = world.system.runtime.ids.node
             ledger.note_life(Life(0, node, "took", world.clock.now()))
             day = CalmDay(world, ledger)
             await day.pass_by()

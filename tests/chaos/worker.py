@@ -18,10 +18,10 @@ from typing import Final
 import psycopg
 
 from segue.agent.langgraph_agent import LangGraphAgent
-from segue.agent.run import AgentEvent, Run
-from segue.compose import Composed, Replacements, compose
-from segue.core.errors import BackendError
+from segue.compose import Overrides, System, compose
+from segue.errors import BackendError
 from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.run import AgentEvent, Run
 from segue.settings import Settings
 from tests.chaos import cast
 from tests.chaos.ledger import Ledger, Life
@@ -64,8 +64,8 @@ async def _work(orders: Orders) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     watching = asyncio.create_task(_end_with(os.getppid()))
     async with AsyncExitStack() as stack:
-        composed = await _open(orders, stack)
-        node = composed.runtime.ids.node
+        system = await _open(orders, stack)
+        node = system.runtime.ids.node
         orders.ledger.note_life(Life(orders.life, node, "took", CLOCK.now()))
         await stopped.wait()
         # Before it is given back: from then on another may take it.
@@ -73,7 +73,7 @@ async def _work(orders: Orders) -> None:
     watching.cancel()
 
 
-async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
+async def _open(orders: Orders, stack: AsyncExitStack) -> System:
     """Like whatever keeps a service running: tries again while the database is away."""
     random = Random(orders.seed)  # noqa: S311 - no secret
     settings = Settings(
@@ -83,23 +83,23 @@ async def _open(orders: Orders, stack: AsyncExitStack) -> Composed:
         poll=timedelta(seconds=1),
         patience=timedelta(seconds=1),
     )
-    given = Replacements(clock=CLOCK, models=cast.models(orders.life, random))
+    given = Overrides(clock=CLOCK, models=cast.models(orders.life, random))
     while True:
         # The checkpoints fail in their driver's words.
         with suppress(BackendError, psycopg.OperationalError):
-            composed = await stack.enter_async_context(compose(settings, given))
+            system = await stack.enter_async_context(compose(settings, given))
             break
         await asyncio.sleep(0.2)
-    date_runs(composed)
-    return composed
+    date_runs(system)
+    return system
 
 
-def date_runs(composed: Composed) -> None:
+def date_runs(system: System) -> None:
     """Let tools know when the run began that they are part of: after its batch was read."""
     for name in cast.PLANS:
-        agent = composed.parts.agent_of(name)
+        agent = system.deps.agent_of(name)
         assert isinstance(agent, LangGraphAgent)
-        agent.run = _dated(agent.run, composed.parts.clock)  # type: ignore[method-assign, assignment]  # where else to look from
+        agent.run = _dated(agent.run, system.deps.clock)  # type: ignore[method-assign, assignment]  # where else to look from
 
 
 def _dated(begin: Begin, clock: Clock) -> Begin:

@@ -7,18 +7,25 @@ import pty
 import signal
 import termios
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from segue.cli.chat import way_back
-from segue.cli.opening import open_journal
-from segue.journal.ports import Journal
+from segue.cli.access import open_journal
+from segue.cli.chat.command import resume_command
+from segue.cli.chat.terminal import Terminal
+from segue.journal.journal import Journal
 from segue.journal.records import Decision
 from segue.runtime.clock import SystemClock
 from segue.settings import Settings
 from tests.cli.conftest import Segue
+from tests.cli.in_process import chatting, serving
 from tests.cli.programs import PATIENCE, SEGUE, environment, running, write_config
 
 pytestmark = pytest.mark.anyio
@@ -60,8 +67,8 @@ graph = "own_graphs:breaking"
 
 
 async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) -> None:
-    """Each line waits for the answer before it; the end of the input ends the chat with 0, and
-    `--thread` goes on as the same user, with the new answer alone.
+    """Each line waits for the answer before it; the end of the input ends the chat with 0, and so
+    does the second Ctrl-C. `--thread` goes on as the same user, with the new answer alone.
     """
     config = write_config(tmp_path, delay=0.02)
     # A second message would be refused while the first is being answered.
@@ -79,13 +86,15 @@ async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) 
     assert thread.isdigit(), told
     assert f"Come back with: segue chat --user sam --thread {thread}\n" in told
 
+    write_config(tmp_path, delay=0.5)
     async with running(tmp_path, "chat", "--thread", thread) as again:
-        await again.say("Thanks, bye!")
-        again.hang_up()
+        await again.say("Thanks, I like to talk about that.")
+        await again.until(r"^Ada: \w+")
+        again.send(signal.SIGINT)
+        await again.until(r"\n\(Stopped\.\)\n")
+        again.send(signal.SIGINT)
         assert await again.ended() == 0
-    [last] = again.printed.splitlines()
-    assert last.startswith("Ada: ")
-    assert last not in (first, second)
+    assert again.printed.count("Ada: ") == 1
     assert "You talk with Ada as sam. " in again.complained.decode()
 
 
@@ -104,88 +113,98 @@ async def test_a_thread_is_gone_on_with_only_by_its_own(
     settings = Settings(database=str(tmp_path / "segue-data"))
     async with open_journal(settings, make=True) as journal:
         now = SystemClock().now()
-        await journal.create_thread("talk", agent_id="ada", user_id="ann", now=now)
+        await journal.threads.create("talk", agent_id="ada", user_id="ann", now=now)
     result = await asyncio.to_thread(segue, "chat", "--thread", "talk", flag, "eve")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: {words}")
 
 
-def test_the_way_back_has_all_flags_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_resume_command_has_all_flags_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key and an address that may hold a password are left for the user to fill in."""
     monkeypatch.setenv("SEGUE_KEY", "sgu_known")
-    here = way_back(None, None, "ann lee", Path("my.toml"), "data")
+    here = resume_command(None, None, "ann lee", Path("my.toml"), "data")
     assert here == "segue chat --user 'ann lee' --config my.toml --database data"
     for address in ("postgresql://me:word@db/segue", "user=me password=word"):
-        assert way_back(None, None, None, None, address) == "segue chat --database …"
+        assert resume_command(None, None, None, None, address) == "segue chat --database …"
     url = "http://127.0.0.1:8000"
     assert (
-        way_back(url, "sgu_other", "bo", None, None) == f"segue chat --url {url} --key … --user bo"
+        resume_command(url, "sgu_other", "bo", None, None)
+        == f"segue chat --url {url} --key … --user bo"
     )
-    assert way_back(url, "sgu_known", None, None, None) == f"segue chat --url {url}"
+    assert resume_command(url, "sgu_known", None, None, None) == f"segue chat --url {url}"
 
 
-async def test_a_terminal_shows_what_was_said_before(tmp_path: Path) -> None:
+async def test_a_terminal_shows_what_was_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who comes back sees where they were."""
     write_config(tmp_path)
-    async with running(tmp_path, "chat") as chat:
-        await chat.say("I want to learn the guitar.")
-        chat.hang_up()
+    async with chatting(monkeypatch, tmp_path) as chat:
+        chat.say("I want to learn the guitar.")
+        chat.say(None)
         assert await chat.ended() == 0
-    thread = chat.complained.decode().rpartition("--thread ")[2].strip()
-    async with at_terminal(tmp_path, "chat", "--thread", thread) as (terminal, process):
-        await terminal.until("you: ")
-        await terminal.until("I want to learn the guitar.")
-        await terminal.until("Ada: ")
-        await terminal.until("you>")
-        terminal.type("\x03")
-        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    thread = chat.notes.printed.rpartition("--thread ")[2].strip()
+    async with chatting(monkeypatch, tmp_path, is_live=True, thread=thread) as again:
+        shown = await again.until(r"^you: I want to learn the guitar\.\nAda: .+\n")
+        assert shown.start() == 0
 
 
-async def test_ctrl_c_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
+async def test_ctrl_c_stops_the_answer_and_then_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was seen of the answer stays; the second one ends the chat with 0."""
     write_config(tmp_path, delay=0.5)
-    async with running(tmp_path, "chat") as chat:
-        await chat.say("I want to learn the guitar.")
+    async with chatting(monkeypatch, tmp_path) as chat:
+        chat.say("I want to learn the guitar.")
         await chat.until(r"^Ada: \w+")
-        chat.send(signal.SIGINT)
+        chat.keyboard.interrupt()
         await chat.until(r"\n\(Stopped\.\)\n")
-        assert "guitar?" not in chat.printed
-        chat.send(signal.SIGINT)
+        assert "guitar?" not in chat.output.printed
+        chat.keyboard.interrupt()
         assert await chat.ended() == 0
 
 
-async def test_the_agent_asks_before_it_goes_on(tmp_path: Path) -> None:
+async def test_the_agent_asks_before_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next line is the answer to its question, and not a message."""
-    (tmp_path / "own_graphs.py").write_text(GRAPHS, encoding="utf-8")
-    (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
-    async with running(tmp_path, "chat", "--agent", "clerk") as chat:
-        await chat.say("A vase, please.")
+    write_graphs(tmp_path, monkeypatch)
+    async with chatting(monkeypatch, tmp_path, agent="clerk") as chat:
+        chat.say("A vase, please.")
         await chat.until(r"^\(The agent asks: Which size\?\)\n")
-        await chat.say("large")
+        chat.say("large")
         await chat.until(r"^\(The agent asks: Which colour\?\)\n")
-        await chat.say("blue")
+        chat.say("blue")
         await chat.until(r"^clerk: One large blue one\.\n")
-        chat.hang_up()
+        chat.say(None)
         assert await chat.ended() == 0
 
 
-async def test_an_answer_that_fails_is_told_in_plain_words(tmp_path: Path) -> None:
+async def test_an_answer_that_fails_is_told_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the error's own, which may hold anything; and a script learns by the exit code."""
-    (tmp_path / "own_graphs.py").write_text(GRAPHS, encoding="utf-8")
-    (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
-    async with running(tmp_path, "chat", "--agent", "potter") as chat:
-        await chat.say("A vase, please.")
-        chat.hang_up()
+    write_graphs(tmp_path, monkeypatch)
+    async with chatting(monkeypatch, tmp_path, agent="potter") as chat:
+        chat.say("A vase, please.")
+        chat.say(None)
         assert await chat.ended() == 1
-    [line] = chat.printed.splitlines()
+    [line] = chat.output.printed.splitlines()
     assert line.startswith("(")
     assert "kiln" not in line
 
 
+def write_graphs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings with agents of `own_graphs`, which Python finds."""
+    (folder / "own_graphs.py").write_text(GRAPHS, encoding="utf-8")
+    (folder / "segue.toml").write_text(CONFIG, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+
+
 async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Path) -> None:
     """A prompt, who is writing, the answer; a follow-up comes while a line is half typed, wrapped
-    at words, and the line is there again after it. Ctrl-C asks first then, and leaves the terminal
-    as it was.
+    at words, and the line is there again after it. Ctrl-C asks first then; SIGTERM leaves the
+    terminal as it was.
     """
     write_config(tmp_path, delay=0.02)
     async with at_terminal(tmp_path, "chat") as (terminal, process):
@@ -201,59 +220,74 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
         terminal.type("\x03")
         await terminal.until("(Ctrl-C again leaves.)")
         await terminal.until("you> half a li")
-        terminal.type("\x03")
+        process.terminate()
         await terminal.until("Come back with: segue chat --thread")
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
         assert terminal.is_as_before()
 
 
-async def test_no_follow_up_comes_while_the_user_types(tmp_path: Path) -> None:
+async def test_no_follow_up_comes_while_the_user_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chat reports it, so the gates put a due follow-up off."""
     write_config(tmp_path, typing_hold="1h")
     settings = Settings(database=str(tmp_path / "segue-data"))
-    async with at_terminal(tmp_path, "chat") as (terminal, process):
-        await terminal.until("you>")
-        terminal.type("I want to learn the guitar.\r")
-        await terminal.until("And how do you feel about the guitar?\r\n")
+    async with chatting(monkeypatch, tmp_path, is_live=True) as chat:
+        chat.say("I want to learn the guitar.")
+        await chat.until(r"^Ada: .+\n")
+        chat.keyboard.report_typing()
         async with asyncio.timeout(PATIENCE), open_journal(settings) as journal:
-            [thread] = await journal.list_newest_threads()
-            while not (found := await _gates(journal, thread.id)):  # noqa: ASYNC110 - another
-                await asyncio.sleep(0.1)  # process decides it
+            [thread] = await journal.threads.list_newest()
+            while not (found := await _gates(journal, thread.id)):  # noqa: ASYNC110 - the timer
+                await asyncio.sleep(0.1)  # worker decides it
         assert found[0].reasons[0] == "The user is typing."
-        terminal.type("\x04")
-        await terminal.until("Come back with: segue chat --thread")
-        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+
+
+async def test_a_terminal_passes_on_what_is_typed() -> None:
+    """Each key is reported, Enter sends the line, Ctrl-C keeps it, and Ctrl-D leaves."""
+    calls: list[str] = []
+    user = SimpleNamespace(
+        idle=asyncio.Event(),
+        say=lambda text: calls.append(f"say {text}"),
+        interrupt=lambda: calls.append("interrupt"),
+        report_typing=lambda: calls.append("typing"),
+    )
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        terminal = Terminal()
+        for typed in ("Hi", "\r", "Yo", "\x03", "\r", "\x04"):
+            keys.send_text(typed)
+        async with asyncio.timeout(PATIENCE):
+            await terminal.read(user)
+    assert [call for call, _ in groupby(calls)] == [
+        *("typing", "say Hi", "typing", "interrupt", "say Yo")
+    ]
 
 
 async def _gates(journal: Journal, thread_id: str) -> list[Decision]:
-    return [d for d in await journal.list_decisions(thread_id) if d.kind == "gates"]
+    return [d for d in await journal.decisions.list_of(thread_id) if d.kind == "gates"]
 
 
-async def test_a_terminal_says_that_the_server_is_away(tmp_path: Path) -> None:
-    """And not that the agent is writing; what was typed meanwhile is there when it is back."""
+async def test_a_terminal_says_that_the_server_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that the agent is writing; what is sent then is answered when it is back."""
     write_config(tmp_path)
-    async with running(tmp_path, "serve", "--port", "0") as server:
-        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
-        await server.until(r"^Ready\.\n")
-        async with at_terminal(tmp_path, "chat", "--url", address) as (terminal, process):
-            await terminal.until("you>")
-            server.send(signal.SIGKILL)
-            await server.ended()
-            await terminal.until("Reconnecting to the server…")
-            terminal.type("I play the pia")
-            port = address.rpartition(":")[2]
-            async with running(tmp_path, "serve", "--port", port) as again:
-                await again.until(r"^Ready\.\n")
-                await terminal.until("(The server is back.)")
-                await terminal.until("you> I play the pia")
-                terminal.type("no.\r")
-                await terminal.until("I play the piano.\r\n")
-                await terminal.until("Ada: ")
-                await terminal.until(" the piano.\r\n")
-                process.terminate()
-                await terminal.until("Come back with: segue chat --url")
-                assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
-                assert terminal.is_as_before()
+    async with AsyncExitStack() as stack:
+        async with serving(monkeypatch, tmp_path, port=0) as server:
+            chat = await stack.enter_async_context(
+                chatting(monkeypatch, tmp_path, is_live=True, url=server.address)
+            )
+            chat.say("Hello.")
+            await chat.until(r"^Ada: .*\n")  # it listens by now
+        answered = len(chat.output.printed)
+        await chat.until(r"^\[Reconnecting to the server…\]\n")
+        chat.say("I play the piano.")
+        port = int(server.address.rpartition(":")[2])
+        async with serving(monkeypatch, tmp_path, port=port):
+            await chat.until(r"^\(The server is back\.\)\n")
+            await chat.until(r"^Ada: .*\bpiano\b.*\n")
+    away = chat.output.printed[answered:].partition("(The server is back.)")[0]
+    assert "is writing" not in away
 
 
 @pytest.mark.parametrize(

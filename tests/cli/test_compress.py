@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
 from segue.journal.records import Thread
 from segue.settings import Settings
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.cli.conftest import Segue
 from tests.runtime.compressing import Speaker, small_agent, talk
 
@@ -61,7 +61,7 @@ def live(database: str, thread: Thread) -> list[str]:
 
     async def read() -> list[int]:
         async with open_journal(Settings(database=database)) as journal:
-            return await journal.list_live_batches(thread.id)
+            return await journal.messages.list_live_batches(thread.id)
 
     return [str(batch) for batch in asyncio.run(read())]
 
@@ -92,7 +92,7 @@ def test_a_dry_run_shows_all_that_would_leave(shown: Shown, story: Thread, datab
     )
     printed = shown("compress", story.id)
     assert all(batch in printed for batch in would["leaving"])
-    assert f"{rounds} summaries were stored; --undo takes back the newest" in printed
+    assert f"{rounds} summaries were stored; --undo undoes the newest" in printed
     assert len(live(database, story)) == COUNT - count
     assert "--undo once more" in shown("compress", story.id, "--undo")
     assert COUNT - count < len(live(database, story)) < COUNT
@@ -125,7 +125,7 @@ def test_what_leaves_can_be_taken_back(shown: Shown, story: Thread, database: st
     assert live(database, story) != everything
     undone = shown("compress", story.id, "--undo")
     count = len(done["leaving"])
-    assert undone == f"{count} batches are in the window again. No summary stood for them.\n"
+    assert undone == f"{count} batches are in the window again. No summary replaced them.\n"
     assert live(database, story) == everything
     assert shown("history", story.id) == told
 

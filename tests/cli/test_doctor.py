@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from tests.cli.conftest import Segue
 from tests.cli.programs import running, write_config
@@ -107,8 +107,8 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
 
     async def store() -> None:
         async with open_journal(Settings(), make=True) as journal:
-            await journal.create_thread("t", agent_id="ada", user_id="me", now=future)
-            await journal.import_messages("t", stamp([user_message("Hi")], ids))
+            await journal.threads.create("t", agent_id="ada", user_id="me", now=future)
+            await journal.messages.import_messages("t", stamp([user_message("Hi")], ids))
 
     asyncio.run(store())
     result = segue("doctor")
@@ -128,7 +128,12 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
         ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),
         ("autonomy.decider = 'nowhere:decide'", "tools of ada", "fail", "nowhere"),
-        ("graph = 'x:y'\nmay_ask = ['ada']", "settings", "fail", "may_ask: the agent has a graph"),
+        (
+            "graph = 'x:y'\nmay_ask = ['ada']",
+            "settings",
+            "fail",
+            "may_ask: the agent has its own graph",
+        ),
         ("graph = 'x:y'\nlimits.tool_time = '5s'", "settings", "fail", "limits.tool_time: the"),
         ("graph = 'x:y'\nmemory.limit = 3", "settings", "fail", "unless memory.enabled is set"),
         (OWN_MEMORY, "embedder of ada", "fail", "set OPENAI_API_KEY"),
@@ -169,7 +174,7 @@ def test_each_mistake_of_the_settings_has_a_line(segue: Segue, tmp_path: Path) -
     first, second, fix = result.stdout.splitlines()
     assert first.startswith("FAIL  settings: segue.toml: slots: ")
     assert second.startswith("FAIL  settings: segue.toml: retries: ")
-    assert fix == "      docs/settings.md says what they take."
+    assert fix == "      docs/settings.md lists all settings."
 
 
 def test_addresses_are_tried_only_on_request(
@@ -231,6 +236,6 @@ def test_missing_time_zones_are_found(
     def nowhere(name: str) -> None:
         raise FileNotFoundError(name)
 
-    monkeypatch.setattr("segue.cli.checks.zoneinfo.ZoneInfo", nowhere)
+    monkeypatch.setattr("segue.cli.doctor.zoneinfo.ZoneInfo", nowhere)
     code, found = outcomes(segue)
     assert (code, found["time zones"]) == (1, "fail")

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
 from segue.journal.records import ApiKey
-from segue.server.keys import opens, read_key
+from segue.server.auth import is_valid, parse_key
 from segue.settings import Settings
 from tests.cli.conftest import Segue
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import Segue
 def stored(database: str) -> list[ApiKey]:
     async def read() -> list[ApiKey]:
         async with open_journal(Settings(database=database)) as journal:
-            return await journal.list_keys()
+            return await journal.keys.list_all()
 
     return asyncio.run(read())
 
@@ -26,12 +26,12 @@ def test_a_key_is_made_listed_and_revoked(segue: Segue, database: str) -> None:
     made = segue("keys", "create", "laptop", "--user", "ann", *place)
     assert made.exit_code == 0, made.stderr
     [words] = made.stdout.splitlines()
-    read = read_key(words)
+    read = parse_key(words)
     assert read is not None
     key_id, secret = read
     [key] = stored(database)
     assert (key.id, key.name, key.user_id, key.is_operator) == (key_id, "laptop", "ann", False)
-    assert opens(key, secret)
+    assert is_valid(key, secret)
 
     listed = segue("keys", "list", *place)
     assert key_id in listed.stdout
@@ -45,7 +45,7 @@ def test_a_key_is_made_listed_and_revoked(segue: Segue, database: str) -> None:
     assert shut.exit_code == 0
     assert json.loads(shut.stdout)["revoked_at"] is not None
     [key] = stored(database)
-    assert not opens(key, secret)
+    assert not is_valid(key, secret)
     [shown] = json.loads(segue("keys", "list", "--json", *place).stdout)
     assert shown["revoked_at"] is not None
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from segue.runtime.clock import SystemClock
-from segue.server.keys import new_key
-from segue.testing.world import Stage, plain_agent
+from segue.server.auth import new_key
+from segue.simulate.world import Stage, plain_agent
 from tests.cli.conftest import Segue
 from tests.runtime.scenes import always
 from tests.server.clients import site_of
@@ -68,7 +68,7 @@ async def test_a_server_shows_the_same_as_its_database(
     guide = plain_agent("guide", name="Guide", system_prompt="Guide.")
     key, words = new_key("ops", "ops", SystemClock().now(), is_operator=True)
     async with sqlite_stage.world(guide) as world, site_of(world.segue) as site:
-        await world.journal.add_key(key)
+        await world.journal.keys.add(key)
         for args in (
             *((view, thread, *style) for view in OF_A_THREAD),
             ("threads", "--all", *style),
@@ -89,7 +89,7 @@ async def test_without_an_operators_key_one_sees_ones_own_threads_alone(
     thread, _ = await play(sqlite_stage)
     key, words = new_key("laptop", "ann", SystemClock().now())
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
-        await world.journal.add_key(key)
+        await world.journal.keys.add(key)
         at = ("--url", site.address, "--key", words)
         own = await asyncio.to_thread(segue, "threads", "--json", *at)
         assert [each["id"] for each in json.loads(own.stdout)] == [thread]

@@ -34,7 +34,7 @@ def test_what_was_found_is_told(segue: Segue, old: Path) -> None:
     assert "4 of 4 conversations" in result.stderr
     [markers] = [line for line in result.stdout.splitlines() if "old markers" in line]
     assert markers.split()[-1] == "1"
-    assert "--user names" in result.stdout
+    assert "--user sets" in result.stdout
     assert "messages stored" in result.stdout
     assert "would" not in result.stdout
     history = segue("history", "trip")

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from segue.cli.errors import tell
-from segue.cli.output import print_json, print_lines, print_table
+from segue.cli.output import print_error, print_json, print_lines, print_table
 
 # Clear the screen, write to the clipboard, hide a link, C1's way to begin the same, and turn the
 # text around.
@@ -32,7 +31,7 @@ def test_lines_json_and_errors_cannot_either(capsys: pytest.CaptureFixture[str])
     """JSON writes what is below a space as \\u…; the rest it would let through."""
     print_lines([f"ann{TRICKS}"])
     print_json({"who": f"ann{TRICKS}"})
-    tell(f"There is no thread ann{TRICKS}.")
+    print_error(f"There is no thread ann{TRICKS}.")
     shown = capsys.readouterr()
     assert not set("\x1b\x07\x9b\x7f\u202e\u2066") & set(shown.out + shown.err)
     assert f"ann{LEFT}" in shown.out

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.chat import way_back
-from segue.cli.program import program
+from segue.cli.chat.command import resume_command
+from segue.cli.output import program
 from tests.cli.programs import running
 
 
@@ -29,7 +29,7 @@ def test_a_program_off_the_path_is_named_by_its_place(
         monkeypatch.setenv("PATH", path)
         assert program() == typed
     monkeypatch.setenv("PATH", "/nowhere")
-    assert way_back(None, None, None, None, None) == ".venv/bin/segue chat"
+    assert resume_command(None, None, None, None, None) == ".venv/bin/segue chat"
 
 
 @pytest.mark.parametrize("typed", ["-c", "/nowhere/segue", "pytest"])

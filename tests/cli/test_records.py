@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, FunctionMessage
 
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import Thread
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.cli.conftest import Segue
 from tests.runtime.scenes import Held, always, lines
 
@@ -56,7 +56,7 @@ def story(database: str, tmp_path: Path) -> Thread:
             await world.say(thread.id, "Where are the maps?")
             await world.pass_time(timedelta(hours=2))
             assert (await world.heard(thread.id))[-1] == "Still here?"
-            return await world.segue.thread(thread.id)
+            return await world.segue.get_thread(thread.id)
 
     return asyncio.run(play())
 
@@ -92,7 +92,7 @@ def test_the_newest_conversations_of_all_users_are_listed(
     async def store() -> None:
         async with open_journal(Settings(database=database)) as journal:
             later = story.updated_at + timedelta(hours=1)
-            await journal.create_thread("bobs", agent_id="clerk", user_id="bob", now=later)
+            await journal.threads.create("bobs", agent_id="clerk", user_id="bob", now=later)
 
     asyncio.run(store())
     rows = [line.split()[:3] for line in shown("threads", "--all").splitlines()]
@@ -150,8 +150,8 @@ def test_a_thread_is_traced_batch_by_batch(shown: Shown, story: Thread, database
 
     async def stored(thread_id: str) -> list[list[str | None]]:
         async with open_journal(Settings(database=database)) as journal:
-            turns = await journal.list_turns(thread_id)
-            batches = [await journal.load_batch(thread_id, turn.batch) for turn in turns]
+            turns = await journal.turns.list_of(thread_id)
+            batches = [await journal.messages.load_batch(thread_id, turn.batch) for turn in turns]
             return [[message.id for message in batch.messages] for batch in reversed(batches)]
 
     traced = json.loads(shown("batches", story.id, "--json"))
@@ -185,7 +185,7 @@ def test_pictures_and_old_roles_are_shown(shown: Shown, story: Thread, database:
 
     async def store() -> None:
         async with open_journal(Settings(database=database)) as journal:
-            await journal.import_messages(story.id, stamp(said, SnowflakeGenerator(5)))
+            await journal.messages.import_messages(story.id, stamp(said, SnowflakeGenerator(5)))
 
     asyncio.run(store())
     printed = shown("batches", story.id).splitlines()
@@ -204,7 +204,7 @@ def test_an_unfinished_batch_says_why(shown: Shown, story: Thread, database: str
 
     async def store() -> None:
         async with open_journal(Settings(database=database)) as journal:
-            await journal.import_messages(story.id, broken)
+            await journal.messages.import_messages(story.id, broken)
 
     asyncio.run(store())
     printed = shown("batches", story.id)
@@ -246,11 +246,11 @@ def test_what_is_told_in_part_is_in_the_context(shown: Shown, story: Thread, dat
 
     async def store() -> None:
         async with open_journal(Settings(database=database)) as journal:
-            await journal.import_messages(story.id, long)
+            await journal.messages.import_messages(story.id, long)
 
     asyncio.run(store())
     printed = shown("context", story.id)
-    assert "told in part" in printed
+    assert "shortened" in printed
     assert "characters left out" in printed
     [told] = json.loads(shown("context", story.id, "--json"))["shortened"]
     assert told["batch"] == str(long[0].additional_kwargs["batch"])
@@ -297,8 +297,8 @@ def test_looking_works_on_nothing(shown: Shown, story: Thread, database: str) ->
 
     async def state() -> object:
         async with open_journal(Settings(database=database)) as journal:
-            turn = await journal.list_turns(story.id)
-            return await journal.last_position(), turn, await journal.list_timers(story.id)
+            turn = await journal.turns.list_of(story.id)
+            return await journal.nodes.last_position(), turn, await journal.timers.list_of(story.id)
 
     before = asyncio.run(state())
     for command in READ:

@@ -10,21 +10,21 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from segue.agent.config import AgentConfig
-from segue.cli.http import client_of
-from segue.cli.remote import RemoteTalk
-from segue.cli.talks import OwnTalk, Spoken, Talk, TalkEvent
-from segue.core.errors import (
+from segue.cli.chat.remote import RemoteThread
+from segue.cli.chat.threads import ChatEvent, ChatMessage, ChatThread, LocalThread
+from segue.cli.client import open_client
+from segue.errors import (
     BackendError,
     DeniedError,
     NotFoundError,
     SegueError,
     UsageError,
 )
+from segue.events import MessageDelta, QuestionAsked, TurnCancelled
 from segue.runtime.clock import SystemClock
-from segue.runtime.events import Asked, Cancelled, Writing
-from segue.server.keys import new_key
-from segue.testing.world import Stage, World
+from segue.server.auth import new_key
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, site_of
 
@@ -35,19 +35,19 @@ class Ear:
     """What a talk tells, as it comes."""
 
     def __init__(self) -> None:
-        self.heard: list[TalkEvent] = []
+        self.heard: list[ChatEvent] = []
         self._more = asyncio.Event()
 
     @property
     def said(self) -> list[str]:
-        return [event.text for event in self.heard if isinstance(event, Spoken)]
+        return [event.text for event in self.heard if isinstance(event, ChatMessage)]
 
-    async def listen(self, talk: Talk) -> None:
+    async def listen(self, talk: ChatThread) -> None:
         async for event in talk.listen():
             self.heard.append(event)
             self._more.set()
 
-    async def until(self, kind: type[TalkEvent]) -> Any:
+    async def until(self, kind: type[ChatEvent]) -> Any:
         async with asyncio.timeout(PATIENCE):
             while not (found := [event for event in self.heard if isinstance(event, kind)]):
                 self._more.clear()
@@ -56,21 +56,21 @@ class Ear:
 
 
 @asynccontextmanager
-async def talking(world: World, kind: str) -> AsyncIterator[tuple[Talk, Ear]]:
+async def talking(world: World, kind: str) -> AsyncIterator[tuple[ChatThread, Ear]]:
     """A talk of each kind with the first agent, and somebody who listens to it."""
     if kind == "own":
-        own = OwnTalk(world.segue, await world.segue.create_thread("me"))
+        own = LocalThread(world.segue, await world.segue.create_thread("me"))
         async with listening(own) as ear:
             yield own, ear
         return
-    async with site_of(world.segue) as site, client_of(site.address, None, None) as client:
-        remote = await RemoteTalk.begin(client, None, None)
+    async with site_of(world.segue) as site, open_client(site.address, None, None) as client:
+        remote = await RemoteThread.open(client, None, None)
         async with listening(remote) as ear:
             yield remote, ear
 
 
 @asynccontextmanager
-async def listening(talk: Talk) -> AsyncIterator[Ear]:
+async def listening(talk: ChatThread) -> AsyncIterator[Ear]:
     ear = Ear()
     assert await talk.earlier(10) == []
     task = asyncio.create_task(ear.listen(talk))
@@ -96,7 +96,7 @@ async def test_an_answer_is_told_whole_before_it_is_over(sqlite_stage: Stage, ki
         ear.heard.clear()
         await talk.ask("Where?")
         assert ear.said == ["Where?", "Oslo, I think."]
-        pieces = [event.text for event in ear.heard if isinstance(event, Writing)]
+        pieces = [event.text for event in ear.heard if isinstance(event, MessageDelta)]
         assert "".join(pieces) == "Oslo, I think."
         assert [said.text for said in await talk.earlier(1)] == ["Oslo, I think."]
 
@@ -114,16 +114,16 @@ async def test_an_answer_is_stopped(sqlite_stage: Stage, kind: str) -> None:
         await talk.cancel()
         async with asyncio.timeout(PATIENCE):
             await asking
-        assert isinstance(ear.heard[-1], Cancelled)
+        assert isinstance(ear.heard[-1], TurnCancelled)
 
 
 @both
 async def test_typing_is_reported(sqlite_stage: Stage, kind: str) -> None:
     """The thread knows it, and so the gates do."""
     async with sqlite_stage.world() as world, talking(world, kind) as (talk, _):
-        assert (await world.segue.thread(talk.thread_id)).typing_at is None
+        assert (await world.segue.get_thread(talk.thread_id)).typing_at is None
         await talk.typing()
-        assert (await world.segue.thread(talk.thread_id)).typing_at == world.clock.now()
+        assert (await world.segue.get_thread(talk.thread_id)).typing_at == world.clock.now()
 
 
 @both
@@ -140,7 +140,7 @@ async def test_a_question_is_answered(sqlite_stage: Stage, kind: str) -> None:
         talking(world, kind) as (talk, ear),
     ):
         await talk.ask("A vase, please.")
-        asked = await ear.until(Asked)
+        asked = await ear.until(QuestionAsked)
         assert [*asked.questions.values()] == ["Which size?"]
         async with asyncio.timeout(PATIENCE):
             await talk.answer(asked.turn_id, dict.fromkeys(asked.questions, "large"))
@@ -151,7 +151,7 @@ async def test_a_question_is_answered(sqlite_stage: Stage, kind: str) -> None:
     ("key", "thread", "kind", "words"),
     [
         (None, None, DeniedError, "Give a key with --key."),
-        ("sgu_wrong", None, DeniedError, "This key opens nothing"),
+        ("sgu_wrong", None, DeniedError, "This key is unknown or was revoked"),
         ("right", "nowhere", NotFoundError, "nowhere"),
     ],
 )
@@ -161,24 +161,24 @@ async def test_what_a_server_refuses_is_told_in_its_words(
     """Who has no key, a wrong one, or asks for a thread that is not there."""
     stored, right = new_key("laptop", "ann", SystemClock().now())
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
-        await world.journal.add_key(stored)
+        await world.journal.keys.add(stored)
         given = right if key == "right" else key
-        async with client_of(site.address, given, None) as client:
+        async with open_client(site.address, given, None) as client:
             with pytest.raises(kind, match=words):
-                await RemoteTalk.begin(client, None, thread)
+                await RemoteThread.open(client, None, thread)
 
 
 async def test_a_key_speaks_for_its_own_user_alone(sqlite_stage: Stage) -> None:
     """Somebody who names another one is told, before a thread is begun."""
     stored, key = new_key("laptop", "ann", SystemClock().now())
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
-        await world.journal.add_key(stored)
-        async with client_of(site.address, key, "bob") as client:
+        await world.journal.keys.add(stored)
+        async with open_client(site.address, key, "bob") as client:
             with pytest.raises(UsageError, match="The key is of user 'ann', and --user says 'bob'"):
-                await RemoteTalk.begin(client, None, None)
-        assert await world.journal.list_newest_threads() == []
-        async with client_of(site.address, key, None) as client:
-            assert (await RemoteTalk.begin(client, None, None)).user == "ann"
+                await RemoteThread.open(client, None, None)
+        assert await world.journal.threads.list_newest() == []
+        async with open_client(site.address, key, None) as client:
+            assert (await RemoteThread.open(client, None, None)).user == "ann"
 
 
 async def test_what_is_no_segue_server_is_told(sqlite_stage: Stage) -> None:
@@ -186,10 +186,10 @@ async def test_what_is_no_segue_server_is_told(sqlite_stage: Stage) -> None:
     async with (
         sqlite_stage.world() as world,
         site_of(world.segue) as site,
-        client_of(f"{site.address}/other", None, None) as client,
+        open_client(f"{site.address}/other", None, None) as client,
     ):
         with pytest.raises(NotFoundError):
-            await RemoteTalk.begin(client, None, None)
-    async with client_of("http://127.0.0.1:1", None, None) as client:
+            await RemoteThread.open(client, None, None)
+    async with open_client("http://127.0.0.1:1", None, None) as client:
         with pytest.raises(BackendError, match="does not answer"):
-            await RemoteTalk.begin(client, None, None)
+            await RemoteThread.open(client, None, None)

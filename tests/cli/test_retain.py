@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.cli.conftest import Segue
 
 CONFIG = """
@@ -55,7 +55,7 @@ def test_a_dry_run_shows_a_table_and_removes_nothing(
     assert result.exit_code == 0
     [row] = [line for line in result.stdout.splitlines() if thread in line]
     assert row.split()[:4] == [thread, "ann", "2", "4"]
-    assert "2 batches with 4 messages would go." in result.stdout
+    assert "2 batches with 4 messages would be deleted." in result.stdout
     assert heard(segue, thread, database) == ["One.", "Two.", "Three."]
 
 
@@ -88,7 +88,7 @@ def test_the_policy_of_the_settings_is_shown_by_a_dry_run(
     result = segue("retain", "--dry-run", "--database", database)
     [row] = [line for line in result.stdout.splitlines() if thread in line]
     assert (row.split()[2], row.split()[-2:]) == ("1", ["1", "user_request"])
-    assert "1 batches with 2 messages would go." in result.stdout
+    assert "1 batches with 2 messages would be deleted." in result.stdout
     assert heard(segue, thread, database) == ["One.", "Two.", "Three."]
 
 

@@ -4,11 +4,10 @@ from typing import cast
 
 import pytest
 
-from segue.cli.pipe import Pipe
-from segue.cli.screen import Screen
-from segue.cli.talks import Connection, Spoken
-from segue.cli.terminal import Terminal
-from segue.runtime.events import Cancelled, Failed, Retracted, Writing
+from segue.cli.chat.screen import Screen
+from segue.cli.chat.terminal import Pipe, Terminal
+from segue.cli.chat.threads import ChatMessage, Connection
+from segue.events import MessageDelta, MessageRetracted, TurnCancelled, TurnFailed
 
 
 @pytest.fixture
@@ -16,8 +15,8 @@ def screen() -> Screen:
     return Screen("Ada", Pipe())
 
 
-def said(text: str, number: str = "1") -> Spoken:
-    return Spoken(number, is_user=False, text=text, cursor="0")
+def said(text: str, number: str = "1") -> ChatMessage:
+    return ChatMessage(number, is_user=False, text=text, cursor="0")
 
 
 def test_a_message_is_on_one_line_however_it_comes(
@@ -25,13 +24,13 @@ def test_a_message_is_on_one_line_however_it_comes(
 ) -> None:
     """In pieces, in pieces that overlap, in part, or at once."""
     for event in (
-        Writing("1", 0, "Half "),
-        Writing("1", 5, "and "),
-        Writing("1", 0, "Half and half"),
+        MessageDelta("1", 0, "Half "),
+        MessageDelta("1", 5, "and "),
+        MessageDelta("1", 0, "Half and half"),
         said("Half and half?"),
         said("Or not?", "2"),
     ):
-        screen.see(event)
+        screen.show(event)
     assert capsys.readouterr().out == "Ada: Half and half?\nAda: Or not?\n"
 
 
@@ -39,23 +38,23 @@ def test_a_note_between_the_words_repeats_none(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was shown of a message that is stopped is not shown again."""
-    screen.see(Writing("1", 0, "Half "))
+    screen.show(MessageDelta("1", 0, "Half "))
     screen.note("Ctrl-C again leaves.")
-    screen.see(said("Half "))
-    screen.see(Cancelled(7))
+    screen.show(said("Half "))
+    screen.show(TurnCancelled(7))
     assert capsys.readouterr().out == "Ada: Half \n(Ctrl-C again leaves.)\n(Stopped.)\n"
 
 
 def test_what_is_stored_counts(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
     """A message that became another one is shown again, and one that was taken back is told."""
-    screen.see(Writing("1", 0, "Hlaf"))
-    screen.see(said("Half."))
-    screen.see(Writing("2", 0, "And"))
-    screen.see(Retracted("2"))
-    screen.see(Writing("3", 0, "Or?"))
-    screen.see(said("Or?", "3"))
+    screen.show(MessageDelta("1", 0, "Hlaf"))
+    screen.show(said("Half."))
+    screen.show(MessageDelta("2", 0, "And"))
+    screen.show(MessageRetracted("2"))
+    screen.show(MessageDelta("3", 0, "Or?"))
+    screen.show(said("Or?", "3"))
     printed = capsys.readouterr().out
-    assert printed == "Ada: Hlaf\nAda: Half.\nAda: And\n(That was taken back.)\nAda: Or?\n"
+    assert printed == "Ada: Hlaf\nAda: Half.\nAda: And\n(This message was retracted.)\nAda: Or?\n"
 
 
 def test_own_words_are_not_repeated_and_those_of_another_screen_are_shown(
@@ -64,7 +63,7 @@ def test_own_words_are_not_repeated_and_those_of_another_screen_are_shown(
     """Who typed them sees them already."""
     screen.expect("Hi")
     for _ in range(2):
-        screen.see(Spoken("1", is_user=True, text="Hi", cursor="0"))
+        screen.show(ChatMessage("1", is_user=True, text="Hi", cursor="0"))
     assert capsys.readouterr().out == "you: Hi\n"
 
 
@@ -73,7 +72,7 @@ def test_own_words_are_not_repeated_if_the_store_changed_them(
 ) -> None:
     """Such as a NUL, which no database takes."""
     screen.expect("nul \x00 here")
-    screen.see(Spoken("1", is_user=True, text="nul \ufffd here", cursor="0"))
+    screen.show(ChatMessage("1", is_user=True, text="nul \ufffd here", cursor="0"))
     assert capsys.readouterr().out == ""
 
 
@@ -81,9 +80,9 @@ def test_what_a_terminal_would_obey_is_left_out(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model's words cannot clear the screen or rename the window."""
-    screen.see(Writing("1", 0, "\x1b[2J\x1b]0;x\x07Hi,\t"))
-    screen.see(said("\x1b[2J\x1b]0;x\x07Hi,\tyou\x9b\n."))
-    screen.see(Failed("x", "It \x1b[31mfailed."))
+    screen.show(MessageDelta("1", 0, "\x1b[2J\x1b]0;x\x07Hi,\t"))
+    screen.show(said("\x1b[2J\x1b]0;x\x07Hi,\tyou\x9b\n."))
+    screen.show(TurnFailed("x", "It \x1b[31mfailed."))
     assert capsys.readouterr().out == "Ada: [2J]0;xHi,\tyou\n.\n(It [31mfailed.)\n"
 
 
@@ -91,14 +90,14 @@ def test_white_space_before_a_tool_call_shows_nothing(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither where it is taken back or another message follows, nor before the text."""
-    screen.see(Writing("1", 0, "\n"))
-    screen.see(Writing("1", 1, "\n"))
-    screen.see(Retracted("1"))
-    screen.see(Writing("2", 0, " \n"))
-    screen.see(said("It is ", "3"))
-    screen.see(Writing("4", 0, "\n"))
-    screen.see(Writing("4", 1, "12 degrees."))
-    screen.see(said("\n12 degrees.", "4"))
+    screen.show(MessageDelta("1", 0, "\n"))
+    screen.show(MessageDelta("1", 1, "\n"))
+    screen.show(MessageRetracted("1"))
+    screen.show(MessageDelta("2", 0, " \n"))
+    screen.show(said("It is ", "3"))
+    screen.show(MessageDelta("4", 0, "\n"))
+    screen.show(MessageDelta("4", 1, "12 degrees."))
+    screen.show(said("\n12 degrees.", "4"))
     assert capsys.readouterr().out == "Ada: It is \nAda: 12 degrees.\n"
 
 
@@ -124,13 +123,13 @@ def test_nobody_is_writing_while_the_server_is_away() -> None:
     screen = Screen("Ada", cast("Terminal", slate))
     screen.wait(is_waiting=True)
     assert slate.now == "Ada is writing…"
-    screen.see(Connection(is_up=False))
+    screen.show(Connection(is_up=False))
     screen.wait(is_waiting=True)
     assert slate.now == "Reconnecting to the server…"
-    screen.see(Connection(is_up=True))
+    screen.show(Connection(is_up=True))
     assert slate.now == "Ada is writing…"
-    screen.see(Writing("1", 0, "Half"))
+    screen.show(MessageDelta("1", 0, "Half"))
     assert slate.now == ""
-    screen.see(said("Half."))
+    screen.show(said("Half."))
     screen.wait(is_waiting=False)
     assert slate.now == ""

@@ -9,9 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from segue.cli.server_process import _greeting
+from segue.cli.serve import _greeting
+from segue.errors import DeniedError
+from segue.server.settings import ServedSettings, ServerSettings
 from segue.settings import Settings
 from tests.cli.conftest import Segue
+from tests.cli.in_process import chatting, serving
 from tests.cli.programs import PATIENCE, running, write_config
 
 
@@ -22,7 +25,7 @@ def test_a_public_address_needs_a_key(segue: Segue, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     [line] = result.stderr.splitlines()
-    assert line.startswith("Error: The server would listen on 0.0.0.0 to anyone")
+    assert line.startswith("Error: The server has no key: anyone who can reach 0.0.0.0")
     assert "`segue keys create`" in line
     assert [path.name for path in tmp_path.iterdir()] == ["segue.toml"]
 
@@ -34,7 +37,7 @@ def test_a_revoked_key_is_none(segue: Segue, tmp_path: Path) -> None:
     assert segue("keys", "revoke", words.split("_")[1]).exit_code == 0
     result = segue("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it is refused
     assert result.exit_code == 2
-    assert "there is no key" in result.stderr
+    assert "The server has no key" in result.stderr
 
 
 def test_with_a_key_a_public_address_is_not_refused(segue: Segue, tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_a_system_that_cannot_open_ends_with_one_line(
         ("slots = 0", "segue.toml: slots: got 0"),
         ("[server]\nport = 70000", "segue.toml: server.port: got 70000"),
         ("[server]\nhots = 'x'", "did you mean host?"),
-        ("database = ", "this is no TOML"),
+        ("database = ", "this is not TOML"),
     ],
 )
 def test_wrong_settings_are_told_with_their_place(
@@ -95,6 +98,26 @@ def test_wrong_settings_are_told_with_their_place(
     assert words in line
 
 
+def test_flags_override_the_settings(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it listens, and `--verbose`."""
+    (tmp_path / "segue.toml").write_text("[server]\nport = 1\nhost = 'x'\n", encoding="utf-8")
+    served: list[ServerSettings] = []
+
+    async def serve_nothing(settings: ServedSettings) -> int:
+        served.append(settings.server)
+        return 0
+
+    monkeypatch.setattr("segue.cli.serve.serve_until_stopped", serve_nothing)
+    segue("serve")
+    segue("serve", "--host", "::1", "--port", "2", "--verbose")
+    assert [(each.host, each.port, each.log_level) for each in served] == [
+        ("x", 1, "warning"),
+        ("::1", 2, "info"),
+    ]
+
+
 def test_a_port_that_is_taken(segue: Segue, tmp_path: Path) -> None:
     """Is named, with exit code 1 and how to choose another."""
     write_config(tmp_path)
@@ -102,7 +125,7 @@ def test_a_port_that_is_taken(segue: Segue, tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         result = segue("serve", "--port", str(port))
     assert result.exit_code == 1
-    assert f"127.0.0.1:{port} cannot be listened on" in result.stderr
+    assert f"Cannot listen on 127.0.0.1:{port}" in result.stderr
     assert "--port" in result.stderr
 
 
@@ -160,72 +183,76 @@ async def test_a_conversation_outlives_its_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_first_page_names_the_program_as_the_banner_does(tmp_path: Path) -> None:
+async def test_the_first_page_names_the_program_as_the_banner_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a path that can be typed; whoever comes through a proxy is not told the path."""
     write_config(tmp_path)
     script = tmp_path / "bin" / "segue"
     script.parent.mkdir()
-    script.write_text("from segue.__main__ import main\nmain()\n", encoding="utf-8")
-    command = [sys.executable, "-P", str(script)]
-    async with running(tmp_path, "serve", "--port", "0", command=command) as server:
-        typed = (await server.until(r"chat +(\S+ chat --url \S+)\n"))[1]
-        assert typed.startswith(f"{script} chat")
-        address = typed.rpartition(" ")[2]
-        async with httpx.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+    script.touch()
+    monkeypatch.setattr(sys, "argv", [str(script), "serve"])
+    async with serving(monkeypatch, tmp_path, port=0) as server:
+        typed = f"{script} chat --url {server.address}"
+        assert f"  chat     {typed}\n" in server.printed
+        async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
             assert f"<code>{typed}</code>" in (await client.get("/")).text
             public = await client.get("/", headers={"Host": "chat.example.org"})
         assert str(script) not in public.text
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("flags", [(), ("--verbose",)])
+@pytest.mark.parametrize("log_level", [None, "info"])
 async def test_a_server_is_quiet_unless_it_is_asked_to_talk(
-    tmp_path: Path, flags: tuple[str, ...]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    log_level: str | None,
 ) -> None:
     """A turn and a follow-up that go well are not worth a line, unless one wants to see them."""
     write_config(tmp_path)
-    async with running(tmp_path, "serve", "--port", "0", *flags) as server:
-        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
-        async with running(tmp_path, "chat", "--url", address) as chat:
-            await chat.say("I want to learn the guitar.")
+    async with serving(monkeypatch, tmp_path, port=0, log_level=log_level) as server:
+        async with chatting(monkeypatch, tmp_path, url=server.address) as chat:
+            chat.say("I want to learn the guitar.")
             await chat.until(r"^Ada: .*\n(?:.*\n)*Ada: .*\n")
-            chat.hang_up()
+            chat.say(None)
             assert await chat.ended() == 0
-        server.send(signal.SIGTERM)
-        assert await server.ended() == 0
-    lines = server.complained.decode().splitlines()
-    assert any("POST /api/threads: 201" in line for line in lines) is bool(flags)
-    assert bool(lines) is bool(flags)
+        assert await server.stopped() == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any("POST /api/threads: 201" in line for line in lines) is bool(log_level)
+    assert bool(lines) is bool(log_level)
 
 
 @pytest.mark.anyio
-async def test_a_server_with_keys_lets_in_who_has_one(segue: Segue, tmp_path: Path) -> None:
+async def test_a_server_with_keys_lets_in_who_has_one(
+    segue: Segue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """On a public address; a chat without the key is told so, one with it talks; logs are JSON."""
     config = write_config(tmp_path)
     with config.open("a", encoding="utf-8") as file:
-        file.write(
-            "\n[server]\nhost = '0.0.0.0'\nport = 0\nlog_format = 'json'\nlog_level = 'info'\n"
-        )
+        file.write("\n[server]\nhost = '0.0.0.0'\nlog_format = 'json'\nlog_level = 'info'\n")
     key = (await asyncio.to_thread(segue, "keys", "create", "laptop")).stdout.strip()
-    async with running(tmp_path, "serve") as server:
-        port = (await server.until(r"Segue serves at http://0\.0\.0\.0:(\d+)\n"))[1]
-        await server.until(rf"^  chat     segue chat --url http://127\.0\.0\.1:{port}\n")
-        await server.until(r"^Ready\.\n")
+    async with serving(monkeypatch, tmp_path, port=0) as server:
+        port = server.address.rpartition(":")[2]
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(PATIENCE), running(tmp_path, "chat", "--url", url) as shut:
-            assert await shut.ended() == 1
-        assert shut.complained.decode().startswith("Error: Say who you are")
-        async with running(tmp_path, "chat", "--url", url, "--key", key) as chat:
-            await chat.say("Hello!")
+        assert server.address == f"http://0.0.0.0:{port}"
+        assert f"\n  chat     segue chat --url {url}\n" in server.printed
+        async with chatting(monkeypatch, tmp_path, url=url) as shut:
+            with pytest.raises(DeniedError, match="Send a key or token"):
+                await shut.ended()
+        async with chatting(monkeypatch, tmp_path, url=url, key=key) as chat:
+            chat.say("Hello!")
             await chat.until(r"^Ada: .+\n")
-            chat.hang_up()
+            chat.say(None)
             assert await chat.ended() == 0
-        server.send(signal.SIGTERM)
-        assert await server.ended() == 0
-    lines = server.complained.decode().splitlines()
+        assert await server.stopped() == 0
+    lines = capsys.readouterr().err.splitlines()
     assert lines
     assert all(line.startswith("{") for line in lines)
-    assert key not in server.complained.decode()
+    assert key not in "".join(lines)
 
 
 @pytest.mark.local

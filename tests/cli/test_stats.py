@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.testing.clock import VirtualClock
-from segue.testing.world import Stage
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import Stage
 from tests.cli.conftest import Segue
 from tests.stories.scenes import arm, eager_agent, model_of, new_thread
 
@@ -35,7 +35,7 @@ def story(database: str, tmp_path: Path) -> None:
         stage = Stage(database, VirtualClock(THEN))
         async with stage.world(agent, models={"guide": model_of()}) as world:
             threads = [await new_thread(world, user) for user in ("ann", "bo", "cy")]
-            await world.segue.set_user("cy", muted=True)
+            await world.segue.set_user_preferences("cy", muted=True)
             for thread, trigger in zip(
                 threads, ("check_in", "check_in", "task_incomplete"), strict=True
             ):
@@ -82,7 +82,7 @@ def test_programs_get_json(shown: Shown) -> None:
     assert (sent["replied"], sent["ignored"], sent["median_latency_seconds"]) == (1, 1, 3600)
     assert sent["reply_rate"]["value"] == 0.5
     assert (muted["suppressed"], muted["suppressed_by"]) == (1, {"muted": 1})
-    assert found["comparisons"] == []
+    assert found["arms"] == []
     assert (found["unmarked"], found["window_seconds"]) == (0, 86_400)
 
 
@@ -113,10 +113,10 @@ def test_one_agent_trigger_or_time_can_be_asked_for(shown: Shown) -> None:
     ("args", "said"),
     [
         (("--trigger", "birthday"), "check_in"),
-        (("--since", "soon"), "'soon' is no time and no length of time; write a date such as"),
+        (("--since", "soon"), "'soon' is not a time or an age; write a date such as"),
         (("--window", "0s"), "window"),
         (("--since", "1h", "--until", "2h"), "is not after"),
-        (("--csv", "--json"), "take one"),
+        (("--csv", "--json"), "exclude each other"),
         (("--agent", "nobody"), "There is no agent 'nobody', and nothing of one is stored"),
     ],
 )
@@ -144,7 +144,7 @@ def test_no_word_of_anybody_is_printed(shown: Shown, how: tuple[str, ...]) -> No
 def test_of_held_out_users_it_is_told_who_wrote(
     shown: Shown, database: str, tmp_path: Path
 ) -> None:
-    """In a sentence, beside the comparison."""
+    """In a sentence."""
     (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
     agent = eager_agent(holdout=1.0, decider="none")
 
@@ -158,5 +158,4 @@ def test_of_held_out_users_it_is_told_who_wrote(
 
     asyncio.run(play())
     printed = shown()
-    assert "guide, check_in: Too early to say: there is no conversation followed up yet." in printed
-    assert "of 1 held out, the user wrote on their own after 1: 100 % (21 to 100)." in printed
+    assert "check_in, held out: users wrote after 100 % (21 to 100) of the moments in 1" in printed

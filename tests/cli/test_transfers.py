@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
 from segue.settings import Settings
 from segue.testing.postgres import PostgresServer
 from tests.cli.conftest import Segue
 from tests.journal.stores import ask
+from tests.transfer.files import Lines, sealed
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
 
 
@@ -105,7 +106,7 @@ def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
     assert (again.exit_code, "--skip-existing" in again.stderr) == (1, True)
     assert "--remap" not in again.stderr
     left = segue("import", "all.jsonl", "--skip-existing", "--database", told)
-    assert "Thread blue is here already and was left alone." in left.stdout
+    assert "Thread blue exists already and was skipped." in left.stdout
     copied = segue("import", "all.jsonl", "--remap", "--skip-existing", "--database", told)
     assert copied.exit_code == 0, copied.output
     name = next(
@@ -121,7 +122,7 @@ def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["export"], "Whose?"),
+        (["export"], "Name a thread or a --user"),
         (["export", "nowhere", "--full"], "no thread 'nowhere'"),
         (["export", "nowhere"], "no thread 'nowhere'"),
         (["export", "--full", "--json"], "--out"),
@@ -148,6 +149,21 @@ def test_a_refused_file_begins_no_database(segue: Segue, tmp_path: Path) -> None
     refused = segue("import", "notes.txt", "--database", "new")
     assert (refused.exit_code, "Line 1" in refused.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_only_a_trusted_file_brings_system_messages(
+    segue: Segue, told: str, tmp_path: Path
+) -> None:
+    """They would join the agent's instructions; the error names the option."""
+    segue("export", "--full", "--out", "all.jsonl", "--database", told)
+    lines: Lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_bytes().splitlines()]
+    message = next(line["messages"][0]["message"] for line in lines if line["type"] == "batch")
+    message["type"] = message["data"]["type"] = "system"
+    (tmp_path / "all.jsonl").write_bytes(sealed(lines))
+    refused = segue("import", "all.jsonl", "--database", "new")
+    assert (refused.exit_code, "--trusted" in refused.stderr) == (2, True)
+    came = segue("import", "all.jsonl", "--trusted", "--database", "new")
+    assert (came.exit_code, "Imported 5 threads" in came.stdout) == (0, True)
 
 
 def test_counts_are_told_in_the_right_number(segue: Segue, told: str) -> None:
@@ -185,17 +201,17 @@ def test_how_much_would_be_deleted_is_told_before(segue: Segue, told: str) -> No
     assert amount in asked.stderr
     assert in_words.stdout.startswith(f"Would delete {amount[:-1]}, ")
     nothing = segue("forget", "ada", "--dry-run", "--database", told)
-    assert nothing.stdout == "Nothing was stored of ada.\n"
+    assert nothing.stdout == "There is no data of ada.\n"
 
 
 def test_a_key_is_not_told_as_deleted(segue: Segue, told: str) -> None:
     """It is kept and opens nothing, and that is what is said of it."""
     segue("keys", "create", "phone", "--user", "ada", "--database", told)
     tried = segue("forget", "ada", "--dry-run", "--database", told)
-    assert "not deleted, but would open nothing any more: 1." in tried.stdout
+    assert "would be revoked, but not deleted: 1." in tried.stdout
     gone = segue("forget", "ada", "--yes", "--database", told)
     assert "api_keys" not in gone.stdout
-    assert "not deleted, but open nothing any more: 1." in gone.stdout
+    assert "are revoked, but not deleted: 1." in gone.stdout
 
 
 @pytest.mark.parametrize("how", [["--yes"], ["--dry-run"], ["--yes", "--json"], []])
@@ -219,11 +235,11 @@ def test_a_user_is_forgotten_only_if_that_is_meant(segue: Segue, told: str) -> N
     """It asks first, says what it deleted, and leaves others alone."""
     asked = segue("forget", "ada", "--database", told)
     assert asked.exit_code == 1
-    assert "does not come back" in asked.stderr
+    assert "cannot be undone" in asked.stderr
     gone = segue("forget", "ada", "--yes", "--json", "--database", told)
     counted = json.loads(gone.stdout)
     assert counted["threads"] > 0 < counted["memories"]
     assert '"ada"' not in segue("export", "--full", "--database", told).stdout
     again = segue("forget", "ada", "--yes", "--database", told)
-    assert again.stdout == "Nothing was stored of ada.\n"
+    assert again.stdout == "There is no data of ada.\n"
     assert '"Bö"' in segue("export", "--full", "--database", told).stdout

@@ -18,9 +18,9 @@ from segue import (
     synthetic_message,
 )
 from segue.core.batch import BATCH_TIMEOUT, BatchState
-from segue.core.errors import MetadataError
 from segue.core.messages import continuation_message
 from segue.core.snowflake import time_of
+from segue.errors import MetadataError
 from tests.histories import (
     START_MILLIS,
     calling,

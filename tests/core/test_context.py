@@ -124,7 +124,7 @@ def test_a_missing_current_batch_is_an_error(generator: SnowflakeGenerator) -> N
 @pytest.mark.parametrize("current", [0, -5, True, "12", 2**63])
 def test_a_current_batch_that_is_no_snowflake_is_refused(current: int) -> None:
     """A bad id gives an error that names it."""
-    with pytest.raises(UsageError, match=r"current batch .* is no snowflake"):
+    with pytest.raises(UsageError, match=r"current batch .* is not a snowflake"):
         build_context([], current_batch=current)
 
 

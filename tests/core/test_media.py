@@ -9,12 +9,12 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from segue.core.context import build_context
-from segue.core.errors import UsageError
 from segue.core.media import is_convertible
 from segue.core.messages import user_message
-from segue.core.request import tidied
+from segue.core.request import clean_message
 from segue.core.stamp import stamp
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.errors import UsageError
+from segue.runtime.ids import SnowflakeGenerator
 from tests.histories import calling
 
 BROKEN: list[Any] = [
@@ -86,7 +86,7 @@ def test_a_user_cannot_send_what_no_model_could_be_given(block: dict[str, Any]) 
 def test_what_can_be_converted_stays_as_it_is(block: dict[str, Any]) -> None:
     """In the request too."""
     message = HumanMessage([block])
-    assert tidied(message) is message
+    assert clean_message(message) is message
     assert ask(message) == "Fine."
 
 
@@ -106,7 +106,7 @@ def test_a_broken_block_in_a_history_breaks_no_later_turn(block: dict[str, Any])
 def test_the_words_in_its_place_say_what_it_was() -> None:
     """A picture, a recording or a file."""
     blocks = [BROKEN[0], BROKEN[5], BROKEN[6]]
-    content: Any = tidied(HumanMessage(blocks)).content
+    content: Any = clean_message(HumanMessage(blocks)).content
     assert [block["text"] for block in content] == [
         "[a picture that cannot be read]",
         "[a recording that cannot be read]",

@@ -29,7 +29,6 @@ from segue import (
     visible_messages,
 )
 from segue.core.batch import group_batches
-from segue.core.errors import MetadataError, UnknownTrigger
 from segue.core.messages import (
     CONTINUATION_PROMPT,
     continuation_message,
@@ -37,6 +36,7 @@ from segue.core.messages import (
     spoken_text,
 )
 from segue.core.stamp import stamp
+from segue.errors import MetadataError, UnknownTrigger
 from tests.histories import calling, result, ticking_generator
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

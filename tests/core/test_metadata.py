@@ -33,8 +33,8 @@ from segue import (
     is_synthetic,
     strip_metadata,
 )
-from segue.core.errors import MetadataError
 from segue.core.metadata import KEYS, Priority
+from segue.errors import MetadataError
 
 ONE_OF_EACH_TYPE: list[BaseMessage] = [
     HumanMessage("hi"),

@@ -6,8 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from segue.core.calls import calls_of, has_content
-from segue.core.plain import plain_json, storable
-from segue.core.request import tidied, with_calls_joined, with_unique_calls
+from segue.core.request import clean_message, with_calls_joined, with_unique_calls
 from tests.histories import calling, malformed, result
 
 TOOL_USE = {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}}
@@ -115,7 +114,7 @@ def test_free_text_of_a_custom_call_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "tidy"),
+    ("content", "clean"),
     [
         ("fine", "fine"),
         (" \n", ""),
@@ -127,22 +126,22 @@ def test_free_text_of_a_custom_call_is_kept() -> None:
         ([{"type": "text", "text": "\ud83d!"}], [{"type": "text", "text": "\ufffd!"}]),
     ],
 )
-def test_content_becomes_plain(content: Any, tidy: Any) -> None:
+def test_content_becomes_plain(content: Any, clean: Any) -> None:
     """Blank, bare, broken and one provider's text blocks become what all of them take."""
-    assert tidied(AIMessage(content)).content == tidy
+    assert clean_message(AIMessage(content)).content == clean
 
 
 def test_tidy_messages_stay_the_same_object() -> None:
     """A message that breaks no rule is not copied."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     for message in (HumanMessage("hi"), HumanMessage([{"type": "text", "text": "hi"}, picture])):
-        assert tidied(message) is message
+        assert clean_message(message) is message
 
 
 def test_a_custom_calls_output_becomes_text() -> None:
     """A result in one provider's own block is sent as its words."""
     block = {"type": "custom_tool_call_output", "output": "12 degrees"}
-    answer = tidied(ToolMessage([block], tool_call_id="a"))
+    answer = clean_message(ToolMessage([block], tool_call_id="a"))
     assert answer.content == [{"type": "text", "text": "12 degrees"}]
 
 
@@ -171,11 +170,11 @@ def test_a_finished_batch_holds_words_and_calls_only() -> None:
         {"type": "tool_use", "id": "a", "name": "find", "input": {"q": 1}},
     ]
     message = AIMessage(blocks)
-    plain = tidied(message, is_current=False)
+    plain = clean_message(message, is_current=False)
     assert isinstance(plain, AIMessage)
     assert plain.content == "I look"
     assert [(c["id"], c["args"]) for c in plain.tool_calls] == [("a", {"q": 1})]
-    assert tidied(message, is_current=True) is message
+    assert clean_message(message, is_current=True) is message
 
 
 def test_raw_calls_beside_the_message_are_not_sent() -> None:
@@ -183,7 +182,7 @@ def test_raw_calls_beside_the_message_are_not_sent() -> None:
     raw = [{"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{}"}}]
     message = AIMessage("Sure.", additional_kwargs={"tool_calls": raw, "other": 1})
     cleared = message.model_copy(update={"tool_calls": []})
-    assert tidied(cleared).additional_kwargs == {"other": 1}
+    assert clean_message(cleared).additional_kwargs == {"other": 1}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ def test_words_beside_the_content_are_words(kwargs: dict[str, Any]) -> None:
     """A refusal or a spoken reply completes a turn and is sent as text."""
     message = AIMessage("", additional_kwargs=kwargs)
     assert has_content(message)
-    assert tidied(message).content == "I can't help."
+    assert clean_message(message).content == "I can't help."
 
 
 @pytest.mark.parametrize(
@@ -208,19 +207,19 @@ def test_words_beside_the_content_are_words(kwargs: dict[str, Any]) -> None:
 )
 def test_what_a_human_message_cannot_hold_is_left_out(block: dict[str, Any]) -> None:
     """Calls, results and unknown shapes in a human message are not sent."""
-    assert tidied(HumanMessage(["hi", block])).content == [{"type": "text", "text": "hi"}]
+    assert clean_message(HumanMessage(["hi", block])).content == [{"type": "text", "text": "hi"}]
 
 
 def test_a_result_without_words_is_sent_as_empty_text() -> None:
     """A list with nothing in it is refused by one provider."""
     empty = ToolMessage([{"type": "text", "text": ""}], tool_call_id="a")
-    assert tidied(empty).content == ""
+    assert clean_message(empty).content == ""
 
 
 def test_a_persons_name_is_sent_in_letters_that_pass() -> None:
     """Names with spaces are refused by one provider."""
-    assert tidied(HumanMessage("hi", name="Sam Smith")).name == "Sam_Smith"
-    assert tidied(HumanMessage("hi", name="Sam")).name == "Sam"
+    assert clean_message(HumanMessage("hi", name="Sam Smith")).name == "Sam_Smith"
+    assert clean_message(HumanMessage("hi", name="Sam")).name == "Sam"
 
 
 def test_a_made_up_id_never_meets_a_providers() -> None:
@@ -230,19 +229,3 @@ def test_a_made_up_id_never_meets_a_providers() -> None:
     messages = [first, result("a"), result("call_77_0"), second, result("a")]
     ids = [call.id for message in with_unique_calls(messages) for call in calls_of(message)]
     assert len(ids) == len(set(ids)) == 3
-
-
-def test_storable_text_keeps_everything_else() -> None:
-    """Whole emoji, accents and line ends survive; a NUL and half an emoji are replaced."""
-    assert storable("naïve 😀\r\n") == "naïve 😀\r\n"
-    assert storable("\ud83d\ude00") == "😀"
-    assert storable("a\x00b\ud83d") == "a\ufffdb\ufffd"
-
-
-def test_plain_json_reaches_every_depth() -> None:
-    """Keys, lists and nested objects are cleaned, and nothing of the input is shared."""
-    inner: dict[str, Any] = {"k\x00": [("a", 1.5, None, True)]}
-    plain = plain_json(inner)
-    assert plain == {"k\ufffd": [["a", 1.5, None, True]]}
-    inner["k\x00"].append("later")
-    assert plain == {"k\ufffd": [["a", 1.5, None, True]]}

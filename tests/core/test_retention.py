@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.errors import UsageError
 from segue.core.metadata import BatchType
 from segue.core.retention import KeptBatch, RetentionPolicy, RetentionRule
+from segue.errors import UsageError
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.errors import UsageError
 from segue.core.snowflake import (
     EPOCH,
     MAX_ID,
@@ -19,6 +18,7 @@ from segue.core.snowflake import (
     time_of,
     to_text,
 )
+from segue.errors import UsageError
 
 LAST_MILLISECOND = 2**41 - 1
 NOT_A_SNOWFLAKE = [True, False, "1", b"1", 1.0, None, 0, -1, 2**63]
@@ -195,7 +195,7 @@ def test_anything_but_exactly_19_plain_digits_is_no_id(text: object) -> None:
 
 def test_a_refused_text_is_named() -> None:
     """The error shows the text and what was expected, so that the caller can find it."""
-    with pytest.raises(UsageError, match="'12345' is no id: expected exactly 19 digits"):
+    with pytest.raises(UsageError, match="'12345' is not an id: expected exactly 19 digits"):
         parse("12345")
 
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_a_snowflake_is_refused_by_name(value: object) -> None:
     """The error says what the value was meant to be, what it is and what was expected."""
     with pytest.raises(UsageError) as refused:
         check_snowflake(value, "parent batch")
-    assert f"The parent batch {value!r} is no snowflake" in str(refused.value)
+    assert f"The parent batch {value!r} is not a snowflake" in str(refused.value)
     assert "1..9223372036854775807" in str(refused.value)
 
 

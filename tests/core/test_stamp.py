@@ -19,9 +19,9 @@ from segue import (
     stamp,
     synthetic_message,
 )
-from segue.core.errors import UnknownTrigger
 from segue.core.messages import continuation_message
 from segue.core.snowflake import parse
+from segue.errors import UnknownTrigger
 from tests.histories import calling, exchange, positions, result, ticking_generator, tool_exchange
 
 
@@ -181,7 +181,7 @@ def test_no_messages_make_no_batch() -> None:
 @pytest.mark.parametrize("batch", [0, -1, True, "0000000000000000001", 2**63])
 def test_a_batch_id_that_is_no_snowflake_is_refused(batch: int) -> None:
     """A bad batch id is named in the error, and nothing is stamped."""
-    with pytest.raises(UsageError, match=r"batch id .* is no snowflake"):
+    with pytest.raises(UsageError, match=r"batch id .* is not a snowflake"):
         stamp([HumanMessage("hi")], ticking_generator(), batch=batch)
 
 
@@ -199,7 +199,7 @@ def test_other_bad_arguments_are_refused() -> None:
         stamp([HumanMessage("hi")], generator, batch_type="party")
     with pytest.raises(UsageError, match="one message; put it into a list"):
         stamp(HumanMessage("hi"), generator)  # type: ignore[arg-type]  # wanted
-    with pytest.raises(UsageError, match="a new batch begins with 0"):
+    with pytest.raises(UsageError, match="a new batch starts at 0"):
         stamp([HumanMessage("hi")], generator, start=3)
     with pytest.raises(UsageError, match="start is -1"):
         stamp([HumanMessage("hi")], generator, start=-1)
@@ -237,9 +237,9 @@ def test_a_chat_message_is_stored_by_its_role() -> None:
     roles = ["user", "assistant", "system"]
     stamped = stamp([ChatMessage(content="hi", role=role) for role in roles], ticking_generator())
     assert [m.type for m in stamped] == ["human", "ai", "system"]
-    with pytest.raises(UsageError, match="of role 'critic' is nobody's"):
+    with pytest.raises(UsageError, match="has the unknown role 'critic'"):
         stamp([ChatMessage(content="hi", role="critic")], ticking_generator())
-    with pytest.raises(UsageError, match="an order, not a message"):
+    with pytest.raises(UsageError, match="a command to LangGraph"):
         stamp([RemoveMessage(id="x")], ticking_generator())
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from segue import Batch, BatchType, settle, stamp, synthetic_message
 from segue.core.messages import continuation_message
 from segue.core.tokens import estimate_text
-from segue.core.transcript import cut_at_sentence, first_fitting, retell
+from segue.core.transcript import cut_at_sentence, first_fitting, write_transcript
 from tests.histories import calling, exchange, positions, result, ticking_generator
 
 PLENTY = 100_000
@@ -25,7 +25,7 @@ def batches_of(*cycles: list[BaseMessage], kind: BatchType | None = None) -> lis
 
 
 def told(batches: list[Batch], max_tokens: int = PLENTY) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = json.loads(retell(batches, max_tokens))
+    lines: list[dict[str, Any]] = json.loads(write_transcript(batches, max_tokens))
     return lines
 
 
@@ -62,7 +62,7 @@ def test_what_segue_said_to_the_model_is_left_out() -> None:
         "Do it.",
         "Done.",
     ]
-    assert CANARY not in retell(batches_of(follow_up, going_on), PLENTY)
+    assert CANARY not in write_transcript(batches_of(follow_up, going_on), PLENTY)
     assert [line["from"] for line in told([settle(open_batch)])] == ["user", "agent"]
 
 
@@ -90,15 +90,17 @@ def test_tool_traffic_is_shortened_and_pictures_are_named() -> None:
 
 def test_batches_in_which_nobody_said_anything_are_no_text() -> None:
     """There is nothing to ask a model about."""
-    assert retell(batches_of([synthetic_message("check_in"), AIMessage("")]), PLENTY) == ""
-    assert retell([], PLENTY) == ""
+    assert (
+        write_transcript(batches_of([synthetic_message("check_in"), AIMessage("")]), PLENTY) == ""
+    )
+    assert write_transcript([], PLENTY) == ""
 
 
 @given(st.integers(1, 60), st.integers(1, 9_000), st.integers(200, 3_000))
 def test_a_text_stays_within_its_budget(count: int, length: int, max_tokens: int) -> None:
     """However many messages there are and however long; the first and the last are in."""
     cycle: list[BaseMessage] = [HumanMessage(f"{n} " + "w" * length) for n in range(count)]
-    retold = retell(batches_of([*cycle, AIMessage("Fine.")]), max_tokens)
+    retold = write_transcript(batches_of([*cycle, AIMessage("Fine.")]), max_tokens)
     assert estimate_text(retold) <= max_tokens + 1
     lines = json.loads(retold)
     assert lines[0]["text"].startswith("0 ")

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from tests.journal.stores import journal_at
 from tests.processes import PROCESSES
 
@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 
 def reply(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
     """Write in the thread of this round."""
-    step = journal.accept_message(
+    step = journal.inbox.accept(
         f"thread-{turn}", user_message("I am back."), ids=ids, now=START + turn * SECOND
     )
     _run(step)
@@ -34,8 +34,8 @@ def nudge(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
 
 
 async def _fire(journal: Journal, ids: SnowflakeGenerator, now: datetime) -> None:
-    for lease in await journal.claim_due_timers("nudger", now=now, lease_for=LEASE):
-        await journal.fire_timer(lease, synthetic_message("check_in"), ids=ids, now=now)
+    for lease in await journal.timers.claim_due("nudger", now=now, lease_for=LEASE):
+        await journal.timers.fire(lease, synthetic_message("check_in"), ids=ids, now=now)
 
 
 def claim_all(journal: Journal, ids: SnowflakeGenerator, turn: int) -> list[int]:
@@ -43,7 +43,7 @@ def claim_all(journal: Journal, ids: SnowflakeGenerator, turn: int) -> list[int]
     del ids
     taken: list[int] = []
     now = START + turn * SECOND
-    while leases := _run(journal.claim_due_timers("claimer", now=now, lease_for=LEASE, limit=7)):
+    while leases := _run(journal.timers.claim_due("claimer", now=now, lease_for=LEASE, limit=7)):
         taken += [lease.timer.id for lease in leases]
     return taken
 
@@ -52,7 +52,7 @@ def write_many(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:
     """Write a few messages into one thread that everybody writes into."""
     for n in range(turn):
         text = f"{ids.node}-{n}"
-        _run(journal.accept_message("busy", user_message(text), ids=ids, now=START))
+        _run(journal.inbox.accept("busy", user_message(text), ids=ids, now=START))
 
 
 def open_and_close(journal: Journal, ids: SnowflakeGenerator, address: str) -> None:

@@ -73,13 +73,17 @@ SEARCH = """
 
 SQLITE = EVERYWHERE | {
     "a position does not rise": ORDER.format("rowid"),
-    "the search does not know a message": SEARCH.format("messages_words('question')"),
+    "the search does not know a message": SEARCH.format(
+        "messages_terms WHERE term LIKE '________question'"
+    ),
     "the file is damaged": """
         SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'""",
 }
 POSTGRES = EVERYWHERE | {
     "a position does not rise": ORDER.format("id"),
-    "the search does not know a message": SEARCH.format("messages WHERE words @@ 'question'"),
+    "the search does not know a message": SEARCH.format(
+        "messages WHERE words::text LIKE '%question%'"
+    ),
     "a table is damaged": """
         SELECT msg FROM pg_class, verify_heapam(oid)
         WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace""",

@@ -8,9 +8,10 @@ from typing import Any
 
 import psycopg
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.postgres import PostgresJournal
 from segue.journal.sqlite import SqliteJournal
+from segue.journal.tx import Part
 
 
 def is_file(address: str) -> bool:
@@ -43,3 +44,14 @@ def change(address: str, script: str) -> None:
             connection.executescript(script)
         else:
             connection.execute(script)
+
+
+def steps_of(journal: Journal) -> dict[str, Any]:
+    """All steps by part and name, such as `turns.claim`."""
+    return {
+        f"{part}.{name}": getattr(steps, name)
+        for part, steps in vars(journal).items()
+        if isinstance(steps, Part)
+        for name in dir(steps)
+        if not name.startswith("_") and name not in ("db", "matches")
+    }

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import psycopg
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.testing.journal_contract import *  # noqa: F403 - brings every behaviour, new ones too
 from segue.testing.journal_contract import OpenJournal
 from segue.testing.postgres import PostgresServer

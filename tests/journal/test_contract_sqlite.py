@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
 from segue.stores import JOURNAL_FILE
 from segue.testing.journal_contract import *  # noqa: F403 - brings every behaviour, new ones too
@@ -16,7 +16,7 @@ from segue.testing.journal_contract import OpenJournal
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is watched by looking at it, and a test need not wait half a second each time."""
-    monkeypatch.setattr("segue.journal.sqlite.watching.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.journal.sqlite.database.POLL_SECONDS", 0.02)
 
 
 @pytest.fixture

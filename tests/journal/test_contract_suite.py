@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.testing import journal_contract
 
 NOUNS = sorted(path.stem for path in Path(journal_contract.__file__).parent.glob("[!_]*.py"))

@@ -61,12 +61,12 @@ async def finish_everything(address: str) -> None:
     journal = journal_at(address)
     await journal.open()
     now = START + timedelta(days=300)
-    node = await journal.lease_node("the last one", now=now, lease_for=timedelta(days=1))
-    hands = Hands(journal, SnowflakeGenerator(node, last=await journal.last_position()))
+    node = await journal.nodes.lease("the last one", now=now, lease_for=timedelta(days=1))
+    hands = Hands(journal, SnowflakeGenerator(node, last=await journal.nodes.last_position()))
     [(turns,)] = ask(address, "SELECT count(*) FROM turns")
     # More often than there are turns: a dying connection may still hold one for a moment.
     for _ in range(turns + 1_000):
-        if await journal.next_turn_at(now=now) is None:
+        if await journal.turns.next_at(now=now) is None:
             break
         await hands.answer(now)
     await journal.close()

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.journal.outcomes import OutcomeQuery
-from segue.journal.ports import Journal
-from segue.journal.postgres import outcomes as on_postgres
-from segue.journal.sqlite import outcomes as on_sqlite
+from segue.journal import stats
+from segue.journal.journal import Journal
+from segue.journal.sqlite.tx import stored
+from segue.journal.stats import OutcomeQuery
+from segue.journal.tx import for_postgres, for_sqlite
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, ticking_ids
 from segue.testing.journal_contract.outcomes import hold_out, speak
+from tests.journal.old_schemas import UNMARKED_FILE, UNMARKED_SERVER
 from tests.journal.stores import change, is_file, journal_at, raw
 
 pytestmark = pytest.mark.anyio
@@ -54,8 +56,10 @@ ALTER TABLE decisions DROP COLUMN failed;
 CREATE INDEX decisions_of_timers ON decisions (timer_id) WHERE kind = 'gates';
 CREATE INDEX decisions_of_turns ON decisions (turn_id, kind) WHERE kind <> 'plan';
 """
-OLD_FILE = "PRAGMA user_version = 3;"
-OLD_SERVER = "DROP FUNCTION segue_fact; DELETE FROM segue_schema WHERE version > 3;"
+OLD_FILE = f"{UNMARKED_FILE} PRAGMA user_version = 3;"
+OLD_SERVER = (
+    f"{UNMARKED_SERVER} DROP FUNCTION segue_fact; DELETE FROM segue_schema WHERE version > 3;"  # noqa: S608 - ours
+)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +75,9 @@ async def test_a_trigger_that_lost_its_mark_is_counted(address: str, loss: str) 
     chat = await Chat(journal, ticking_ids(), START).begin()
     await chat.follow_up()
     await chat.finish(await chat.take_turn(), AIMessage("Still there?"))
-    assert await journal.count_unmarked(ALL) == 0
+    assert await journal.stats.count_unmarked(ALL) == 0
     change(address, f"UPDATE messages SET synthetic = {no}" if loss == "flag" else loss)  # noqa: S608 - ours
-    assert await journal.count_unmarked(ALL) == 1
+    assert await journal.stats.count_unmarked(ALL) == 1
     await journal.close()
 
 
@@ -92,12 +96,12 @@ async def test_no_count_reads_a_whole_table(address: str, name: str) -> None:
 def explained(address: str, name: str) -> list[Any]:
     with raw(address) as connection:
         if is_file(address):
-            sql = f"EXPLAIN QUERY PLAN {getattr(on_sqlite, name)}"
-            return [row[3] for row in connection.execute(sql, on_sqlite._values(ALL))]
+            sql = f"EXPLAIN QUERY PLAN {for_sqlite(getattr(stats, name))}"
+            return [row[3] for row in connection.execute(sql, stored(stats.values_of(ALL)))]
         # With nothing in the tables, reading them whole would be the quickest.
         connection.execute("SET enable_seqscan = off")
-        sql = f"EXPLAIN {getattr(on_postgres, name)}"
-        return [row[0] for row in connection.execute(sql, on_postgres._values(ALL))]
+        sql = f"EXPLAIN {for_postgres(getattr(stats, name)).decode()}"
+        return [row[0] for row in connection.execute(sql, stats.values_of(ALL))]
 
 
 @pytest.mark.parametrize("name", ["_OUTCOMES", "_ARMS"])
@@ -115,8 +119,7 @@ async def test_what_came_after_a_follow_up_is_found_in_an_index_alone(
 @pytest.mark.parametrize("name", COUNTS)
 def test_no_count_reads_the_facts_as_json(name: str) -> None:
     """What is counted by has columns of its own: reading JSON took most of the time."""
-    assert "facts" not in getattr(on_sqlite, name)
-    assert "facts" not in getattr(on_postgres, name)
+    assert "facts" not in getattr(stats, name)
 
 
 async def test_what_was_decided_by_an_older_version_is_counted_alike(address: str) -> None:
@@ -143,15 +146,15 @@ async def test_facts_that_cannot_be_read_are_stored_all_the_same(address: str, f
     chat = await Chat(journal, ticking_ids(), START).begin()
     await speak(chat)
     change(address, f"UPDATE decisions SET facts = '{facts}'")  # noqa: S608 - ours
-    [found] = await journal.count_outcomes(ALL)
+    [found] = await journal.stats.count_outcomes(ALL)
     assert (found.trigger_type, found.count) == ("check_in", 1)
-    assert await journal.tally_arms(ALL) == []
+    assert await journal.stats.count_arms(ALL) == []
     await journal.close()
 
 
 async def counted(journal: Journal) -> tuple[Any, ...]:
     return (
-        await journal.count_outcomes(ALL),
-        await journal.tally_arms(ALL),
-        await journal.count_searches(ALL),
+        await journal.stats.count_outcomes(ALL),
+        await journal.stats.count_arms(ALL),
+        await journal.stats.count_searches(ALL),
     )

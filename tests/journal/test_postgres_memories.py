@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from segue.journal.postgres import PostgresJournal
-from segue.journal.postgres.memories import _BY_TEXT
+from segue.journal.postgres.tx import SCORE_WORDS
 from segue.journal.records import FoundMemory, MemorySearch, NewMemory
+from segue.journal.tx import for_postgres
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.postgres import PostgresServer
 
@@ -36,7 +37,7 @@ async def know(journal: PostgresJournal) -> None:
     ids = ticking_ids()
     for word, vector in FACTS.items():
         fact = NewMemory("guide", "ada", word, f"Likes {word}.", {}, vector, "m")
-        await journal.put_memory(fact, ids=ids, now=START)
+        await journal.memories.put(fact, ids=ids, now=START)
 
 
 async def found(journal: PostgresJournal) -> list[tuple[str, float | None, float | None]]:
@@ -46,22 +47,22 @@ async def found(journal: PostgresJournal) -> list[tuple[str, float | None, float
         near = None if hit.vector_score is None else round(hit.vector_score, 6)
         return hit.memory.key, hit.text_score, near
 
-    return [parts(hit) for hit in await journal.search_memories(query)]
+    return [parts(hit) for hit in await journal.memories.search(query)]
 
 
 async def test_the_extension_may_come_and_go(dsn: str, journal: PostgresJournal) -> None:
     """With pgvector or by numpy, the same memories are found with the same scores."""
     await know(journal)
-    assert journal._db.has_pgvector
+    assert journal.db.has_pgvector
     by_server = await found(journal)
     assert [key for key, _, _ in by_server][:2] == ["tea", "coffee"]
     with psycopg.connect(dsn) as connection:
         connection.execute("DROP EXTENSION vector CASCADE")
-    journal._db.has_pgvector = False  # as for a server that does not have it
+    journal.db.has_pgvector = False  # as for a server that does not have it
     assert await found(journal) == by_server
     again = PostgresJournal(dsn)
     await again.open()
-    assert again._db.has_pgvector
+    assert again.db.has_pgvector
     assert await found(again) == by_server
     await again.close()
 
@@ -75,10 +76,10 @@ def nodes_of(plan: Any) -> Iterator[dict[str, Any]]:
 async def test_only_the_words_of_a_query_are_read(dsn: str, journal: PostgresJournal) -> None:
     """Of all words of a namespace, also while the server has no statistics; without decimals."""
     await know(journal)
-    values = {"agent_id": "guide", "user_id": "ada", "words": ["tea"], "weights": [1.0]}
+    values = {"agent": "guide", "user": "ada", "words": ["tea"], "weights": [1.0]}
     with psycopg.connect(dsn) as connection:
         explained = connection.execute(
-            f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {_BY_TEXT}",
+            f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {for_postgres(SCORE_WORDS).decode()}",
             values | {"average": 2.0, "limit": 10},
         ).fetchone()
     assert explained is not None

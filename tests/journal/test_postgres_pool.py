@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 
 import pytest
 from psycopg.errors import SerializationFailure
 
-from segue.agent.postgres_saver import PostgresSavers
+from segue.agent.checkpoints.postgres import PostgresCheckpoints
 from segue.journal.postgres import PostgresJournal
-from segue.journal.postgres.database import Connection
-from segue.journal.postgres.pool import Pool
+from segue.journal.postgres.database import Pool
+from segue.journal.tx import Tx
 from segue.testing.journal_contract.fixtures import anyio_backend
 from segue.testing.postgres import PostgresServer
 
@@ -46,21 +46,20 @@ async def journal(server: PostgresServer) -> AsyncIterator[PostgresJournal]:
 
 
 @pytest.fixture
-async def savers(server: PostgresServer) -> AsyncIterator[PostgresSavers]:
-    savers = PostgresSavers(server.create_database(), pool_size=1)
-    await savers.open()
-    yield savers
-    await savers.close()
+async def checkpoints(server: PostgresServer) -> AsyncIterator[PostgresCheckpoints]:
+    checkpoints = PostgresCheckpoints(server.create_database(), pool_size=1)
+    await checkpoints.open()
+    yield checkpoints
+    await checkpoints.close()
 
 
-@pytest.fixture(params=["journal", "savers"])
+@pytest.fixture(params=["journal", "checkpoints"])
 def store(
-    request: pytest.FixtureRequest, journal: PostgresJournal, savers: PostgresSavers
+    request: pytest.FixtureRequest, journal: PostgresJournal, checkpoints: PostgresCheckpoints
 ) -> Store:
     if request.param == "journal":
-        return Store(journal._db._pool, journal.list_keys)
-    query: LiteralString = "SELECT '' AS thread_id, '' AS checkpoint_ns"
-    return Store(savers._pool, lambda: savers.places(query))
+        return Store(journal.db._pool, journal.keys.list_all)
+    return Store(checkpoints._pool, checkpoints.attempts)
 
 
 async def test_a_cancellation_counts_while_a_connection_is_handed_over(store: Store) -> None:
@@ -97,10 +96,10 @@ async def test_cleanup_after_a_cancellation_still_gets_a_connection(store: Store
 
 async def test_an_error_during_a_cancellation_does_not_replace_it(journal: PostgresJournal) -> None:
     """A query that fails while it is cancelled is neither repeated nor reported."""
-    begun: list[Connection] = []
+    begun: list[Tx] = []
 
-    async def fail_when_cancelled(connection: Connection) -> None:
-        begun.append(connection)
+    async def fail_when_cancelled(tx: Tx) -> None:
+        begun.append(tx)
         if len(begun) > 1:
             return
         try:
@@ -108,7 +107,7 @@ async def test_an_error_during_a_cancellation_does_not_replace_it(journal: Postg
         except asyncio.CancelledError:
             raise SerializationFailure from None
 
-    task = asyncio.create_task(journal._db.write(fail_when_cancelled))
+    task = asyncio.create_task(journal.db.transact(fail_when_cancelled))
     while not begun:  # noqa: ASYNC110 - the step tells nobody
         await asyncio.sleep(0)
     task.cancel()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from segue.core.errors import BackendError
+from segue.errors import BackendError
 from segue.journal.postgres import PostgresJournal, database
 from segue.testing.journal_contract.chat import Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
@@ -110,7 +110,7 @@ async def test_a_server_that_is_away_is_a_backend_error(
             with pytest.raises(BackendError, match=r"no connection within .* Nothing was written"):
                 await step
         mortal.restart()
-        journal._db._pool.timeout = PATIENCE
+        journal.db._pool.timeout = PATIENCE
         assert (await chat.say()).is_new
         assert texts(await chat.messages()) == [QUESTION]
 
@@ -236,7 +236,7 @@ async def test_a_full_disk_leaves_nothing_half_written(
     with pytest.raises(BackendError, match=r"No space left.*Nothing was written"):
         await chat.say()
     assert content_of(dsn) == before
-    assert await journal.list_timers("chat") == [timer]
+    assert await journal.timers.list_of("chat") == [timer]
     change(dsn, "DROP TRIGGER no_room ON turns")
     assert (await chat.say()).cancelled_timers == (timer.id,)
 
@@ -306,7 +306,7 @@ async def test_too_many_connections_are_a_backend_error(
         with pytest.raises(BackendError, match=r"no connection within .* Nothing was written"):
             await chat.say()
         change(dsn, "ALTER ROLE app CONNECTION LIMIT -1")
-        journal._db._pool.timeout = PATIENCE
+        journal.db._pool.timeout = PATIENCE
         assert (await chat.say()).is_new
 
 
@@ -326,7 +326,7 @@ async def test_a_wrong_address_is_named_without_its_password(
     wrong, expected = WRONG[part]
     caplog.set_level(logging.DEBUG)
     journal = PostgresJournal(make_conninfo(app, **wrong))
-    said = await refusal(journal.open()) + await refusal(journal.get_thread("chat"))
+    said = await refusal(journal.open()) + await refusal(journal.threads.get("chat"))
     await journal.close()
     assert re.search(expected, said)
     assert PASSWORD not in said + caplog.text

@@ -7,10 +7,10 @@ from contextlib import aclosing, asynccontextmanager, suppress
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from segue.core.errors import BackendError, ConflictError
 from segue.core.messages import synthetic_message
+from segue.errors import BackendError, ConflictError
 from segue.journal.postgres import PostgresJournal, database, watching
-from segue.journal.postgres.counts import _USER_LOCK
+from segue.journal.postgres.tx import NAME_LOCK
 from segue.journal.postgres.watching import Listeners
 from segue.journal.records import Turn
 from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 PATIENCE = 30.0
 THIS_THREAD = "SELECT * FROM threads WHERE id = 'chat' FOR UPDATE"
-THE_USER = f"SELECT pg_advisory_xact_lock({_USER_LOCK}, hashtext('{USER}'))"
+THE_USER = f"SELECT pg_advisory_xact_lock({NAME_LOCK}, hashtext('user {USER}'))"
 LISTENING = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
 
 
@@ -58,12 +58,12 @@ async def fire_counted(chat: Chat, other: Chat) -> list[Turn | BaseException | N
     """Fire a follow-up in each thread at once, each on what was counted before both."""
     steps = []
     for own in (chat, other):
-        counted = await own.journal.count_follow_ups(own.thread_id, day_began=START)
+        counted = await own.journal.timers.count_follow_ups(own.thread_id, day_began=START)
         await own.arm()
         lease = await own.take_timer()
         message = synthetic_message("check_in")
         steps.append(
-            own.journal.fire_timer(lease, message, ids=own.ids, now=START, counted=counted)
+            own.journal.timers.fire(lease, message, ids=own.ids, now=START, counted=counted)
         )
     return await asyncio.gather(*steps, return_exceptions=True)
 
@@ -99,8 +99,8 @@ async def test_a_partial_text_waits_for_nobody(dsn: str, chat: Chat) -> None:
     lease = await chat.take_turn()
     with holding(dsn, THIS_THREAD):
         async with asyncio.timeout(PATIENCE):
-            await chat.journal.save_partial(lease, "reply-1", "Until s")
-            partial = (await chat.journal.events("chat")).partial
+            await chat.journal.turns.save_draft(lease, "reply-1", "Until s")
+            partial = (await chat.journal.feed.read("chat")).partial
     assert partial is not None
     assert partial.text == "Until s"
 
@@ -133,7 +133,7 @@ async def test_what_one_process_writes_another_hears(
         await chat.say()
         assert await anext(words) == "chat"
         lease = await chat.take_turn()
-        await chat.journal.save_partial(lease, "reply-1", "Until s")
+        await chat.journal.turns.save_draft(lease, "reply-1", "Until s")
         assert await anext(words) == "chat"
 
 
@@ -141,13 +141,13 @@ async def test_a_step_that_fails_is_not_heard(chat: Chat, elsewhere: PostgresJou
     """What was not written is nothing to look for."""
     second = await chat.another("second")
     stale = await second.say()
-    lease = await chat.journal.claim_turn("worker-a", now=START, lease_for=LEASE)
+    lease = await chat.journal.turns.claim_one("worker-a", now=START, lease_for=LEASE)
     assert lease is not None
-    await chat.journal.release_turn(lease, now=START)
+    await chat.journal.turns.release(lease, now=START)
     async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
         assert await anext(words) == ""
         with pytest.raises(ConflictError, match=str(stale.turn.id)):
-            await chat.journal.release_turn(lease, now=START)
+            await chat.journal.turns.release(lease, now=START)
         await chat.say()
         assert await anext(words) == "chat"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.journal.postgres.words import words_of
+from segue.journal.search import words_of
 
 ACCENTED = "é"
 

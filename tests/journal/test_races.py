@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from segue import MessageMetadata, SnowflakeGenerator, user_message
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
 from tests.journal.racers import LEASE, SECOND, START, all_at_once, racers
 from tests.journal.stores import ask, is_file, journal_at
@@ -32,20 +32,20 @@ async def arm(journal: Journal, rounds: int) -> None:
     ids = SnowflakeGenerator(node=100)
     for turn in range(rounds):
         thread = f"thread-{turn}"
-        await journal.create_thread(thread, agent_id="guide", user_id="ada", now=START)
+        await journal.threads.create(thread, agent_id="guide", user_id="ada", now=START)
         timer = NewTimer(thread, START + turn * SECOND, "check_in")
-        await journal.arm_timer(timer, ids=ids, now=START)
+        await journal.timers.arm(timer, ids=ids, now=START)
 
 
 async def arm_continuations(journal: Journal, number: int) -> None:
     """Timers of one thread: a thread of its own for each would take twice as long to set up."""
     ids = SnowflakeGenerator(node=100)
-    await journal.create_thread("busy", agent_id="guide", user_id="ada", now=START)
-    accepted = await journal.accept_message("busy", user_message("Go on."), ids=ids, now=START)
+    await journal.threads.create("busy", agent_id="guide", user_id="ada", now=START)
+    accepted = await journal.inbox.accept("busy", user_message("Go on."), ids=ids, now=START)
     for n in range(number):
         due_at, batch = START + n * SECOND, accepted.turn.batch
         timer = NewTimer("busy", due_at, kind=TurnKind.CONTINUATION, batch=batch)
-        await journal.arm_timer(timer, ids=ids, now=START)
+        await journal.timers.arm(timer, ids=ids, now=START)
 
 
 async def test_a_reply_and_a_timer_at_once_never_both_win(address: str, journal: Journal) -> None:
@@ -60,8 +60,8 @@ async def test_a_reply_and_a_timer_at_once_never_both_win(address: str, journal:
             for moving in orders[turn % len(orders)]:
                 all_at_once(moving, turn)
     for turn in range(ROUNDS):
-        turns = await journal.list_turns(f"thread-{turn}")
-        [timer] = await journal.list_timers(f"thread-{turn}")
+        turns = await journal.turns.list_of(f"thread-{turn}")
+        [timer] = await journal.timers.list_of(f"thread-{turn}")
         follow_ups = [t.state for t in turns if t.kind is TurnKind.FOLLOW_UP]
         assert [t.state for t in turns if t.kind is TurnKind.REPLY] == [TurnState.QUEUED]
         assert follow_ups in ([], [TurnState.VOID])
@@ -81,19 +81,21 @@ async def test_workers_that_claim_at_once_share_the_timers(address: str, journal
 
 async def test_writers_of_one_thread_keep_its_order(address: str, journal: Journal) -> None:
     """Eight writers with clocks hours apart: positions rise, nothing is doubled, order is kept."""
-    await journal.create_thread("busy", agent_id="guide", user_id="ada", now=START)
+    await journal.threads.create("busy", agent_id="guide", user_id="ada", now=START)
     with racers(address, *["write_many"] * 8) as eight:
         all_at_once(eight, 10)
-    page = await journal.history("busy", limit=500)
+    page = await journal.messages.history("busy", limit=500)
     positions = [MessageMetadata.of(message).position or 0 for message in page.messages]
     assert len(positions) == 80
     assert positions == sorted(set(positions))
     for node in range(1, 9):
         own = [m.text for m in page.messages if m.text.startswith(f"{node}-")]
         assert own == [f"{node}-{n}" for n in range(10)]
-    turns = [turn.batch for turn in await journal.list_turns("busy", limit=500)]
+    turns = [turn.batch for turn in await journal.turns.list_of("busy", limit=500)]
     assert turns == sorted(positions, reverse=True)
-    assert (await journal.claim_turn("w", now=START, lease_for=LEASE)).turn.batch == positions[0]  # type: ignore[union-attr]  # there are 80
+    lease = await journal.turns.claim_one("w", now=START, lease_for=LEASE)
+    assert lease is not None
+    assert lease.turn.batch == positions[0]
 
 
 async def test_processes_that_open_a_new_store_at_once_migrate_it_once(

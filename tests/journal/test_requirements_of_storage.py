@@ -16,17 +16,17 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from segue.core.errors import BackendError, ConflictError
+from segue.agent.checkpoints.selftest import FAILED, check_integrity
 from segue.core.messages import synthetic_message, user_message
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.snowflake import MAX_ID
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
-from segue.journal.ports import Journal
+from segue.errors import BackendError, ConflictError
+from segue.journal.journal import Journal
 from segue.journal.postgres import database as postgres
 from segue.journal.records import NewTimer
 from segue.journal.rows import MessageRow
-from segue.journal.selftest import FAILED, check_integrity
 from segue.journal.sqlite import database as sqlite
 from segue.journal.tables import MEMORIES, Whose
 from segue.testing.journal_contract.chat import HOUR, Chat, positions, texts
@@ -97,7 +97,7 @@ async def read_elsewhere(address: str, thread_id: str = "chat") -> list[BaseMess
     """All messages of a thread, batch by batch, through a handle of its own."""
     journal = journal_at(address)
     await journal.open()
-    batches = await journal.tail(thread_id, max_tokens=PLENTY)
+    batches = await journal.messages.tail(thread_id, max_tokens=PLENTY)
     await journal.close()
     return [message for batch in reversed(batches) for message in batch.messages]
 
@@ -107,9 +107,9 @@ async def fire(chat: Chat, trigger: str, reason: str | None = None) -> list[Base
     await chat.arm(trigger_type=trigger)
     lease = await chat.take_timer()
     message = synthetic_message(trigger, reason)
-    turn = await chat.journal.fire_timer(lease, message, ids=chat.ids, now=chat.now)
+    turn = await chat.journal.timers.fire(lease, message, ids=chat.ids, now=chat.now)
     assert turn is not None
-    return (await chat.journal.load_batch(chat.thread_id, turn.batch)).messages
+    return (await chat.journal.messages.load_batch(chat.thread_id, turn.batch)).messages
 
 
 async def work(chat: Chat) -> list[BaseMessage]:
@@ -179,7 +179,7 @@ async def test_every_field_of_metadata_reads_back_equal(address: str, chat: Chat
     )
     assert all(getattr(metadata, field.name) != field.default for field in fields(metadata))
     message = metadata.onto(ToolMessage("found", tool_call_id="call_1", id="m-1"))
-    await chat.journal.import_messages("chat", [message])
+    await chat.journal.messages.import_messages("chat", [message])
     [read] = await read_elsewhere(address)
     assert read == message
     assert type(read) is ToolMessage
@@ -188,9 +188,9 @@ async def test_every_field_of_metadata_reads_back_equal(address: str, chat: Chat
 
 async def test_metadata_outlives_the_process_that_wrote_it(address: str, journal: Journal) -> None:
     """A trigger stored by a process that has ended is still a trigger when its thread goes on."""
-    await journal.create_thread("thread-0", agent_id="guide", user_id="ada", now=START)
+    await journal.threads.create("thread-0", agent_id="guide", user_id="ada", now=START)
     timer = NewTimer("thread-0", START, "check_in")
-    await journal.arm_timer(timer, ids=ticking_ids(), now=START)
+    await journal.timers.arm(timer, ids=ticking_ids(), now=START)
     with racers(address, "nudge") as other:
         all_at_once(other, 0)
     [trigger] = await read_elsewhere(address, "thread-0")
@@ -199,7 +199,7 @@ async def test_metadata_outlives_the_process_that_wrote_it(address: str, journal
     assert metadata.trigger_type is TriggerType.CHECK_IN
     resumed = Chat(journal, ticking_ids(node=2), START, "thread-0")
     await resumed.reply("Still there?")
-    assert texts((await journal.history("thread-0")).messages) == ["Still there?"]
+    assert texts((await journal.messages.history("thread-0")).messages) == ["Still there?"]
 
 
 async def test_metadata_is_nowhere_but_with_its_message(address: str, chat: Chat) -> None:
@@ -207,7 +207,7 @@ async def test_metadata_is_nowhere_but_with_its_message(address: str, chat: Chat
     await fire(chat, "check_in", "because of a cormorant")
     assert tables_holding(address, "cormorant") == ["messages"]
     assert len(ask(address, "SELECT body FROM messages WHERE body LIKE '%cormorant%'")) == 1
-    await chat.journal.delete_thread("chat")
+    await chat.journal.threads.delete("chat")
     assert tables_holding(address, "cormorant") == []
 
 
@@ -217,7 +217,7 @@ async def test_a_row_has_its_agent_and_place_in_columns(address: str, chat: Chat
     batch = MessageMetadata.of(stored[0]).batch
     assert batch is not None
     await chat.continue_batch(batch)
-    stored += [(await chat.journal.load_batch("chat", batch)).messages[-1]]
+    stored += [(await chat.journal.messages.load_batch("chat", batch)).messages[-1]]
     stored += await chat.reply("All done.")
     rows = ask(
         address,
@@ -268,9 +268,9 @@ async def test_an_unreadable_id_in_a_message_is_an_error(
     number = accepted.message.additional_kwargs[key]
     change_bodies(address, f'"{key}":{number}', f'"{key}":"abc"')
     with pytest.raises(BackendError, match=rf"{accepted.message.id}.*'{key}' is 'abc'"):
-        await chat.journal.load_batch("chat", accepted.turn.batch)
+        await chat.journal.messages.load_batch("chat", accepted.turn.batch)
     with caplog.at_level(logging.ERROR):
-        assert await chat.journal.list_incomplete_batches("guide") == []
+        assert await chat.journal.messages.list_incomplete_batches("guide") == []
     assert str(accepted.message.id) in caplog.text
 
 
@@ -281,20 +281,20 @@ async def test_an_unknown_trigger_in_a_row_is_logged_and_stays_hidden(
     [message] = await fire(chat, "check_in")
     change_bodies(address, '"trigger_type":"check_in"', '"trigger_type":"full_moon"')
     with caplog.at_level(logging.WARNING):
-        [(_, batch)] = await chat.journal.list_incomplete_batches("guide")
+        [(_, batch)] = await chat.journal.messages.list_incomplete_batches("guide")
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert any("full_moon" in line and str(message.id) in line for line in warnings)
     assert is_synthetic(batch.messages[0])
-    assert (await chat.journal.history("chat")).messages == []
+    assert (await chat.journal.messages.history("chat")).messages == []
 
 
 async def test_batches_are_made_of_messages_alone(address: str, chat: Chat) -> None:
     """No table keeps batches: with the queue emptied by hand, every batch reads as before."""
     await work(chat)
     await fire(chat, "check_in")
-    before = await chat.journal.tail("chat", max_tokens=PLENTY)
+    before = await chat.journal.messages.tail("chat", max_tokens=PLENTY)
     change(address, "DELETE FROM turns; DELETE FROM timers")
-    assert await chat.journal.tail("chat", max_tokens=PLENTY) == before
+    assert await chat.journal.messages.tail("chat", max_tokens=PLENTY) == before
     assert [batch.is_complete for batch in before] == [False, True]
     names = tables_of(address)
     assert "messages" in names
@@ -306,14 +306,14 @@ async def test_words_that_were_never_finished_are_not_kept(address: str, chat: C
     for end in ("finish", "fail", "withdraw"):
         await chat.follow_up()
         lease = await chat.take_turn()
-        await chat.journal.save_partial(lease, "m-1", "unfinished")
+        await chat.journal.turns.save_draft(lease, "m-1", "unfinished")
         assert tables_holding(address, "unfinished") == ["turns"]
         if end == "finish":
             await chat.finish(lease)
         elif end == "fail":
-            await chat.journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
+            await chat.journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now)
         else:
-            await chat.journal.withdraw_turn(lease, "muted", ids=chat.ids, now=chat.now)
+            await chat.journal.turns.withdraw(lease, "muted", ids=chat.ids, now=chat.now)
         assert tables_holding(address, "unfinished") == []
 
 
@@ -376,9 +376,9 @@ async def test_batch_questions_are_answered_by_one_table(spy: Spy, chat: Chat) -
     batch = MessageMetadata.of(first).batch
     assert batch is not None
     questions: dict[str, Callable[[], Awaitable[object]]] = {
-        "load_batch": lambda: chat.journal.load_batch("chat", batch),
-        "list_batch": lambda: chat.journal.list_batch("guide", batch),
-        "tail": lambda: chat.journal.tail("chat", max_tokens=PLENTY),
+        "load_batch": lambda: chat.journal.messages.load_batch("chat", batch),
+        "list_batch": lambda: chat.journal.messages.list_batch("guide", batch),
+        "tail": lambda: chat.journal.messages.tail("chat", max_tokens=PLENTY),
     }
     asked: dict[str, set[str]] = {}
     for name, question in questions.items():
@@ -397,7 +397,7 @@ async def test_many_batches_are_read_by_one_statement(spy: Spy, chat: Chat) -> N
     """However many there are, as compression reads them."""
     numbers = [await chat.exchange(f"Question {number}?") for number in range(5)]
     spy.taken()
-    read = await chat.journal.load_batches("chat", numbers)
+    read = await chat.journal.messages.load_batches("chat", numbers)
     assert [batch.id for batch in read] == numbers
     assert len(spy.taken()) == 1
 
@@ -406,7 +406,7 @@ async def test_an_agents_batch_is_found_by_an_index(address: str, spy: Spy, chat
     """The table is neither walked through nor sorted to find the messages of one batch."""
     [first, *_] = await work(chat)
     spy.taken()
-    await chat.journal.list_batch("guide", first.additional_kwargs["batch"])
+    await chat.journal.messages.list_batch("guide", first.additional_kwargs["batch"])
     [question] = spy.taken()
     assert_found_by("messages_by_batch", plan_of(address, question))
 
@@ -414,7 +414,7 @@ async def test_an_agents_batch_is_found_by_an_index(address: str, spy: Spy, chat
 async def test_a_users_memories_are_found_by_an_index(address: str, spy: Spy, chat: Chat) -> None:
     """Who takes out or deletes what is one user's does not look at everybody's."""
     spy.taken()
-    assert await chat.journal.read_rows(MEMORIES, Whose(user_id="ann")) == []
+    assert await chat.journal.transfer.read_rows(MEMORIES, Whose(user_id="ann")) == []
     [question] = (asked for asked in spy.taken() if "memories" in asked)
     assert_found_by("memories_of_user", plan_of(address, question))
 
@@ -441,11 +441,11 @@ async def test_metadata_costs_no_statement(spy: Spy, chat: Chat) -> None:
     kwargs = MessageMetadata(source_agent_id="tutor", retry_count=2, priority="high").to_kwargs()
     rich = rich.model_copy(update={"additional_kwargs": rich.additional_kwargs | kwargs})
     # The first one makes SQLite read how its search index is set up.
-    await chat.journal.import_messages("chat", [first])
+    await chat.journal.messages.import_messages("chat", [first])
     counts = []
     for message in (plain, rich):
         spy.taken()
-        await chat.journal.import_messages("chat", [message])
+        await chat.journal.messages.import_messages("chat", [message])
         statements = spy.taken()
         assert any("INSERT INTO messages" in statement for statement in statements)
         counts.append([statement.split(None, 1)[0] for statement in statements])
@@ -460,10 +460,10 @@ async def test_batches_are_read_by_number_whatever_the_times(journal: Journal, c
     chat.now += HOUR
     await chat.reply("First.")
     await chat.reply("Second.")
-    tail = await journal.tail("chat", max_tokens=PLENTY)
+    tail = await journal.messages.tail("chat", max_tokens=PLENTY)
     by_batch = [message for batch in reversed(tail) for message in batch.messages]
     assert texts(by_batch) == ["First?", "First.", "Second?", "Second."]
-    page = (await journal.history("chat")).messages
+    page = (await journal.messages.history("chat")).messages
     assert texts(page) == ["First?", "Second?", "First.", "Second."]
     assert positions(page) == sorted(positions(page))
 
@@ -481,25 +481,30 @@ def numbered(batch: int, count: int = 1) -> list[BaseMessage]:
 async def test_ids_are_sorted_as_numbers(journal: Journal, chat: Chat) -> None:
     """Neither batches nor sequence numbers nor pages go by the text of a number."""
     messages = [*numbered(8), *numbered(9), *numbered(10, count=12), *numbered(100)]
-    assert await journal.import_messages(chat.thread_id, messages) == 15
-    tail = await journal.tail("chat", max_tokens=PLENTY)
+    assert await journal.messages.import_messages(chat.thread_id, messages) == 15
+    tail = await journal.messages.tail("chat", max_tokens=PLENTY)
     assert [batch.id for batch in tail] == [100, 10, 9, 8]
     assert texts(tail[1].messages) == [f"10.{n}" for n in range(12)]
-    assert positions((await journal.history("chat")).messages) == [8, 9, *range(10, 22), 100]
-    assert positions((await journal.history("chat", before=10)).messages) == [8, 9]
-    assert texts(await journal.list_batch("guide", 10)) == [f"10.{n}" for n in range(12)]
+    assert positions((await journal.messages.history("chat")).messages) == [
+        8,
+        9,
+        *range(10, 22),
+        100,
+    ]
+    assert positions((await journal.messages.history("chat", before=10)).messages) == [8, 9]
+    assert texts(await journal.messages.list_batch("guide", 10)) == [f"10.{n}" for n in range(12)]
 
 
 async def test_a_sequence_number_is_used_once_in_a_thread(journal: Journal, chat: Chat) -> None:
     """The same number is fine in two threads, and refused for a second message of one."""
     await chat.another("second")
     [message] = numbered(10)
-    assert await journal.import_messages("chat", [message]) == 1
-    assert await journal.import_messages("second", [message]) == 1
+    assert await journal.messages.import_messages("chat", [message]) == 1
+    assert await journal.messages.import_messages("second", [message]) == 1
     metadata = MessageMetadata(position=11, batch=10, sequence_num=0)
     rival = metadata.onto(AIMessage("Me too.", id="rival"))
     with pytest.raises(ConflictError):
-        await journal.import_messages("chat", [rival])
+        await journal.messages.import_messages("chat", [rival])
     assert texts(await chat.messages()) == ["10.0"]
 
 
@@ -512,12 +517,14 @@ async def test_a_batch_stays_with_its_thread_and_agent(journal: Journal, chat: C
     for thread in (chat, second, lesson):
         own = MessageMetadata(position=batch + 1, batch=batch, sequence_num=1)
         answer = own.onto(AIMessage(f"To {thread.thread_id}.", id="answer"))
-        await journal.import_messages(thread.thread_id, [*shared, answer])
+        await journal.messages.import_messages(thread.thread_id, [*shared, answer])
     for thread in (chat, second, lesson):
         expected = ["Shared.", f"To {thread.thread_id}."]
-        assert texts((await journal.load_batch(thread.thread_id, batch)).messages) == expected
+        assert (
+            texts((await journal.messages.load_batch(thread.thread_id, batch)).messages) == expected
+        )
         assert texts(await thread.messages()) == expected
-    assert texts(await journal.list_batch("tutor", batch)) == ["Shared.", "To lesson."]
+    assert texts(await journal.messages.list_batch("tutor", batch)) == ["Shared.", "To lesson."]
 
 
 async def test_no_number_is_used_again_after_a_deletion(address: str, chat: Chat) -> None:
@@ -540,18 +547,18 @@ async def test_search_and_table_agree_after_changes_in_bulk(journal: Journal, ch
     await second.exchange("Is the mill open?", "It is.")
 
     async def found() -> int:
-        return len(await journal.search("ada", "mill"))
+        return len(await journal.search.find("ada", "mill"))
 
     assert await found() == 7
-    summary = await journal.save_summary("chat", "Mills.", batches, ids=chat.ids, now=chat.now)
+    summary = await journal.summaries.save("chat", "Mills.", batches, ids=chat.ids, now=chat.now)
     assert await found() == 7
-    await journal.undo_summary(summary)
+    await journal.summaries.undo(summary)
     assert await found() == 7
-    await journal.delete_thread("chat")
+    await journal.threads.delete("chat")
     assert await found() == 1
     await (await chat.another("third")).exchange("Is the boat open?", "No.")
     assert await found() == 1
-    assert len(await journal.search("ada", "boat")) == 1
+    assert len(await journal.search.find("ada", "boat")) == 1
 
 
 async def open_at_once(address: str, handles: int = 1) -> None:

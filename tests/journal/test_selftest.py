@@ -12,9 +12,10 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from segue.agent.checkpoints.selftest import check_integrity
 from segue.core.batch import Batch
-from segue.core.errors import BackendError
-from segue.journal.selftest import check_integrity
+from segue.errors import BackendError
+from segue.journal.messages import Messages
 from segue.journal.sqlite import SqliteJournal
 from tests.histories import ticking_generator
 from tests.journal.stores import journal_at
@@ -42,8 +43,8 @@ class ForgetfulSaver(InMemorySaver):
         return stored
 
 
-class RoundingJournal(SqliteJournal):
-    """A journal that keeps numbers as floats, as a careless JSON column would."""
+class RoundingMessages(Messages):
+    """Keeps numbers as floats, as a careless JSON column would."""
 
     async def load_batch(self, thread_id: str, batch: int) -> Batch:
         loaded = await super().load_batch(thread_id, batch)
@@ -59,7 +60,7 @@ async def test_sound_stores_pass_and_nothing_is_left(
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver:
         await check_integrity(journal, saver, ids=ticking_generator(), now=NOW)
         assert [stored async for stored in saver.alist(None)] == []
-    assert await journal.last_position() == 0
+    assert await journal.nodes.last_position() == 0
 
 
 async def test_a_test_that_passes_is_no_news(
@@ -90,11 +91,12 @@ async def test_a_saver_that_loses_metadata_stops_the_start(
 
 async def test_a_journal_that_rounds_numbers_stops_the_start(tmp_path: Path) -> None:
     """A 64-bit number that comes back changed is found, and the thread is removed again."""
-    journal = RoundingJournal(tmp_path / "journal.db")
+    journal = SqliteJournal(tmp_path / "journal.db")
+    journal.messages = RoundingMessages(journal.db)
     await journal.open()
     try:
         with pytest.raises(BackendError, match="journal changed a message"):
             await check_integrity(journal, InMemorySaver(), ids=ticking_generator(), now=NOW)
-        assert await journal.last_position() == 0
+        assert await journal.nodes.last_position() == 0
     finally:
         await journal.close()

@@ -39,17 +39,17 @@ def files_with(folder: Path, word: str = WORD) -> list[str]:
 
 async def whisper(chat: Chat) -> None:
     """The word in a title, in short and long messages, in a draft, and in the search."""
-    await chat.journal.update_thread(chat.thread_id, title=f"Of {WORD}")
+    await chat.journal.threads.update(chat.thread_id, title=f"Of {WORD}")
     await chat.exchange(f"My {WORD} is here.", f"{LONG} {WORD} {LONG}")
     await chat.say("And now?")
     lease = await chat.take_turn()
-    await chat.journal.save_partial(lease, "draft", f"Your {WORD} is")
+    await chat.journal.turns.save_draft(lease, "draft", f"Your {WORD} is")
     await chat.finish(lease, AIMessage("Gone."))
 
 
 async def remember(chat: Chat) -> None:
     fact = NewMemory("guide", "ada", WORD, f"Has a {WORD}. {LONG}", {"of": WORD})
-    await chat.journal.put_memory(fact, ids=chat.ids, now=chat.now)
+    await chat.journal.memories.put(fact, ids=chat.ids, now=chat.now)
 
 
 async def test_a_deleted_thread_leaves_no_word_in_the_files(
@@ -61,13 +61,36 @@ async def test_a_deleted_thread_leaves_no_word_in_the_files(
         await chat.exchange(f"Question {number}?", f"Answer {number}.")
         await whisper(secret)
     assert files_with(tmp_path)
-    await journal.delete_thread("secret")
+    await journal.threads.delete("secret")
     assert files_with(tmp_path) == []
-    assert len(await journal.search("ada", "question")) == 20
-    assert texts((await journal.history("chat", limit=2)).messages) == [
+    assert len(await journal.search.find("ada", "question")) == 20
+    assert texts((await journal.messages.history("chat", limit=2)).messages) == [
         "Question 29?",
         "Answer 29.",
     ]
+
+
+async def test_the_index_of_all_users_is_merged_a_few_times_a_minute(
+    journal: SqliteJournal, chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge writes the whole index, so deleting thread after thread must not repeat it. Closing
+    the journal merges what is left.
+    """
+    merges: list[object] = []
+    merge = journal.db._merge_index
+
+    async def counted() -> None:
+        merges.append(None)
+        await merge()
+
+    monkeypatch.setattr(journal.db, "_merge_index", counted)
+    for number in range(8):
+        await whisper(await chat.another(f"secret {number}"))
+        await journal.threads.delete(f"secret {number}")
+    assert len(merges) == 5
+    await journal.close()
+    assert len(merges) == 6
+    assert files_with(tmp_path) == []
 
 
 async def test_a_forgotten_memory_leaves_no_word_in_the_files(
@@ -76,7 +99,7 @@ async def test_a_forgotten_memory_leaves_no_word_in_the_files(
     """Neither its content, nor its key, nor the words that it is found by."""
     await remember(chat)
     assert files_with(tmp_path)
-    assert await journal.delete_memory("guide", "ada", WORD)
+    assert await journal.memories.delete("guide", "ada", WORD)
     assert files_with(tmp_path) == []
 
 
@@ -87,8 +110,8 @@ async def test_a_replaced_memory_leaves_no_word_in_the_file(
     await remember(chat)
     other = NewMemory("guide", "ada", "other", "Likes tea.")
     for fact in (NewMemory("guide", "ada", WORD, "Had one."), other):
-        await journal.put_memory(fact, ids=chat.ids, now=chat.now)
-    await journal.delete_memory("guide", "ada", "other")
+        await journal.memories.put(fact, ids=chat.ids, now=chat.now)
+    await journal.memories.delete("guide", "ada", "other")
     assert files_with(tmp_path, f"Has a {WORD}") == []
 
 
@@ -98,8 +121,8 @@ async def test_removed_batches_leave_no_word_in_the_files(
     """Retention wipes once, after all that it removes."""
     first = await chat.exchange(f"My {WORD} is here.", f"{LONG} {WORD}")
     await chat.exchange("Is it open?", "Yes.")
-    await journal.remove_batches("chat", [first])
-    await journal.wipe_removed()
+    await journal.removal.remove_batches("chat", [first])
+    await journal.removal.wipe()
     assert files_with(tmp_path) == []
 
 
@@ -110,11 +133,11 @@ async def test_the_log_is_emptied_when_a_long_reader_ends(
     monkeypatch.setattr(database, "_FOLD_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(database, "_FOLD_MILLISECONDS", 0)
     await whisper(await chat.another("secret"))
-    async with journal.snapshot() as rows:
-        await journal.delete_thread("secret")
+    async with journal.transfer.snapshot() as rows:
+        await journal.threads.delete("secret")
         assert [row["id"] for row in await rows.read_rows(THREADS)] == ["chat", "secret"]
         assert files_with(tmp_path)
-        waiting = journal._db._folding
+        waiting = journal.db._folding
         assert waiting is not None
     await waiting
     assert files_with(tmp_path) == []
@@ -127,7 +150,7 @@ async def test_a_journal_can_be_closed_while_its_log_waits(
     """Closing the last connection empties the log as well."""
     monkeypatch.setattr(database, "_FOLD_MILLISECONDS", 0)
     await whisper(await chat.another("secret"))
-    async with journal.snapshot():
-        await journal.delete_thread("secret")
+    async with journal.transfer.snapshot():
+        await journal.threads.delete("secret")
     await journal.close()
     assert files_with(tmp_path) == []

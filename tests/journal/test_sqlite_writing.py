@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.core.errors import BackendError, ConflictError, UsageError
+from segue.errors import BackendError, ConflictError, UsageError
 from segue.journal.sqlite.database import Database, Step
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.sqlite.database import Database
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
-from segue.testing.journal_contract.watching import watching
+from segue.testing.journal_contract.watchers import watching
 from tests.journal.stores import journal_at
 
 __all__ = ["anyio_backend"]
@@ -98,7 +98,7 @@ async def test_what_a_journal_writes_itself_is_no_word_of_others(
             assert not word.done()
             go_on.put_nowait(None)
         await looked.get()
-        await other.note_typing("chat", now=START)
+        await other.threads.note_typing("chat", now=START)
         go_on.put_nowait(None)
         assert await word == ""
     await journal.close()

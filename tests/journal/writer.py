@@ -13,10 +13,10 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
-from segue.core.errors import BackendError, ConflictError
-from segue.journal.ports import Journal
+from segue.errors import BackendError, ConflictError
+from segue.journal.journal import Journal
 from segue.journal.records import Ending, NewEffect, NewMemory, NewTimer
-from tests.journal.stores import journal_at
+from tests.journal.stores import journal_at, steps_of
 from tests.processes import PROCESSES
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Hands:
         The call and its result have the same ids at every attempt, as a system that repeats a
         turn gives them. The answer and the effect do not, so that a second one would be seen.
         """
-        lease = await self.journal.claim_turn("worker", now=now, lease_for=LEASE)
+        lease = await self.journal.turns.claim_one("worker", now=now, lease_for=LEASE)
         if lease is None:
             return
         turn = lease.turn
@@ -46,44 +46,42 @@ class Hands:
         call = AIMessage("", id=f"{turn.id} call", tool_calls=[ask])
         result = ToolMessage("found", id=f"{turn.id} result", tool_call_id=f"call {turn.id}")
         effect = NewEffect("webhook", {}, f"turn {turn.id} at attempt {turn.attempts}")
-        await self.journal.append(lease, [call], ids=self.ids, now=now)
-        await self.journal.append(lease, [result], ids=self.ids, now=now)
-        await self.journal.finish_turn(
+        await self.journal.messages.append(lease, [call], ids=self.ids, now=now)
+        await self.journal.messages.append(lease, [result], ids=self.ids, now=now)
+        await self.journal.turns.finish(
             lease, [AIMessage("Yes.")], ids=self.ids, now=now, ending=Ending(effects=[effect])
         )
 
     async def follow_up(self, thread_id: str, now: datetime) -> None:
         timer = NewTimer(thread_id, now, "check_in")
-        await self.journal.arm_timer(timer, ids=self.ids, now=now)
-        for lease in await self.journal.claim_due_timers("worker", now=now, lease_for=LEASE):
+        await self.journal.timers.arm(timer, ids=self.ids, now=now)
+        for lease in await self.journal.timers.claim_due("worker", now=now, lease_for=LEASE):
             message = synthetic_message("check_in")
-            await self.journal.fire_timer(lease, message, ids=self.ids, now=now)
+            await self.journal.timers.fire(lease, message, ids=self.ids, now=now)
 
     async def remember(self, thread_id: str, now: datetime) -> None:
         memory = NewMemory("guide", "ada", "last", f"Asked at {now}.")
-        await self.journal.put_memory(memory, ids=self.ids, now=now)
-        tail = await self.journal.tail(thread_id, max_tokens=200)
+        await self.journal.memories.put(memory, ids=self.ids, now=now)
+        tail = await self.journal.messages.tail(thread_id, max_tokens=200)
         if old := [batch.id for batch in tail[3:] if batch.is_complete]:
-            await self.journal.save_summary(thread_id, "They talked.", old, ids=self.ids, now=now)
+            await self.journal.summaries.save(thread_id, "They talked.", old, ids=self.ids, now=now)
 
 
-class _Announced:
-    """A journal that says which step it is in, so that a kill can be seen to strike there."""
+def _announce(journal: Journal, say: Say) -> None:
+    """Let a journal say which step it is in, so that a kill can be seen to strike there."""
+    for step, take in steps_of(journal).items():
+        part, name = step.split(".")
+        setattr(getattr(journal, part), name, _announced(step, take, say))
 
-    def __init__(self, journal: Journal, say: Say) -> None:
-        self._journal = journal
-        self._say = say
 
-    def __getattr__(self, name: str) -> Any:
-        step = getattr(self._journal, name)
+def _announced(step: str, take: Any, say: Say) -> Any:
+    async def announced(*args: Any, **kwargs: Any) -> Any:
+        say("begun", step)
+        result = await take(*args, **kwargs)
+        say("ended", step)
+        return result
 
-        async def announced(*args: Any, **kwargs: Any) -> Any:
-            self._say("begun", name)
-            result = await step(*args, **kwargs)
-            self._say("ended", name)
-            return result
-
-        return announced
+    return announced
 
 
 def _live(address: str, life: int, mouth: Connection) -> None:
@@ -102,12 +100,13 @@ async def _work(address: str, life: int, mouth: Connection) -> None:
         mouth.send((kind, word))
 
     start = START + life * timedelta(hours=1)
-    journal = cast("Journal", _Announced(journal_at(address), say))
+    journal = journal_at(address)
+    _announce(journal, say)
     await journal.open()
-    node = await journal.lease_node(f"life {life}", now=start, lease_for=timedelta(days=366))
-    hands = Hands(journal, SnowflakeGenerator(node, last=await journal.last_position()))
+    node = await journal.nodes.lease(f"life {life}", now=start, lease_for=timedelta(days=366))
+    hands = Hands(journal, SnowflakeGenerator(node, last=await journal.nodes.last_position()))
     for thread_id in THREADS:
-        await journal.create_thread(thread_id, agent_id="guide", user_id="ada", now=start)
+        await journal.threads.create(thread_id, agent_id="guide", user_id="ada", now=start)
     for n in count():
         while not await _cycle(hands, THREADS[n % 3], start + n * timedelta(seconds=1), say):
             pass
@@ -117,7 +116,7 @@ async def _cycle(hands: Hands, thread_id: str, now: datetime, say: Say) -> bool:
     """One of everything; False if the database failed, and the cycle is to be repeated."""
     try:
         question = user_message(f"Question of {now}?")
-        accepted = await hands.journal.accept_message(
+        accepted = await hands.journal.inbox.accept(
             thread_id, question, ids=hands.ids, now=now, client_message_id=f"{now}"
         )
         say("accepted", str(accepted.message.id))

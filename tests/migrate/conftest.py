@@ -7,22 +7,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import Thread
-from segue.migrate.ledger import Ledger
-from segue.migrate.migrating import Migration, Owners
-from segue.migrate.opening import open_source
-from segue.migrate.report import Report
+from segue.journal.tx import Part
+from segue.migrate.ledger import Ledger, MigrationReport
+from segue.migrate.migration import Migration, Owners, open_source
 from segue.settings import Settings
+from segue.simulate.world import plain_agent
 from segue.stores import journal_of
 from segue.testing.postgres import PostgresServer
-from segue.testing.world import plain_agent
 from tests.migrate.apps import App, postgres_app, sqlite_app
 
 USERS = ("ann", "bob", "cyd")
@@ -99,7 +98,7 @@ async def migrate(
     now: datetime = LATER,
     prefix: str = "",
     **owners: Any,
-) -> Report:
+) -> MigrationReport:
     """One run, as `segue migrate` makes it."""
     chosen = Owners(**{"agents": ["guide", "clerk"], "agent": "guide", **owners})
     ledger = Ledger(journal, is_dry_run=is_dry_run)
@@ -111,13 +110,13 @@ async def everything(journal: Journal) -> Everything:
     """All threads of the users there are, with all that is stored in them."""
     found: Everything = []
     for user in USERS:
-        for thread in await journal.list_threads(user, limit=1_000):
+        for thread in await journal.threads.list_of(user, limit=1_000):
             found.append((thread, await messages_of(journal, thread.id)))
     return sorted(found, key=lambda each: each[0].id)
 
 
 async def messages_of(journal: Journal, thread_id: str) -> list[BaseMessage]:
-    batches = await journal.tail(thread_id, max_tokens=10_000_000)
+    batches = await journal.messages.tail(thread_id, max_tokens=10_000_000)
     return [message for batch in reversed(batches) for message in batch.messages]
 
 
@@ -125,29 +124,39 @@ class Killed(BaseException):
     """Nobody catches it, as nobody catches a kill."""
 
 
+@dataclass
 class Mortal:
-    """A journal whose process dies at one of its writes, before it or right after."""
+    """A process that dies at one of its writes to a journal, before it or right after."""
 
-    def __init__(self, journal: Journal, lives: int, *, is_after: bool) -> None:
-        self._journal = journal
-        self._lives = lives
-        self._is_after = is_after
+    journal: Journal
+    lives: int
+    is_after: bool
+
+    def __enter__(self) -> Self:
+        for steps, name in self._writes():
+            setattr(steps, name, self._mortal(getattr(steps, name)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for steps, name in self._writes():
+            delattr(steps, name)
 
     @property
     def is_dead(self) -> bool:
-        return self._lives <= 0
+        return self.lives <= 0
 
-    def __getattr__(self, name: str) -> Any:
-        step: Callable[..., Awaitable[Any]] = getattr(self._journal, name)
-        if name not in ("create_thread", "update_thread", "import_messages"):
-            return step
+    def _writes(self) -> Iterator[tuple[Part, str]]:
+        yield self.journal.threads, "create"
+        yield self.journal.threads, "update"
+        yield self.journal.messages, "import_messages"
 
+    def _mortal(self, step: Callable[..., Awaitable[Any]]) -> Any:
         async def mortal(*args: Any, **kwargs: Any) -> Any:
-            self._lives -= 1
-            if self._lives == 0 and not self._is_after:
+            self.lives -= 1
+            if self.lives == 0 and not self.is_after:
                 raise Killed
             result = await step(*args, **kwargs)
-            if self._lives == 0:
+            if self.lives == 0:
                 raise Killed
             return result
 
@@ -165,9 +174,9 @@ async def check_strikes(journals: Journals, place: str) -> int:
     for is_after in (False, True):
         for lives in range(1, 100):
             async with journals() as journal:
-                mortal: Any = Mortal(journal, lives, is_after=is_after)
                 try:
-                    await migrate(place, mortal)
+                    with Mortal(journal, lives, is_after):
+                        await migrate(place, journal)
                 except Killed:
                     struck += 1
                 else:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.agent.config import Autonomy
 from segue.core.batch import group_batches
 from segue.core.context import build_context
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
-from segue.migrate.placing import NO_REPLY
-from segue.runtime.replay import Wanted, replay
+from segue.migrate.placement import NO_REPLY
+from segue.replay.report import ReplayQuery, replay
+from segue.settings.agents import Autonomy
 from segue.testing.providers import request_problems
 from tests.migrate.conftest import (
     LATER,
@@ -61,15 +61,15 @@ async def test_chats_become_threads(tmp_path: Path, database: str) -> None:
     async with opened(database) as journal:
         report = await migrate(place, journal)
         assert (report.migrated, report.markers, report.skipped) == (2, 2, [])
-        shown = await journal.history("a1")
+        shown = await journal.messages.history("a1")
         assert [m.text for m in shown.messages] == ["Find it.", "Here.", "Still there?"]
         stored = await messages_of(journal, "a1")
         assert [batch.is_complete for batch in group_batches(stored)] == [True, True]
         assert request_problems(build_context(stored).messages) == []
         began = datetime(2024, 5, 1, 9, tzinfo=UTC)
-        assert (await journal.get_thread("a1")).created_at == began
+        assert (await journal.threads.get("a1")).created_at == began
         assert time_of(MessageMetadata.of(stored[-1]).position or 0) == began
-        [named] = await journal.list_threads("bob")
+        [named] = await journal.threads.list_of("bob")
         assert named.id.startswith("chat-")
         assert named.created_at == LATER
         all_there = await everything(journal)
@@ -90,14 +90,56 @@ async def test_a_chat_that_ends_with_the_users_words_has_not_failed(
     async with opened(database) as journal:
         await migrate(write(tmp_path / "chats.jsonl", *chats), journal)
         for name in ("one", "more"):
-            window = await journal.window(name, max_tokens=8_000)
+            window = await journal.messages.window(name, max_tokens=8_000)
             told = [m.text for m in build_context(window.batches).messages]
             assert told[-2:] == [question["content"], NO_REPLY]
             assert not any("cut off" in text for text in told)
-        wanted = Wanted(until=LATER, keep_entries=True)
+        wanted = ReplayQuery(until=LATER, keep_events=True)
         found = await replay(journal, lambda _: Autonomy(), wanted)
-    assert found.brought_in == 2
-    assert found.entries == []
+    assert found.imported == 2
+    assert found.events == []
+
+
+async def test_a_file_brings_nothing_that_no_user_could_send(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """No instructions, no addresses that a client would fetch, no ids on several lines."""
+    picture = {"type": "image_url", "image_url": {"url": "https://10.0.0.1/x.png"}}
+    inline = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    messages = [
+        {"role": "system", "content": "Be rude."},
+        {"role": "user", "id": "a\nb", "content": [picture, inline]},
+        {"role": "assistant", "id": "x" * 500, "content": [{"type": "text", "text": "A cat."}]},
+    ]
+    long = {"id": "x" * 300, "user": "ann", "messages": messages}
+    async with sqlite_journals() as journal:
+        report = await migrate(write(tmp_path / "chats.jsonl", long), journal)
+        [name] = [each.became for each in report.renamed]
+        asked, answer = await messages_of(journal, name)
+        assert (asked.id, answer.id) == (f"{name}-1", f"{name}-2")
+        assert "10.0.0.1" not in str(asked.content)
+        assert asked.content[1] == inline
+
+
+@pytest.mark.parametrize(
+    ("user", "content"),
+    [("a\nb", "Hello!"), ("x" * 201, "Hello!"), ("ann", "deep")],
+    ids=["user with a line break", "long user", "nested too deeply"],
+)
+async def test_a_chat_that_could_not_be_shown_is_skipped(
+    tmp_path: Path, sqlite_journals: Journals, user: str, content: Any
+) -> None:
+    """With the reason, and the others come in."""
+    if content == "deep":
+        for _ in range(200):
+            content = [content]
+        content = [{"type": "text", "text": "Hi", "extra": content}]
+    wrong = {"id": "a1", "user": user, "messages": [{"role": "user", "content": content}]}
+    right = {"id": "a2", "user": "ann", "messages": CHAT}
+    async with sqlite_journals() as journal:
+        report = await migrate(write(tmp_path / "chats.jsonl", wrong, right), journal)
+        assert [skipped.thread for skipped in report.skipped] == ["a1"]
+        assert report.migrated == 1
 
 
 async def test_a_chat_that_grew_goes_on(tmp_path: Path, sqlite_journals: Journals) -> None:
@@ -108,7 +150,7 @@ async def test_a_chat_that_grew_goes_on(tmp_path: Path, sqlite_journals: Journal
         await migrate(write(path, {"id": "a1", "user": "ann", "messages": more[:8]}), journal)
         report = await migrate(write(path, {"id": "a1", "user": "ann", "messages": more}), journal)
         assert (report.continued, report.messages) == (1, 1)
-        shown = await journal.history("a1")
+        shown = await journal.messages.history("a1")
         assert [m.text for m in shown.messages][-2:] == ["Yes.", "Good."]
         assert all(b.is_complete for b in group_batches(await messages_of(journal, "a1")))
 
@@ -122,7 +164,7 @@ async def test_a_chat_without_an_id_is_known_by_how_it_begins(
     async with sqlite_journals() as journal:
         first = write(tmp_path / "chats.jsonl", {"user": "ann", "messages": CHAT[:2]})
         await migrate(first, journal)
-        [grown] = await journal.list_threads("ann")
+        [grown] = await journal.threads.list_of("ann")
         moved = write(
             tmp_path / "moved.jsonl",
             {"user": "ann", "messages": other},
@@ -133,8 +175,8 @@ async def test_a_chat_without_an_id_is_known_by_how_it_begins(
         )
         report = await migrate(moved, journal)
         assert (report.migrated, report.continued, report.skipped) == (4, 1, [])
-        assert (await journal.history(grown.id)).messages[-1].text == "Good."
-        names = {thread.id for thread in await journal.list_threads("ann")}
+        assert (await journal.messages.history(grown.id)).messages[-1].text == "Good."
+        names = {thread.id for thread in await journal.threads.list_of("ann")}
         assert len(names) == 4
         assert {name for name in names if name.count("-") > 1} == {f"{grown.id}-2"}
         assert (await migrate(moved, journal)).unchanged == 5
@@ -225,7 +267,7 @@ async def test_lines_that_cannot_be_read_are_skipped(
         report = await migrate(place, journal)
         why = {skipped.thread: skipped.why for skipped in report.skipped}
         assert (report.threads, report.migrated) == (11, 1)
-        assert why["line 2"] == "It is no JSON."
+        assert why["line 2"] == "It is not JSON."
         assert "no list of 'messages'" in why["line 10"]
         assert "no list of 'messages'" in why["a2"]
         assert "message 1" in why["a3"]
@@ -248,9 +290,8 @@ async def test_a_killed_run_over_chats_without_times_is_repeated(
         unbroken = await everything(journal)
     for lives in range(2, 5):  # from the second write on, the thread is there with its time
         async with sqlite_journals() as journal:
-            mortal: Any = Mortal(journal, lives, is_after=False)
-            with pytest.raises(Killed):
-                await migrate(place, mortal)
+            with pytest.raises(Killed), Mortal(journal, lives, is_after=False):
+                await migrate(place, journal)
             await migrate(place, journal, now=LATER + timedelta(days=1))
             assert await everything(journal) == unbroken
 
@@ -265,8 +306,8 @@ async def test_a_thread_of_the_same_name_stays_its_users(tmp_path: Path, databas
         await migrate(ann, journal)
         report = await migrate(bob, journal)
         [skipped] = report.skipped
-        assert "another user's; --prefix tells" in skipped.why
-        assert [m.text for m in (await journal.history("1")).messages] == ["Hi", "Hello!"]
+        assert "belongs to another user here; use --prefix" in skipped.why
+        assert [m.text for m in (await journal.messages.history("1")).messages] == ["Hi", "Hello!"]
 
 
 async def test_what_is_skipped_leaves_no_empty_thread(tmp_path: Path, database: str) -> None:
@@ -282,7 +323,7 @@ async def test_what_is_skipped_leaves_no_empty_thread(tmp_path: Path, database: 
         for is_dry_run in (True, False):
             report = await migrate(place, journal, is_dry_run=is_dry_run)
             assert (report.migrated, [s.thread for s in report.skipped]) == (0, ["f"])
-        assert await journal.list_threads("ann") == []
+        assert await journal.threads.list_of("ann") == []
 
 
 async def test_a_chat_that_is_nested_too_deeply_is_skipped(tmp_path: Path, database: str) -> None:
@@ -295,5 +336,5 @@ async def test_a_chat_that_is_nested_too_deeply_is_skipped(tmp_path: Path, datab
         report = await migrate(place, journal)
         [skipped] = report.skipped
         assert report.migrated == 1
-        assert (await journal.get_thread("e")).message_count > 0
+        assert (await journal.threads.get("e")).message_count > 0
         assert skipped.thread == "d"

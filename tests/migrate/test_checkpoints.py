@@ -17,16 +17,16 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from segue.core.batch import group_batches
 from segue.core.context import build_context
-from segue.core.errors import BackendError, NotFoundError, UsageError
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.snowflake import time_of
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.errors import BackendError, NotFoundError, UsageError
 from segue.migrate import checkpoints
 from segue.migrate.ledger import SETTING
-from segue.migrate.opening import open_source
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.migrate.migration import open_source
+from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.postgres import PostgresServer
 from segue.testing.providers import request_problems
 from tests.migrate.apps import App, calling, sqlite_app, tell_old_stories
@@ -56,13 +56,13 @@ async def test_threads_of_an_app_come_in_whole(old_app: OldApp, database: str) -
         report = await migrate(old_app.place, journal)
         assert (report.threads, report.migrated, report.skipped) == (3, 3, [])
         assert (report.markers, report.orphans, report.repairs) == (1, 0, 2)
-        trip = await journal.history("trip")
+        trip = await journal.messages.history("trip")
         said = ["Hello!", "Hi Ann!", "Still there?", "Rome, please.", "Rome it is."]
         assert [message.text for message in trip.messages] == said
-        order = await journal.history("order")
+        order = await journal.messages.history("order")
         assert [m.text for m in order.messages] == ["Find both.", "Hello?", "Yes?"]
-        assert [t.id for t in await journal.list_threads("ann")] == ["trip"]
-        assert {t.id for t in await journal.list_threads("bob")} == {"order", "cut"}
+        assert [t.id for t in await journal.threads.list_of("ann")] == ["trip"]
+        assert {t.id for t in await journal.threads.list_of("bob")} == {"order", "cut"}
         trigger = next(m for m in await messages_of(journal, "trip") if is_synthetic(m))
         assert trigger.text == TRIGGER_PROMPTS[TriggerType.CHECK_IN]
     assert old_app.digest() == before
@@ -97,7 +97,7 @@ async def test_messages_keep_the_times_at_which_they_were_stored(
             for message_id, moment in seen.items():
                 position = MessageMetadata.of(stored[message_id]).position or 0
                 assert abs(time_of(position) - moment) < timedelta(milliseconds=2)
-            thread = await journal.get_thread(name)
+            thread = await journal.threads.get(name)
             first, last = min(seen.values()), max(seen.values())
             assert abs(thread.created_at - first) < timedelta(milliseconds=2)
             assert thread.updated_at <= last + timedelta(milliseconds=2)
@@ -147,7 +147,7 @@ async def test_a_run_that_goes_on_after_it_was_settled_is_added_to_its_batch(
         app.go_on("cut", "Here you are.")
         report = await migrate(old_app.place, journal)
         assert (report.continued, report.skipped) == (1, [])
-        shown = await journal.history("cut")
+        shown = await journal.messages.history("cut")
         assert [m.text for m in shown.messages] == ["Find these.", "Here you are."]
         stored = await messages_of(journal, "cut")
         assert [batch.is_complete for batch in group_batches(stored)] == [True]
@@ -165,7 +165,7 @@ async def test_a_result_that_the_app_gave_up_does_not_stand_in_the_way(
         app.say("cut", "Hello?", "Yes?", user_id="bob")
         report = await migrate(old_app.place, journal)
         assert (report.continued, report.messages, report.skipped) == (1, 2, [])
-        shown = await journal.history("cut")
+        shown = await journal.messages.history("cut")
         assert [m.text for m in shown.messages] == ["Find these.", "Hello?", "Yes?"]
         stored = await messages_of(journal, "cut")
         assert request_problems(build_context(stored).messages) == []
@@ -185,7 +185,7 @@ async def test_a_batch_that_may_be_going_on_is_held_back(old_app: OldApp, databa
         assert (again.unchanged, again.held_back, again.messages) == (1, 1, 0)
         later = await migrate(old_app.place, journal)
         assert (later.continued, later.held_back, later.repairs) == (1, 0, 1)
-        history = await journal.history("cut")
+        history = await journal.messages.history("cut")
         assert [m.text for m in history.messages] == ["Hello!", "Hi.", "Find these."]
 
 
@@ -197,7 +197,7 @@ async def test_a_thread_that_went_on_here_takes_nothing_more(
     async with opened(database) as journal:
         await migrate(old_app.place, journal)
         ids = SnowflakeGenerator(node=1)
-        await journal.accept_message("trip", user_message("I am here now."), ids=ids, now=LATER)
+        await journal.inbox.accept("trip", user_message("I am here now."), ids=ids, now=LATER)
         old_app.app.say("trip", "And there.", "Hm.", user_id="ann")
         before = await everything(journal)
         report = await migrate(old_app.place, journal)
@@ -261,13 +261,12 @@ async def test_a_source_may_grow_after_a_run_was_killed(
     for is_after in (False, True):
         for lives in range(1, 7):
             async with sqlite_journals() as journal:
-                mortal: Any = Mortal(journal, lives, is_after=is_after)
-                with suppress(Killed):
-                    await migrate(str(before), mortal)
+                with suppress(Killed), Mortal(journal, lives, is_after) as mortal:
+                    await migrate(str(before), journal)
                 struck += mortal.is_dead
                 for _ in range(2):
                     assert (await migrate(str(grown), journal)).skipped == []
-                shown = [m.text for m in (await journal.history("trip")).messages]
+                shown = [m.text for m in (await journal.messages.history("trip")).messages]
                 assert shown == said
                 stored = await messages_of(journal, "trip")
                 assert all(batch.is_complete for batch in group_batches(stored))
@@ -292,11 +291,11 @@ async def test_threads_are_named_apart_by_a_prefix(old_app: OldApp, database: st
     """A thread that is there already and is no migrated one is not touched."""
     old_app.app.say("trip", "Hello!", "Hi.", user_id="ann")
     async with opened(database) as journal:
-        await journal.create_thread("trip", agent_id="guide", user_id="cyd", now=LATER)
+        await journal.threads.create("trip", agent_id="guide", user_id="cyd", now=LATER)
         [skipped] = (await migrate(old_app.place, journal)).skipped
         assert "--prefix" in skipped.why
         assert (await migrate(old_app.place, journal, prefix="old-")).migrated == 1
-        assert [t.id for t in await journal.list_threads("ann")] == ["old-trip"]
+        assert [t.id for t in await journal.threads.list_of("ann")] == ["old-trip"]
 
 
 async def test_owners_are_found_or_given(tmp_path: Path, sqlite_journals: Journals) -> None:
@@ -313,12 +312,12 @@ async def test_owners_are_found_or_given(tmp_path: Path, sqlite_journals: Journa
         found: Any = {"user_from": "metadata.customer", "agent_from": "metadata.bot"}
         report = await migrate(str(path), journal, user="cyd", **found)
         assert [(s.thread, "butler" in s.why) for s in report.skipped] == [("two", True)]
-        [one] = await journal.list_threads("ann")
+        [one] = await journal.threads.list_of("ann")
         assert (one.id, one.agent_id) == ("one", "clerk")
-        [nested] = await journal.list_threads("bob")
+        [nested] = await journal.threads.list_of("bob")
         assert "/" not in nested.id
         await migrate(str(path), journal, user="cyd", user_from="metadata.customer")
-        [two] = await journal.list_threads("cyd")
+        [two] = await journal.threads.list_of("cyd")
         assert two.id == "two"
 
 
@@ -332,8 +331,8 @@ async def test_a_user_that_is_given_gets_only_what_nobody_has(
         tried = await migrate(old_app.place, journal, user="cyd", is_dry_run=True)
         report = await migrate(old_app.place, journal, user="cyd")
         assert tried.users == report.users == {"ann": 1, "bob": 2, "cyd": 1}
-        assert [thread.id for thread in await journal.list_threads("cyd")] == ["nobody"]
-        assert [thread.id for thread in await journal.list_threads("ann")] == ["trip"]
+        assert [thread.id for thread in await journal.threads.list_of("cyd")] == ["nobody"]
+        assert [thread.id for thread in await journal.threads.list_of("ann")] == ["trip"]
         assert (await migrate(old_app.place, journal, user="cyd")).users == {}
 
 
@@ -349,7 +348,7 @@ async def test_a_thread_that_cannot_keep_its_name_is_told_with_both(
         for _ in range(2):
             [renamed] = (await migrate(str(path), journal, prefix="old-")).renamed
             assert renamed.thread == "bob/work"
-            assert (await journal.get_thread(renamed.became)).user_id == "bob"
+            assert (await journal.threads.get(renamed.became)).user_id == "bob"
 
 
 async def test_nothing_is_left_beside_a_file(tmp_path: Path, sqlite_journals: Journals) -> None:
@@ -392,7 +391,7 @@ async def test_the_log_of_an_app_that_has_its_file_open_stays(
             assert (tmp_path / "old.sqlite-wal").read_bytes() == log
             app.say("trip", "Bye!", "Bye.", user_id="ann")
         await migrate(str(path), journal)
-        shown = [message.text for message in (await journal.history("trip")).messages]
+        shown = [message.text for message in (await journal.messages.history("trip")).messages]
         assert shown == ["Hello!", "Hi.", "Rome?", "Rome.", "Oslo?", "Oslo.", "Bye!", "Bye."]
 
 
@@ -422,7 +421,10 @@ async def test_threads_of_the_async_saver_are_read(
         await App(saver).asay("trip", "Rome?", calling("Rome"), "Rome.", user_id="ann")
     async with sqlite_journals() as journal:
         assert (await migrate(str(path), journal)).migrated == 1
-        assert [m.text for m in (await journal.history("trip")).messages] == ["Rome?", "Rome."]
+        assert [m.text for m in (await journal.messages.history("trip")).messages] == [
+            "Rome?",
+            "Rome.",
+        ]
 
 
 async def test_a_long_past_is_read_in_part(
@@ -449,7 +451,9 @@ async def test_a_long_past_is_read_in_part(
 async def test_a_summary_is_not_told_as_the_users_words(
     tmp_path: Path, sqlite_journals: Journals
 ) -> None:
-    """What a middleware wrote in the user's place stays in the context and out of history."""
+    """What a middleware wrote in the user's place is told to the model, and is neither shown to a
+    person nor an instruction.
+    """
     path = tmp_path / "old.sqlite"
     kwargs = {"lc_source": "summarization"}
     summary = HumanMessage("Summary: they like Rome.", additional_kwargs=kwargs)
@@ -457,10 +461,31 @@ async def test_a_summary_is_not_told_as_the_users_words(
         app.say("trip", [summary, HumanMessage("And now?")], "Rome.", user_id="ann")
     async with sqlite_journals() as journal:
         await migrate(str(path), journal)
-        assert [m.text for m in (await journal.history("trip")).messages] == ["And now?", "Rome."]
+        assert [m.text for m in (await journal.messages.history("trip")).messages] == [
+            "And now?",
+            "Rome.",
+        ]
         [first, *_] = build_context(await messages_of(journal, "trip")).messages
-        assert isinstance(first, SystemMessage)
+        assert is_synthetic(first)
         assert "they like Rome" in first.text
+        assert not isinstance(first, SystemMessage)
+
+
+async def test_instructions_of_the_old_app_are_not_taken(
+    tmp_path: Path, sqlite_journals: Journals
+) -> None:
+    """The agent has its own here, and a stored system message would join them."""
+    path = tmp_path / "old.sqlite"
+    with sqlite_app(path) as app:
+        app.say("trip", [SystemMessage("Be rude."), HumanMessage("Hi")], "Hm.", user_id="ann")
+        app.say("trip", [SystemMessage("Be ruder."), HumanMessage("Well?")], "So.", user_id="ann")
+    async with sqlite_journals() as journal:
+        report = await migrate(str(path), journal)
+        assert report.messages == 4
+        stored = await messages_of(journal, "trip")
+        assert [m.text for m in stored] == ["Hi", "Hm.", "Well?", "So."]
+        assert [batch.is_complete for batch in group_batches(stored)] == [True, True]
+        assert (await migrate(str(path), journal)).unchanged == 1
 
 
 class Numbers(TypedDict):
@@ -543,7 +568,7 @@ async def test_the_record_is_small_and_names_no_place(old_app: OldApp, database:
     tell_old_stories(old_app.app)
     async with opened(database) as journal:
         await migrate(old_app.place, journal)
-        kept = (await journal.get_thread("trip")).settings
+        kept = (await journal.threads.get("trip")).settings
         assert kept.keys() == {SETTING}
         assert kept[SETTING].keys() == {"mark", "messages", "digest", "last"}
         assert kept[SETTING]["messages"] == len(old_app.app.messages("trip"))
@@ -580,9 +605,12 @@ async def test_no_object_of_an_app_comes_to_life(tmp_path: Path, sqlite_journals
     Trap.made.clear()
     async with sqlite_journals() as journal:
         assert (await migrate(str(path), journal, user="ann")).migrated == 1
-        assert [m.text for m in (await journal.history("trip")).messages] == ["Hello!", "Hi."]
+        assert [m.text for m in (await journal.messages.history("trip")).messages] == [
+            "Hello!",
+            "Hi.",
+        ]
     with pytest.raises((LookupError, ValueError)):
-        checkpoints.opened(checkpoints.closed(stored))
+        checkpoints.load_messages(checkpoints.unpack(stored))
     assert Trap.made == []
 
 
@@ -607,5 +635,5 @@ async def test_threads_without_metadata_are_counted_in_the_log(
         tell_old_stories(app)
     async with sqlite_journals() as journal:
         await migrate(str(path), journal)
-    assert "Of 3 threads without metadata 3 were migrated" in caplog.text
+    assert "Of 3 threads without metadata, 3 were migrated" in caplog.text
     assert "Rome" not in caplog.text

@@ -7,23 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from segue.core.autonomy.decide import Sign, judge
 from segue.core.batch import group_batches
 from segue.core.context import build_context
-from segue.core.decide import Sign, judge
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata, is_settled, is_synthetic
 from segue.core.snowflake import time_of
-from segue.migrate.placing import NO_REPLY, Old, OldIds, in_portions, place, readied
+from segue.migrate.placement import (
+    NO_REPLY,
+    DatedMessage,
+    ThreadIds,
+    place,
+    prepare_messages,
+    split_by_batches,
+)
 from segue.testing.providers import request_problems
 from tests.histories import calling, cycle, exchange, positions, result
 
 START = datetime(2024, 5, 1, 9, tzinfo=UTC)
-IDS = OldIds("chat")
+IDS = ThreadIds("chat")
 MARKER = "[AUTONOMOUS_FOLLOWUP: check_in]"
 
 
 @st.composite
-def old_conversations(draw: st.DrawFn) -> list[Old]:
+def old_conversations(draw: st.DrawFn) -> list[DatedMessage]:
     """Cycles one after the other, some of their messages lost, with markers and times."""
     messages: list[BaseMessage] = []
     for part in draw(st.lists(cycle(), min_size=1, max_size=5)):
@@ -34,15 +41,15 @@ def old_conversations(draw: st.DrawFn) -> list[Old]:
     steps = draw(st.lists(st.integers(0, 90_000), min_size=len(messages), max_size=len(messages)))
     time = START
     olds = []
-    for message, step in zip(readied(messages, "chat"), steps, strict=True):
+    for message, step in zip(prepare_messages(messages, "chat"), steps, strict=True):
         time += timedelta(milliseconds=step)
-        olds.append(Old(message, time))
+        olds.append(DatedMessage(message, time))
     return olds
 
 
-def dated(*messages: BaseMessage) -> list[Old]:
-    ready = readied(messages, "chat")
-    return [Old(message, START + timedelta(hours=n)) for n, message in enumerate(ready)]
+def dated(*messages: BaseMessage) -> list[DatedMessage]:
+    ready = prepare_messages(messages, "chat")
+    return [DatedMessage(message, START + timedelta(hours=n)) for n, message in enumerate(ready)]
 
 
 def is_closing(message: BaseMessage) -> bool:
@@ -50,7 +57,7 @@ def is_closing(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage | ToolMessage) and is_synthetic(message)
 
 
-def check_sound(placed: list[BaseMessage], olds: list[Old]) -> None:
+def check_sound(placed: list[BaseMessage], olds: list[DatedMessage]) -> None:
     """Nothing is lost or moved, each batch is whole, and every provider takes the context."""
     kept = sorted((m for m in placed if not is_closing(m)), key=lambda m: positions([m]))
     assert [m.id for m in kept] == [old.message.id for old in olds]
@@ -63,14 +70,14 @@ def check_sound(placed: list[BaseMessage], olds: list[Old]) -> None:
 
 
 @given(old_conversations())
-def test_any_old_conversation_becomes_whole_batches(olds: list[Old]) -> None:
+def test_any_old_conversation_becomes_whole_batches(olds: list[DatedMessage]) -> None:
     """In order, complete, without a marker, and valid for every provider."""
     check_sound(place([], olds, IDS).messages, olds)
 
 
 @given(old_conversations(), st.data())
 def test_a_conversation_in_two_parts_is_as_sound_as_in_one(
-    olds: list[Old], data: st.DataObject
+    olds: list[DatedMessage], data: st.DataObject
 ) -> None:
     """Wherever the first run ended, the second goes on behind it and moves nothing."""
     cut = data.draw(st.integers(1, len(olds)))
@@ -83,9 +90,16 @@ def test_a_conversation_in_two_parts_is_as_sound_as_in_one(
 
 
 @given(old_conversations())
-def test_the_same_conversation_gets_the_same_places(olds: list[Old]) -> None:
+def test_the_same_conversation_gets_the_same_places(olds: list[DatedMessage]) -> None:
     """So that a run that was cut off can be repeated."""
     assert place([], olds, IDS) == place([], olds, IDS)
+
+
+def test_a_late_result_that_asks_to_continue_does_not_reopen_its_batch() -> None:
+    """Its batch was settled before, and no run of the old app continues here."""
+    late = MessageMetadata(continue_requested=True).onto(ToolMessage("42", tool_call_id="a"))
+    olds = dated(HumanMessage("Find it."), calling("a", "b"), *exchange(), late)
+    check_sound(place([], olds, IDS).messages, olds)
 
 
 def test_a_message_keeps_its_time() -> None:
@@ -153,19 +167,21 @@ def test_what_had_to_be_done_is_counted() -> None:
 
 def test_messages_without_an_id_of_their_own_get_one_by_their_place() -> None:
     """A repeated id is not the same message twice."""
-    ready = readied([HumanMessage("a"), HumanMessage("b", id="m"), AIMessage("c", id="m")], "t")
+    ready = prepare_messages(
+        [HumanMessage("a"), HumanMessage("b", id="m"), AIMessage("c", id="m")], "t"
+    )
     assert [message.id for message in ready] == ["t-0", "m", "t-2"]
 
 
 def test_places_of_another_system_are_given_anew() -> None:
     """An app that stamps its messages may have left no room to settle a batch."""
     stamped = place([], dated(HumanMessage("Well?"), *exchange()), IDS).messages
-    [first, *_] = readied(stamped, "t")
+    [first, *_] = prepare_messages(stamped, "t")
     assert MessageMetadata.of(first).position is None
 
 
 def test_portions_end_where_a_batch_does() -> None:
     """A run that is cut off between two of them leaves whole batches."""
     placed = place([], dated(*exchange(), *exchange(), *exchange()), IDS).messages
-    sizes = [len(group_batches(portion)) for portion in in_portions(placed, 3)]
+    sizes = [len(group_batches(portion)) for portion in split_by_batches(placed, 3)]
     assert sizes == [2, 1]

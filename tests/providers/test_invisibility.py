@@ -47,8 +47,8 @@ from segue import (
     synthetic_message,
     user_message,
 )
+from segue.core.memory import text_of
 from segue.core.metadata import KEYS
-from segue.core.query import text_of
 from tests.histories import broken_threads, threads
 from tests.providers.clients import PROVIDERS, Client, openai
 from tests.providers.recorder import Recorder

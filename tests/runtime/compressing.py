@@ -5,11 +5,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.journal.records import Effect, Summary
 from segue.runtime.compressor import COMPRESS
-from segue.testing.world import World, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import World, plain_agent
 
 # Of these tokens, 2,400 are the trigger and 1,200 the target, if nothing else is set.
 WINDOW = 4_000
@@ -70,13 +70,13 @@ async def talk(world: World, thread: str, count: int, first: int = 0) -> None:
 async def summaries(world: World, thread: str) -> list[Summary]:
     """The newest summary and those before it, newest first; they are gone from the thread."""
     found: list[Summary] = []
-    while newest := await world.journal.find_summary(thread):
+    while newest := await world.journal.summaries.find(thread):
         found.append(newest)
-        await world.journal.undo_summary(newest)
+        await world.journal.summaries.undo(newest)
     return found
 
 
 async def effects(world: World, thread: str) -> list[Effect]:
     """The wishes to compress a thread, newest first."""
-    found = await world.journal.list_effects(thread, limit=1_000)
+    found = await world.journal.effects.list_of(thread, limit=1_000)
     return [effect for effect in found if effect.kind == COMPRESS]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from segue.agent.decider import Verdict
+from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
-from segue.core.decide import Plan
 from segue.core.triggers import TriggerType
+from segue.runtime.deciders import DeciderResult
 
 DELAY = timedelta(minutes=15)
 WORDS = "She sounded sad about the cat."
@@ -17,12 +17,12 @@ YES = Plan(TriggerType.TASK_INCOMPLETE, DELAY, WORDS)
 asked: list[dict[str, Any]] = []
 
 
-def plain(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+def plain(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     asked.append({"batch": batch, "earlier": earlier, **facts})
-    return Verdict(YES, WORDS)
+    return DeciderResult(YES, WORDS)
 
 
-async def waiting(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+async def waiting(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     await asyncio.sleep(0)
     return plain(batch, earlier, **facts)
 
@@ -33,7 +33,7 @@ def plan_only(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Plan:
 
 
 class Thoughtful:
-    async def decide(self, batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+    async def decide(self, batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
         return plain(batch, earlier, **facts)
 
 
@@ -41,7 +41,7 @@ thoughtful = Thoughtful()
 
 
 class Callable:
-    async def __call__(self, batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+    async def __call__(self, batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
         return plain(batch, earlier, **facts)
 
 
@@ -52,17 +52,17 @@ def nothing(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> None:
     del batch, earlier, facts
 
 
-def verdict_against(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+def verdict_against(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     del batch, earlier, facts
-    return Verdict(None, WORDS)
+    return DeciderResult(None, WORDS)
 
 
-def raising(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+def raising(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     del batch, earlier, facts
     raise ValueError(WORDS)
 
 
-async def raising_later(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+async def raising_later(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     await asyncio.sleep(0)
     return raising(batch, earlier, **facts)
 

@@ -7,7 +7,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
-from segue.runtime.webhooks import WebhookTarget
+from segue.runtime.delivery import WebhookTarget
 
 SECRET = "a secret for one test"  # noqa: S105  # it opens nothing
 Answer = Callable[["Handler"], None]

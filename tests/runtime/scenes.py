@@ -14,15 +14,15 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from pydantic import PrivateAttr
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import Line, ScriptedChatModel
-from segue.compose import Composed, Replacements, compose
+from segue.compose import Overrides, System, compose
 from segue.core.batch import Batch
+from segue.events import Event, MessageDelta, MessageRetracted, MessageStored, Payload
 from segue.facade import Segue
 from segue.journal.records import Thread
-from segue.runtime.events import Heard, Retracted, Said, ThreadEvent, Writing
 from segue.settings import Settings
-from segue.testing.world import World, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import World, plain_agent
 
 # Far longer than anything takes; a test that waits so long has failed.
 PATIENCE = 30.0
@@ -134,7 +134,7 @@ class Tab:
     """A client that listens to a thread, and what is on its screen."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.heard: list[Event] = []
         self.said: list[BaseMessage] = []
         # What is being written, by message.
         self.drafts: dict[str, str] = {}
@@ -142,8 +142,8 @@ class Tab:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def events(self) -> list[ThreadEvent]:
-        return [heard.event for heard in self.heard]
+    def events(self) -> list[Payload]:
+        return [heard.payload for heard in self.heard]
 
     @property
     def texts(self) -> list[str]:
@@ -155,22 +155,22 @@ class Tab:
         [text] = self.drafts.values()
         return text
 
-    def count(self, kind: type[ThreadEvent]) -> int:
+    def count(self, kind: type[Payload]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
-    def see(self, heard: Heard) -> None:
+    def see(self, heard: Event) -> None:
         """Put an event on the screen; what no client could make sense of is a failed test."""
-        event = heard.event
+        event = heard.payload
         self.heard.append(heard)
-        if isinstance(event, Writing):
+        if isinstance(event, MessageDelta):
             before = self.drafts.get(event.message_id, "")
             assert event.offset <= len(before), "a piece without what came before it"
             assert event.message_id not in {m.id for m in self.said}, "a piece after its message"
             self.drafts[event.message_id] = before[: event.offset] + event.text
-        elif isinstance(event, Retracted):
+        elif isinstance(event, MessageRetracted):
             assert event.message_id in self.drafts, "there is nothing to take back"
             del self.drafts[event.message_id]
-        elif isinstance(event, Said):
+        elif isinstance(event, MessageStored):
             assert event.message.id not in {m.id for m in self.said}, "a message twice"
             assert event.message.id is not None
             self.drafts.pop(event.message.id, None)
@@ -197,10 +197,10 @@ class Tab:
     async def until_draft(self, text: str) -> None:
         await self.until(lambda tab: text in tab.drafts.values())
 
-    async def until_heard(self, kind: type[ThreadEvent]) -> None:
+    async def until_heard(self, kind: type[Payload]) -> None:
         await self.until(lambda tab: tab.count(kind) > 0)
 
-    async def read(self, heard: AsyncGenerator[Heard], is_so: Callable[["Tab"], bool]) -> None:
+    async def read(self, heard: AsyncGenerator[Event], is_so: Callable[["Tab"], bool]) -> None:
         """Read on, one by one, until the screen is so."""
         async with asyncio.timeout(PATIENCE):
             while not is_so(self):
@@ -216,14 +216,14 @@ class Tab:
             self._new.set()
 
 
-def pages(segue: Segue, thread: str, since: str | None = None) -> AsyncGenerator[Heard]:
+def pages(segue: Segue, thread: str, since: str | None = None) -> AsyncGenerator[Event]:
     """The events of a thread, to be closed by whoever asks for them."""
     return segue.listen(thread, since)
 
 
 def _listeners(segue: Segue, thread: str) -> int:
-    hub = segue._parts.bus._hubs.get(thread)
-    return len(hub.listeners) if hub else 0
+    listeners = segue._deps.bus._threads.get(thread)
+    return len(listeners.queues) if listeners else 0
 
 
 @asynccontextmanager
@@ -247,11 +247,11 @@ class Process:
     """One process on the real clock."""
 
     segue: Segue
-    composed: Composed
+    system: System
 
     async def only_listen(self) -> None:
         """Leave all turns to others."""
-        await self.composed.runtime.turns.close(timedelta(0))
+        await self.system.runtime.turns.close(timedelta(0))
 
 
 @asynccontextmanager
@@ -265,8 +265,8 @@ async def process(
     seldom = {"poll": timedelta(minutes=1), "patience": timedelta(0)}
     agent = agent or plain_agent()
     chosen = Settings(database=database, agents=(agent,), **{**seldom, **settings})
-    async with compose(chosen, Replacements(models={agent.id: model})) as composed:
-        yield Process(Segue(composed), composed)
+    async with compose(chosen, Overrides(models={agent.id: model})) as system:
+        yield Process(Segue(system), system)
 
 
 async def new_thread(segue: Segue, user: str = "ann") -> str:
@@ -274,12 +274,12 @@ async def new_thread(segue: Segue, user: str = "ann") -> str:
     return thread.id
 
 
-def stored(events: Iterable[ThreadEvent]) -> list[str]:
+def stored(events: Iterable[Payload]) -> list[str]:
     """The stored things among events, in words."""
     return [
-        event.message.text if isinstance(event, Said) else type(event).__name__
+        event.message.text if isinstance(event, MessageStored) else type(event).__name__
         for event in events
-        if not isinstance(event, Writing | Retracted)
+        if not isinstance(event, MessageDelta | MessageRetracted)
     ]
 
 
@@ -296,4 +296,4 @@ def calling(name: str, call_id: str = "call-1", text: str = "", **args: Any) -> 
 
 async def batches_of(world: World, thread: str) -> list[Batch]:
     """A thread's batches, oldest first."""
-    return (await world.journal.tail(thread, max_tokens=1_000_000))[::-1]
+    return (await world.journal.messages.tail(thread, max_tokens=1_000_000))[::-1]

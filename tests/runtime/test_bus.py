@@ -11,24 +11,25 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
-from segue.agent.run import Progress
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import BackendError, NotFoundError, UsageError
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.records import Event, Events, TurnLease
-from segue.runtime import bus, processor
-from segue.runtime.bus import Bus
-from segue.runtime.events import (
-    Cancelled,
-    Failed,
-    Lagged,
-    Retracted,
-    Said,
-    Writing,
-    place_of,
+from segue.core.turn_rules import DoubleTexting
+from segue.errors import BackendError, NotFoundError, UsageError
+from segue.events import (
+    ListenerLagged,
+    MessageDelta,
+    MessageRetracted,
+    MessageStored,
+    ProgressReported,
+    TurnCancelled,
+    TurnFailed,
+    parse_cursor,
 )
-from segue.runtime.rules import DoubleTexting
-from segue.testing.world import Stage, World, plain_agent
+from segue.journal.journal import Journal
+from segue.journal.records import PAGE_BYTES, FeedPage, StoredEvent, TurnLease
+from segue.runtime import bus, output
+from segue.runtime.bus import Bus
+from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
     EAGER,
     HELLO,
@@ -52,14 +53,14 @@ pytestmark = pytest.mark.anyio
 
 
 def bus_of(world: World) -> Bus:
-    return world.composed.parts.bus
+    return world.system.deps.bus
 
 
 @pytest.fixture
 def drafts_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is kept at once, not a few times a second."""
-    monkeypatch.setattr(processor, "_KEEP_DRAFT_SECONDS", 0.0)
-    monkeypatch.setattr(processor, "_SELDOM", 0)
+    monkeypatch.setattr(output, "_SAVE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_SAVE_SPACING", 0)
 
 
 # Pieces and messages.
@@ -80,7 +81,7 @@ async def test_every_tab_hears_every_piece_and_then_the_message(stage: Stage) ->
         for each in tabs:
             await each.until_said(HELLO)
             assert each.texts == ["Hi", HELLO]
-            assert each.count(Writing) == 4
+            assert each.count(MessageDelta) == 4
             cursors = [place(heard.cursor) for heard in each.heard]
             assert cursors == sorted(set(cursors))
         assert tabs[0].heard == tabs[1].heard == tabs[2].heard
@@ -96,11 +97,34 @@ async def test_a_message_that_came_in_pieces_by_the_store_and_by_a_watch_is_hear
             for number in range(5):
                 await here.segue.send(thread, f"{number}")
                 await seen.until_said(f"You said: {number}")
-                await here.composed.parts.bus.stored("")
-                await here.composed.parts.bus.stored(thread)
+                await here.system.deps.bus.stored("")
+                await here.system.deps.bus.stored(thread)
             said = [text for n in range(5) for text in (f"{n}", f"You said: {n}")]
             assert seen.texts == said
             assert seen.drafts == {}
+
+
+async def test_few_listeners_of_a_user_replay_at_once(sqlite_stage: Stage) -> None:
+    """Each holds a page of messages until its client reads it; one that is live needs no slot."""
+    async with sqlite_stage.world(models={"guide": ScriptedChatModel(script=echo)}) as world:
+        threads = [await new_thread(world.segue) for _ in range(2)]
+        await world.segue.reply(threads[1], "Hi")
+        async with AsyncExitStack() as stack, tab(world.segue, threads[0]) as live:
+            await world.segue.send(threads[0], "Hi")
+            await live.until_said("You said: Hi")
+            slow = []
+            for number in range(4):  # each takes one of two stored events
+                heard = world.segue.listen(threads[number % 2], since="0")
+                slow.append(await stack.enter_async_context(aclosing(heard)))
+                assert isinstance((await anext(heard)).payload, MessageStored)
+            fifth = world.segue.listen(threads[0], since="0")
+            waiting = asyncio.ensure_future(anext(fifth))
+            await world.segue.send(threads[0], "Ho")
+            await live.until_said("You said: Ho")
+            assert not waiting.done()
+            await slow[0].aclose()
+            assert isinstance((await waiting).payload, MessageStored)
+            await fifth.aclose()
 
 
 async def test_a_tab_that_opens_without_a_cursor_hears_from_now_on(sqlite_stage: Stage) -> None:
@@ -145,8 +169,8 @@ async def test_two_messages_that_are_written_at_once_do_not_mix(sqlite_stage: St
                 model.finish()
             await seen.until(lambda tab: len(tab.said) == 3)
             assert sorted(seen.texts) == ["Hi", "Left one two", "Right one two"]
-            assert seen.count(Retracted) == 0
-            assert seen.count(Writing) == 6
+            assert seen.count(MessageRetracted) == 0
+            assert seen.count(MessageDelta) == 6
 
 
 async def test_a_reply_that_breaks_off_is_taken_back_and_written_anew(stage: Stage) -> None:
@@ -156,12 +180,12 @@ async def test_a_reply_that_breaks_off_is_taken_back_and_written_anew(stage: Sta
         thread = await new_thread(world.segue)
         async with tab(world.segue, thread) as seen:
             await world.say(thread, "Hi")
-            await seen.until_heard(Retracted)
+            await seen.until_heard(MessageRetracted)
             assert seen.drafts == {}
             await world.pass_time(seconds=1)
             await seen.until_said(HELLO)
-            taken_back = seen.events.index(Retracted(f"{seen.said[-1].id}"))
-            pieces = [e.text for e in seen.events[taken_back:] if isinstance(e, Writing)]
+            taken_back = seen.events.index(MessageRetracted(f"{seen.said[-1].id}"))
+            pieces = [e.text for e in seen.events[taken_back:] if isinstance(e, MessageDelta)]
             assert "".join(pieces) == HELLO
 
 
@@ -187,7 +211,7 @@ async def test_what_nobody_finishes_is_taken_off_the_screen_at_the_end(
             await world.say(thread, "Hi")
             await seen.until_said(HELLO)
             await seen.until(lambda tab: tab.drafts == {})
-            assert seen.count(Retracted) == 1
+            assert seen.count(MessageRetracted) == 1
 
 
 async def test_a_piece_is_heard_after_what_came_before_it_and_never_after_its_message(
@@ -198,7 +222,7 @@ async def test_a_piece_is_heard_after_what_came_before_it_and_never_after_its_me
         thread = await new_thread(world.segue)
         await world.say(thread, "Hi")
         reply = (await world.segue.history(thread)).messages[-1].id or ""
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         lease = TurnLease(turn, "here", 1, world.clock.now())
         with bus_of(world).running(lease):
             # The turn stored its message, and did not come to say so yet.
@@ -206,10 +230,10 @@ async def test_a_piece_is_heard_after_what_came_before_it_and_never_after_its_me
             async with tab(world.segue, thread) as seen:
                 await seen.until_said("Yes.")
                 bus_of(world).write(lease, reply, "s.")
-                bus_of(world).tell(thread, Writing("missed", 5, "the rest"))
+                bus_of(world).tell(thread, MessageDelta("missed", 5, "the rest"))
                 bus_of(world).write(lease, "next", "Go on")
                 await seen.until_draft("Go on")
-                assert seen.count(Writing) == 1
+                assert seen.count(MessageDelta) == 1
 
 
 async def test_a_turn_that_ends_takes_back_its_own_pieces_alone(sqlite_stage: Stage) -> None:
@@ -217,7 +241,7 @@ async def test_a_turn_that_ends_takes_back_its_own_pieces_alone(sqlite_stage: St
     async with sqlite_stage.world(models={"guide": always("Yes.")}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Hi")
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         old = TurnLease(turn, "here", 1, world.clock.now())
         new = replace(old, token=2)
         async with tab(world.segue, thread) as seen:
@@ -230,7 +254,7 @@ async def test_a_turn_that_ends_takes_back_its_own_pieces_alone(sqlite_stage: St
                 bus_of(world).write(new, "new", "I am")
                 await seen.until_draft("Here I am")
                 assert seen.drafts == {"new": "Here I am"}
-                assert seen.count(Retracted) == 1
+                assert seen.count(MessageRetracted) == 1
                 assert [run.token for run in bus_of(world)._own[thread]] == [2]
 
 
@@ -244,12 +268,12 @@ async def test_pieces_of_a_message_have_the_id_that_it_is_stored_with(
         thread = await new_thread(world.segue)
         for number in range(5):  # of the first, the agent knows nothing any more
             await world.say(thread, f"{number}")
-        now = (await world.journal.get_thread(thread)).last_position
+        now = (await world.journal.threads.get(thread)).last_position
         async with tab(world.segue, thread, str(now)) as seen:
             await world.say(thread, "Last")
             await seen.until(lambda tab: len(tab.said) == 2 and tab.drafts == {})
             assert seen.said[-1].id != "same"
-            assert seen.count(Retracted) == 0
+            assert seen.count(MessageRetracted) == 0
 
 
 # Coming back.
@@ -269,11 +293,11 @@ async def test_a_tab_that_comes_back_gets_each_stored_thing_after_its_cursor_onc
                 await world.say(thread, text)
             held = await world.segue.send(thread, "d", strategy=DoubleTexting.COLLECT)
             await world.segue.cancel(thread)
-            await world.segue.finished(held.turn)
+            await world.segue.wait_turn(held.turn)
             await world.say(thread, "e")
             await seen.until_said("Fine.")
         everything = [
-            *("a", "One two three", "b", "Failed", "c", "Four five", "d", "Cancelled"),
+            *("a", "One two three", "b", "TurnFailed", "c", "Four five", "d", "TurnCancelled"),
             *("e", "Fine."),
         ]
         assert stored(seen.events) == everything
@@ -309,7 +333,7 @@ async def test_a_tab_that_comes_back_in_the_middle_of_a_reply_gets_all_of_it_so_
         for heard in list(seen.heard):
             back = await stack.enter_async_context(tab(world.segue, thread, heard.cursor))
             await back.until_draft("Hello there my ")
-            first = next(event for event in back.events if isinstance(event, Writing))
+            first = next(event for event in back.events if isinstance(event, MessageDelta))
             assert (first.offset, first.text) == (0, "Hello there my ")
             assert all(place(again.cursor) > place(heard.cursor) for again in back.heard)
             tabs.append(back)
@@ -330,7 +354,7 @@ async def test_more_than_a_page_is_read_to_its_end(
             await world.say(thread, f"{number}")
         async with tab(world.segue, thread) as seen:
             await seen.until(lambda tab: len(tab.said) == 30)
-        world.journal.events = _without_row(world.journal.events, 7)  # type: ignore[method-assign]
+        world.journal.feed.read = _without_row(world.journal.feed.read, 7)  # type: ignore[method-assign]
         async with tab(world.segue, thread) as seen:
             await seen.until(lambda tab: len(tab.said) == 29)
             assert seen.texts[-2:] == ["14", "Yes."]
@@ -338,10 +362,10 @@ async def test_more_than_a_page_is_read_to_its_end(
 
 def _without_row(events: Any, number: int) -> Any:
     """A journal whose row of that number cannot be read: its page comes out shorter."""
-    unreadable: list[Event] = []
+    unreadable: list[StoredEvent] = []
 
-    async def read(thread_id: str, *, after: int = 0, limit: int = 200) -> Events:
-        page: Events = await events(thread_id, after=after, limit=limit)
+    async def read(thread_id: str, *, after: int = 0, limit: int = 200) -> FeedPage:
+        page: FeedPage = await events(thread_id, after=after, limit=limit)
         if not unreadable:
             unreadable.append(page.events[number])
         left = [event for event in page.events if event not in unreadable]
@@ -377,7 +401,7 @@ async def test_a_bad_cursor_is_refused(sqlite_stage: Stage, cursor: Any) -> None
         thread = await new_thread(world.segue)
         with pytest.raises(UsageError):
             await asyncio.wait_for(anext(pages(world.segue, thread, cursor)), PATIENCE)
-        assert bus_of(world)._hubs == {}
+        assert bus_of(world)._threads == {}
 
 
 async def test_an_unknown_thread_cannot_be_listened_to(stage: Stage) -> None:
@@ -385,14 +409,14 @@ async def test_an_unknown_thread_cannot_be_listened_to(stage: Stage) -> None:
     async with stage.world() as world:
         with pytest.raises(NotFoundError):
             await anext(pages(world.segue, "nowhere"))
-        assert bus_of(world)._hubs == {}
+        assert bus_of(world)._threads == {}
 
 
 def test_a_cursor_stands_for_what_was_stored_last_and_what_was_heard_since() -> None:
     """So that those of a tab that came back rise above the one it came with."""
-    assert (place_of("0"), place_of("0.12")) == ((0, 0), (0, 12))
+    assert (parse_cursor("0"), parse_cursor("0.12")) == ((0, 0), (0, 12))
     text = f"{12345:019d}"
-    assert (place_of(text), place_of(f"{text}.3")) == ((12345, 0), (12345, 3))
+    assert (parse_cursor(text), parse_cursor(f"{text}.3")) == ((12345, 0), (12345, 3))
 
 
 # Other processes, crashes and restarts.
@@ -421,9 +445,9 @@ async def test_a_reply_that_another_process_writes_is_heard_as_it_grows(database
             await here.segue.send(thread, "Go on")
             await seen.until_said("And more")
             assert seen.texts == ["Hi", HELLO, "Go on", "And more"]
-            assert (seen.count(Retracted), seen.drafts) == (0, {})
-        assert here.composed.parts.bus._hubs == {}
-        assert here.composed.parts.bus._drafts == {}
+            assert (seen.count(MessageRetracted), seen.drafts) == (0, {})
+        assert here.system.deps.bus._threads == {}
+        assert here.system.deps.bus._drafts == {}
 
 
 @pytest.mark.usefixtures("drafts_kept")
@@ -432,7 +456,7 @@ async def test_a_tab_that_opens_does_not_take_a_piece_from_the_others(database: 
     model = Paced(script=[HELLO])
     stage = Stage(database)  # one that hears of others only when it looks
     async with process(database, model) as there, stage.world() as world:
-        await world.composed.runtime.turns.close(timedelta(0))
+        await world.system.runtime.turns.close(timedelta(0))
         thread = await new_thread(there.segue)
         async with tab(world.segue, thread) as seen:
             await there.segue.send(thread, "Hi")
@@ -445,7 +469,7 @@ async def test_a_tab_that_opens_does_not_take_a_piece_from_the_others(database: 
                 await bus_of(world).stored(thread)
                 for each in (seen, late):
                     await each.until_draft("Hello there my ")
-        assert (bus_of(world)._hubs, bus_of(world)._drafts) == ({}, {})
+        assert (bus_of(world)._threads, bus_of(world)._drafts) == ({}, {})
         model.finish()
 
 
@@ -453,7 +477,7 @@ async def _until_kept(world: World, thread: str, text: str) -> None:
     """Wait until another process has stored so much of what it writes."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            partial = (await world.journal.events(thread)).partial
+            partial = (await world.journal.feed.read(thread)).partial
             if partial is not None and partial.text == text:
                 return
             await asyncio.sleep(0.01)
@@ -478,13 +502,13 @@ async def test_a_reply_that_starts_anew_after_a_crash_takes_its_old_piece_back(
             async with tab(world.segue, thread, first.heard[-1].cursor) as seen:
                 await seen.until_draft("I was about ")
                 passing = asyncio.create_task(world.pass_time(seconds=31))
-                await seen.until_heard(Retracted)
+                await seen.until_heard(MessageRetracted)
                 assert seen.drafts == {}
                 heir.finish()
                 await seen.until_said(HELLO)
                 await passing
                 assert seen.texts == [HELLO]
-                assert seen.count(Retracted) == 1
+                assert seen.count(MessageRetracted) == 1
             assert await world.heard(thread) == ["Hi", HELLO]
 
 
@@ -524,7 +548,7 @@ async def test_a_slow_tab_is_told_that_it_lags_and_loses_no_message(stage: Stage
                 await world.segue.send(thread, f"{number}")
             model.let(7)
             await quick.until_said(f"You said: {number} and so on")
-            assert all(len(each._queue) <= 4 for each in bus_of(world)._hubs[thread].listeners)
+            assert all(len(each._items) <= 4 for each in bus_of(world)._threads[thread].queues)
         await world.segue.send(thread, "last")
         model.let(3)
         await quick.until_draft("You said: last ")
@@ -534,9 +558,62 @@ async def test_a_slow_tab_is_told_that_it_lags_and_loses_no_message(stage: Stage
         await quick.until(lambda tab: len(tab.said) == 22)
         assert screen.texts == quick.texts
         # On a busy machine the quick one may be late, too.
-        assert screen.count(Lagged)
+        assert screen.count(ListenerLagged)
         cursors = [place(heard.cursor) for heard in screen.heard]
         assert cursors == sorted(set(cursors))
+
+
+async def test_a_replay_is_read_as_the_listener_takes_it(stage: Stage) -> None:
+    """No more than a page of bytes is read ahead of a client that takes its time."""
+    async with stage.world(models={"guide": always("I see.")}) as world:
+        thread = await new_thread(world.segue)
+        for _ in range(4):
+            await world.segue.send(thread, picture(PAGE_BYTES))
+            await world.clock.settle()
+        reads = counted(world.journal)
+        screen = Tab()
+        async with aclosing(pages(world.segue, thread, "0")) as slow:
+            for page in range(1, 5):
+                wanted = 2 * page - 1
+                await screen.read(slow, lambda tab: len(tab.said) == wanted)  # noqa: B023 - at once
+                assert len(reads) == page
+            await screen.read(slow, lambda tab: len(tab.said) == 8)
+
+
+def picture(size: int) -> list[Any]:
+    return [{"type": "image", "base64": "A" * size, "mime_type": "image/png"}]
+
+
+def counted(journal: Journal) -> list[int]:
+    """The positions after which events are read from now on."""
+    reads: list[int] = []
+    events = journal.feed.read
+
+    async def counting(thread_id: str, *, after: int = 0, limit: int = 200) -> FeedPage:
+        reads.append(after)
+        return await events(thread_id, after=after, limit=limit)
+
+    vars(journal.feed)["read"] = counting
+    return reads
+
+
+async def test_a_slow_tab_holds_few_bytes(stage: Stage) -> None:
+    """Of large messages fewer wait for it than of small ones; none is lost."""
+    async with stage.world(models={"guide": always("I see.")}) as world, AsyncExitStack() as stack:
+        thread = await new_thread(world.segue)
+        quick = await stack.enter_async_context(tab(world.segue, thread))
+        slow = await stack.enter_async_context(aclosing(pages(world.segue, thread, "0")))
+        await world.say(thread, "first")
+        screen = Tab()
+        await screen.read(slow, lambda tab: tab.texts == ["first", "I see."])
+        for number in range(4):
+            await world.segue.send(thread, picture(PAGE_BYTES * 2 // 3))
+            await world.clock.settle()
+            await quick.until(lambda tab: len(tab.said) == 2 * number + 4)  # noqa: B023 - at once
+            listeners = bus_of(world)._threads[thread].queues
+            assert all(each._bytes < 2 * PAGE_BYTES for each in listeners)
+        await screen.read(slow, lambda tab: len(tab.said) == 10 and tab.count(ListenerLagged) == 1)
+        assert screen.texts == quick.texts
 
 
 class _BreakingWhenLet(Breaking, Paced):
@@ -560,7 +637,7 @@ async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(sqlite_stage: S
             await world.clock.settle()
             await world.pass_time(seconds=1)
             await screen.read(slow, lambda tab: HELLO in tab.texts and tab.drafts == {})
-            assert (screen.count(Lagged), screen.count(Retracted)) == (1, 1)
+            assert (screen.count(ListenerLagged), screen.count(MessageRetracted)) == (1, 1)
 
 
 async def test_a_slow_tab_sees_nothing_of_a_follow_up_that_is_void(stage: Stage) -> None:
@@ -595,18 +672,18 @@ async def test_who_leaves_leaves_nothing_behind(stage: Stage) -> None:
         for _ in range(3):
             async with tab(world.segue, thread), tab(world.segue, thread, None):
                 await asyncio.sleep(0)
-        assert (here._hubs, here._drafts) == ({}, {})
+        assert (here._threads, here._drafts) == ({}, {})
         async with tab(world.segue, thread) as seen:
             await world.segue.send(thread, "Hi")
             model.let(2)
             await seen.until_draft("Hello there ")
-        assert here._hubs == {}
+        assert here._threads == {}
         async with tab(world.segue, thread) as seen:
             await seen.until_draft("Hello there ")
             model.finish()
             await seen.until_said(HELLO)
         await world.clock.settle()
-        assert (here._hubs, here._drafts, here._own) == ({}, {}, {})
+        assert (here._threads, here._drafts, here._own) == ({}, {}, {})
 
 
 @pytest.mark.usefixtures("drafts_kept")
@@ -615,12 +692,12 @@ async def test_who_leaves_while_the_store_is_read_leaves_nothing_behind(database
     model = Paced(script=[HELLO])
     stage = Stage(database)
     async with process(database, model) as there, stage.world() as world:
-        await world.composed.runtime.turns.close(timedelta(0))
+        await world.system.runtime.turns.close(timedelta(0))
         thread = await new_thread(there.segue)
         reading, go_on = asyncio.Event(), asyncio.Event()
-        events = world.journal.events
+        events = world.journal.feed.read
 
-        async def slowly(*args: Any, **kwargs: Any) -> Events:
+        async def slowly(*args: Any, **kwargs: Any) -> FeedPage:
             page = await events(*args, **kwargs)
             reading.set()
             await go_on.wait()
@@ -630,12 +707,12 @@ async def test_who_leaves_while_the_store_is_read_leaves_nothing_behind(database
             await there.segue.send(thread, "Hi")
             model.let(2)
             await _until_kept(world, thread, "Hello there ")
-            world.journal.events = slowly  # type: ignore[method-assign]
+            world.journal.feed.read = slowly  # type: ignore[method-assign]
             looking = asyncio.create_task(bus_of(world).stored(thread))
             await reading.wait()
         go_on.set()
         await looking
-        assert (bus_of(world)._hubs, bus_of(world)._drafts) == ({}, {})
+        assert (bus_of(world)._threads, bus_of(world)._drafts) == ({}, {})
         model.finish()
 
 
@@ -650,8 +727,8 @@ async def test_a_listener_comes_to_its_end_when_the_process_stops(sqlite_stage: 
             async with asyncio.timeout(PATIENCE):
                 await seen.ended()
                 later = [each async for each in world.segue.listen(thread, "0")]
-        assert [each.event for each in later if isinstance(each.event, Said)] == [
-            event for event in seen.events if isinstance(event, Said)
+        assert [each.payload for each in later if isinstance(each.payload, MessageStored)] == [
+            event for event in seen.events if isinstance(event, MessageStored)
         ]
 
 
@@ -674,17 +751,17 @@ async def test_nothing_of_a_follow_up_is_heard_before_it_is_shown(
     model = lines("Oslo.", remind)
     async with stage.world(EAGER, models={"guide": model}) as world:
         thread = await new_thread(world.segue)
-        show_turn, heard_before = world.journal.show_turn, []
+        show_turn, heard_before = world.journal.turns.show, []
 
         async def watched(*args: Any, **kwargs: Any) -> None:
             heard_before.extend(seen.events[2:])
             await show_turn(*args, **kwargs)
 
-        world.journal.show_turn = watched  # type: ignore[method-assign]
+        world.journal.turns.show = watched  # type: ignore[method-assign]
         async with tab(world.segue, thread) as seen:
             await world.say(thread, "Where is the parliament?")
             await seen.until_said("Oslo.")
-            seen.heard[:] = [h for h in seen.heard if isinstance(h.event, Said)]
+            seen.heard[:] = [h for h in seen.heard if isinstance(h.payload, MessageStored)]
             passing = asyncio.create_task(world.pass_time(seconds=30))
             await held.asked.wait()
             assert seen.events[2:] == []
@@ -692,11 +769,11 @@ async def test_nothing_of_a_follow_up_is_heard_before_it_is_shown(
                 held.go.set()
                 await seen.until_said("Still there?")
                 assert heard_before == []
-                assert seen.count(Progress) == 1
+                assert seen.count(ProgressReported) == 1
             else:
                 await world.segue.send(thread, "Never mind")
                 await seen.until_said("Fine.")
-                assert (seen.count(Progress), seen.count(Retracted)) == (0, 0)
+                assert (seen.count(ProgressReported), seen.count(MessageRetracted)) == (0, 0)
                 assert "Still there?" not in str(seen.events)
             await passing
             assert not any(prompt in str(seen.events) for prompt in TRIGGER_PROMPTS.values())
@@ -714,14 +791,14 @@ async def test_a_message_is_stored_and_heard_although_the_listeners_could_not_be
         async with tab(world.segue, thread) as seen:
             await world.say(thread, "Hi")
             await seen.until_said("Yes.")
-            events, is_away = world.journal.events, True
+            events, is_away = world.journal.feed.read, True
 
-            async def read(*args: Any, **kwargs: Any) -> Events:
+            async def read(*args: Any, **kwargs: Any) -> FeedPage:
                 if is_away:
                     raise BackendError("The database is away.")
                 return await events(*args, **kwargs)
 
-            world.journal.events = read  # type: ignore[method-assign]
+            world.journal.feed.read = read  # type: ignore[method-assign]
             await world.say(thread, "Are you there?")
             everything = ["Hi", "Yes.", "Are you there?", "Yes."]
             assert await world.heard(thread) == everything
@@ -740,9 +817,9 @@ async def test_the_end_of_a_thread_is_heard_and_holds_up_nobody_else(stage: Stag
             await last.until_said("Yes.")
             await world.segue.send(kept, "Hi")
             await seen.until_said("Yes.")
-            await world.journal.delete_thread(gone)
+            await world.journal.threads.delete(gone)
             seen.said.clear()
-            await world.journal.update_thread(kept, title="New")
+            await world.journal.threads.update(kept, title="New")
             await bus_of(world).stored("")
             with pytest.raises(NotFoundError):
                 await last.until_said("No.")
@@ -758,10 +835,12 @@ async def test_failures_are_heard_by_those_who_were_there_and_by_those_who_come_
         thread = await new_thread(world.segue)
         async with tab(world.segue, thread) as seen:
             await world.say(thread, "Hi")
-            await seen.until_heard(Failed)
+            await seen.until_heard(TurnFailed)
             await world.say(thread, "Again")
             await seen.until_said("Fine.")
         async with tab(world.segue, thread) as late:
             await late.until_said("Fine.")
-            assert stored(late.events) == stored(seen.events) == ["Hi", "Failed", "Again", "Fine."]
-            assert late.count(Cancelled) == 0
+            assert (
+                stored(late.events) == stored(seen.events) == ["Hi", "TurnFailed", "Again", "Fine."]
+            )
+            assert late.count(TurnCancelled) == 0

@@ -21,22 +21,24 @@ from segue import (
     stamp,
     synthetic_message,
 )
-from segue.agent.config import AgentConfig
-from segue.cli.compressing import compress_thread
-from segue.cli.opening import open_journal
+from segue.cli.access import open_journal
+from segue.cli.compress import compress_thread
 from segue.core.batch import Batch
-from segue.core.compress import Strategy
-from segue.core.errors import ConflictError, UsageError
+from segue.core.compression import Strategy
 from segue.core.messages import continuation_message, visible_messages
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, UsageError
+from segue.journal import batches
+from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TurnKind
 from segue.journal.sqlite import SqliteJournal
-from segue.runtime.compressor import Compressor, Measures
+from segue.runtime.compressor import Compressor
+from segue.runtime.eviction import Backlog, WindowLimits
 from segue.settings import Settings as SegueSettings
-from segue.testing.clock import VirtualClock
+from segue.settings.agents import AgentConfig
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import START, plain_agent
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.providers import request_problems
-from segue.testing.world import START, plain_agent
 from tests.histories import broken_threads, calling, exchange, threads, ticking_generator
 from tests.runtime.scenes import Held
 
@@ -71,8 +73,8 @@ async def conversation(messages: Sequence[BaseMessage]) -> AsyncIterator[tuple[J
         journal = SqliteJournal(Path(folder) / "journal.db")
         await journal.open()
         try:
-            thread = await journal.create_thread("t", agent_id="guide", user_id="ann", now=START)
-            await journal.import_messages("t", messages)
+            thread = await journal.threads.create("t", agent_id="guide", user_id="ann", now=START)
+            await journal.messages.import_messages("t", messages)
             yield journal, thread
         finally:
             await journal.close()
@@ -87,9 +89,9 @@ def compressor_of(journal: Journal, agent: AgentConfig, summariser: Any) -> Comp
 async def chain(journal: Journal) -> list[Summary]:
     """All summaries of the thread, newest first, undone one by one."""
     found: list[Summary] = []
-    while newest := await journal.find_summary("t"):
+    while newest := await journal.summaries.find("t"):
         found.append(newest)
-        await journal.undo_summary(newest)
+        await journal.summaries.undo(newest)
     return found
 
 
@@ -108,11 +110,11 @@ def test_any_history_is_compressed_without_a_loss(
     async def check() -> None:
         agent = agent_of(window, strategy=strategy, keep=keep)
         async with conversation(stored_once(messages)) as (journal, thread):
-            seen = (await journal.history("t", limit=1_000)).messages
-            before = await journal.tail("t", max_tokens=100_000)
+            seen = (await journal.messages.history("t", limit=1_000)).messages
+            before = await journal.messages.tail("t", max_tokens=100_000)
             await compressor_of(journal, agent, Faithful()).shrink(thread, at_once=True)
-            after = await journal.window("t", max_tokens=100_000)
-            assert (await journal.history("t", limit=1_000)).messages == seen
+            after = await journal.messages.window("t", max_tokens=100_000)
+            assert (await journal.messages.history("t", limit=1_000)).messages == seen
             assert all(batch in before for batch in after.batches)
             assert _users_words(seen) == _users_words(stored_once(messages))
             gone = [b for b in before if b not in after.batches]
@@ -123,7 +125,7 @@ def test_any_history_is_compressed_without_a_loss(
             assert request_problems(context.messages) == []
             undone = [batch for summary in await chain(journal) for batch in summary.batches]
             assert sorted(undone) == sorted(b.id for b in gone)
-            assert await journal.tail("t", max_tokens=100_000) == before
+            assert await journal.messages.tail("t", max_tokens=100_000) == before
 
     asyncio.run(check())
 
@@ -179,19 +181,19 @@ async def test_a_summary_that_is_undone_meanwhile_is_not_repeated() -> None:
             return await held([]) if earlier else "First."
 
     async with conversation(talked(14)) as (journal, thread):
-        everything = await journal.list_live_batches("t")
-        first = await journal.save_summary(
+        everything = await journal.messages.list_live_batches("t")
+        first = await journal.summaries.save(
             "t", "First.", everything[:1], ids=ticking_generator(node=3), now=START
         )
         compressor = compressor_of(journal, agent_of(4_000, keep=1), Slow())
         second = asyncio.create_task(compressor.shrink(thread, at_once=True))
         await held.asked.wait()
-        await journal.undo_summary(first)
+        await journal.summaries.undo(first)
         held.go.set()
         with pytest.raises(ConflictError):
             await second
-        assert await journal.find_summary("t") is None
-        assert await journal.list_live_batches("t") == everything
+        assert await journal.summaries.find("t") is None
+        assert await journal.messages.list_live_batches("t") == everything
 
 
 async def test_unfinished_batches_hold_up_nobody() -> None:
@@ -208,7 +210,7 @@ async def test_unfinished_batches_hold_up_nobody() -> None:
         stored = await compressor_of(journal, agent, None).shrink(thread, at_once=True)
         gone = [batch for summary in stored for batch in summary.batches]
         assert gone == [batch.id for batch in group_batches(sound)][: len(gone)]
-        live = {*await journal.list_live_batches("t", limit=1_000)}
+        live = {*await journal.messages.list_live_batches("t", limit=1_000)}
         assert {batch.id for batch in group_batches(orphans)} <= live
         assert len(live) < 70 + 8
 
@@ -217,14 +219,14 @@ async def test_a_batch_that_is_being_processed_stays_with_all_after_it() -> None
     """An old batch goes on: what came after it is not taken away meanwhile."""
     ids, minute = ticking_generator(), timedelta(minutes=1)
     async with conversation(talked(8)) as (journal, thread):
-        [first, *_] = before = await journal.list_live_batches("t")
+        [first, *_] = before = await journal.messages.list_live_batches("t")
         timer = NewTimer("t", START, kind=TurnKind.CONTINUATION, batch=first)
-        await journal.arm_timer(timer, ids=ids, now=START)
-        [lease] = await journal.claim_due_timers("me", now=START, lease_for=minute)
-        await journal.fire_timer(lease, continuation_message(), ids=ids, now=START)
+        await journal.timers.arm(timer, ids=ids, now=START)
+        [lease] = await journal.timers.claim_due("me", now=START, lease_for=minute)
+        await journal.timers.fire(lease, continuation_message(), ids=ids, now=START)
         compressor = compressor_of(journal, agent_of(700, keep=1, strategy="truncate"), None)
         assert await compressor.shrink(thread, at_once=True) == []
-        assert await journal.list_live_batches("t") == before
+        assert await journal.messages.list_live_batches("t") == before
 
 
 async def test_without_anybody_to_ask_nothing_is_summed_up() -> None:
@@ -233,7 +235,7 @@ async def test_without_anybody_to_ask_nothing_is_summed_up() -> None:
         compressor = compressor_of(journal, agent_of(700, keep=1), None)
         with pytest.raises(UsageError):
             await compressor.shrink(thread, at_once=True)
-        assert await journal.find_summary("t") is None
+        assert await journal.summaries.find("t") is None
 
 
 async def test_batches_in_which_nobody_spoke_leave_the_summary_as_it_is() -> None:
@@ -266,7 +268,7 @@ class Saying(Faithful):
 
 async def foreseen(compressor: Compressor, thread: Thread) -> tuple[list[list[int]], int]:
     """The rounds that would be, and how many of them are certain."""
-    rounds = [each async for each in compressor.foresee(thread)]
+    rounds = [each async for each in compressor.preview(thread)]
     certain = sum(each.is_certain for each in rounds)
     assert all(each.is_certain for each in rounds[:certain])
     return [[batch.id for batch in each.leaving] for each in rounds], certain
@@ -290,16 +292,18 @@ def test_what_is_foreseen_is_what_happens(
     async def check() -> None:
         agent = agent_of(window, strategy=strategy, keep=keep)
         async with conversation(stored_once(messages)) as (journal, thread):
-            first = [b.id for b in await journal.tail("t", max_tokens=9_999) if b.is_complete][-1:]
+            first = [
+                b.id for b in await journal.messages.tail("t", max_tokens=9_999) if b.is_complete
+            ][-1:]
             if earlier and first:
                 ids = ticking_generator(node=3)
-                await journal.save_summary("t", earlier, first, ids=ids, now=START)
-            before = await journal.list_live_batches("t")
+                await journal.summaries.save("t", earlier, first, ids=ids, now=START)
+            before = await journal.messages.list_live_batches("t")
             rounds, certain = await foreseen(compressor_of(journal, agent, None), thread)
-            assert await journal.list_live_batches("t") == before
+            assert await journal.messages.list_live_batches("t") == before
             for words, expected in (("x" * 5_000, rounds), ("x", rounds[:certain])):
                 assert await _carried_out(journal, thread, agent, Saying(words)) == expected
-                assert await journal.list_live_batches("t") == before
+                assert await journal.messages.list_live_batches("t") == before
 
     asyncio.run(check())
 
@@ -312,7 +316,7 @@ async def _carried_out(
     while done := await compressor.shrink(thread, at_once=True):
         stored += done
     for summary in reversed(stored):
-        await journal.undo_summary(summary)
+        await journal.summaries.undo(summary)
     return [[*summary.batches] for summary in stored]
 
 
@@ -340,7 +344,7 @@ async def test_short_summaries_may_end_it_sooner() -> None:
 @pytest.mark.parametrize("window", [1, 50, 1_000, 8_000, 200_000])
 def test_measures_fit_into_any_window(window: int) -> None:
     """The summary is at most half of what stays, and what stays less than what is too much."""
-    measures = Measures.of(agent_of(window))
+    measures = WindowLimits.of(agent_of(window))
     assert measures.target <= measures.trigger <= window
     assert measures.summary <= max(measures.target // 2, 16)
     assert measures.reading > 0
@@ -349,13 +353,13 @@ def test_measures_fit_into_any_window(window: int) -> None:
 def counted(journal: Journal) -> list[int]:
     """The batches that are read of a journal from now on, a page at a time."""
     read: list[int] = []
-    load = journal.load_batches
+    load = journal.messages.load_batches
 
     async def load_batches(thread_id: str, batches: Collection[int]) -> list[Batch]:
         read.extend(batches)
         return await load(thread_id, batches)
 
-    vars(journal)["load_batches"] = load_batches
+    vars(journal.messages)["load_batches"] = load_batches
     return read
 
 
@@ -380,6 +384,25 @@ async def test_each_batch_is_read_once_on_its_way_out(strategy: str) -> None:
         assert len(read) == len({*read})
 
 
+@pytest.mark.parametrize("strategy", ["truncate", "summarise"])
+async def test_batches_with_many_bytes_leave_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    """So that a thread of large pictures is never in memory as a whole; all of them leave."""
+    monkeypatch.setattr(batches, "WINDOW_BYTES", 1_000)
+    async with conversation(backlog(orphans=3, sound=100)) as (journal, thread):
+        ahead: list[int] = []
+        compressor = compressor_of(journal, agent_of(700, keep=1, strategy=strategy), Faithful())
+        waiting = Backlog()
+        while found := await compressor.find_next(thread, waiting, at_once=True):
+            ahead.append(len(waiting.ahead))
+            waiting.remove(found.leaving)
+            if len(ahead) == 5:
+                break
+        assert len(ahead) == 5
+        assert max(ahead) <= 3
+
+
 class Overtaken(Faithful):
     """While it sums up for the first time, an old batch goes on."""
 
@@ -391,7 +414,7 @@ class Overtaken(Faithful):
     async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
         if not self.calls:
             chat = Chat(self._journal, ticking_generator(node=3), START, "t")
-            [*_, last] = await self._journal.list_live_batches("t", limit=10)
+            [*_, last] = await self._journal.messages.list_live_batches("t", limit=10)
             await chat.continue_batch(last)
             await chat.reply("And one thing more.")
         self.heard += retold
@@ -414,7 +437,7 @@ async def test_who_asks_is_told_of_each_batch_that_left() -> None:
         compressor = compressor_of(journal, agent_of(700, keep=1, strategy="truncate"), None)
         stored = await compressor.shrink(thread, at_once=True, tell=told.append)
         assert [b.id for b in told] == [batch for each in stored for batch in each.batches]
-        first = await journal.load_batch("t", told[0].id)
+        first = await journal.messages.load_batch("t", told[0].id)
         assert told[0].messages == first.messages
 
 
@@ -427,21 +450,23 @@ async def test_what_left_is_shown_without_being_read_again() -> None:
         outcome = await compress_thread(journal, thread, chosen, dry_run=False)
         gone = [batch for summary in outcome.stored for batch in summary.batches]
         assert [left.id for left in outcome.leaving] == gone
-        assert outcome.leaving[0].words.startswith("Question 0?")
-        assert max(len(left.words) for left in outcome.leaving) <= 80
+        assert outcome.leaving[0].text.startswith("Question 0?")
+        assert max(len(left.text) for left in outcome.leaving) <= 80
         assert len(read) == len({*read})
 
 
 async def test_what_leaves_does_not_stay_in_memory(database: str) -> None:
     """Batches of the window are kept for the next turn; one that is read by itself is not."""
     async with open_journal(SegueSettings(database=database)) as journal:
-        await journal.create_thread("t", agent_id="guide", user_id="ann", now=START)
+        await journal.threads.create("t", agent_id="guide", user_id="ann", now=START)
         ids = ticking_generator()
         # Words that no other test has, since what is kept is kept for the whole process.
         said = [stamp(exchange(f"{n} in {database}?"), ids) for n in range(9)]
-        await journal.import_messages("t", [message for batch in said for message in batch])
-        [old, *_] = await journal.list_live_batches("t")
-        once, twice = [await journal.load_batch("t", old) for _ in range(2)]
+        await journal.messages.import_messages(
+            "t", [message for batch in said for message in batch]
+        )
+        [old, *_] = await journal.messages.list_live_batches("t")
+        once, twice = [await journal.messages.load_batch("t", old) for _ in range(2)]
         assert (once.messages, once is twice) == (twice.messages, False)
-        first, again = [await journal.window("t", max_tokens=100) for _ in range(2)]
+        first, again = [await journal.messages.window("t", max_tokens=100) for _ in range(2)]
         assert [*map(id, first.batches)] == [*map(id, again.batches)] != []

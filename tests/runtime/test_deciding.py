@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from segue.agent.decider import Verdict
+from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch, group_batches
-from segue.core.decide import Plan
-from segue.core.errors import UsageError
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
-from segue.runtime.deciding import OwnDecider
-from segue.runtime.snowflakes import SnowflakeGenerator
-from segue.testing.world import Stage, plain_agent
+from segue.errors import UsageError
+from segue.runtime.deciders import CustomDecider, DeciderResult
+from segue.runtime.ids import SnowflakeGenerator
+from segue.simulate.world import Stage, plain_agent
 from tests.runtime import deciders
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +46,9 @@ def batch() -> Batch:
 )
 async def test_any_shape_of_decider_is_asked(given: Any, batch: Batch) -> None:
     """A function, an object, async or not: its plan counts, and its words are kept apart."""
-    verdict = await OwnDecider(given, WHOSE).decide(batch)
+    verdict = await CustomDecider(given, WHOSE).decide(batch)
     plan = Plan(TriggerType.TASK_INCOMPLETE, deciders.DELAY, YES)
-    assert verdict == Verdict(plan, YES, deciders.WORDS)
+    assert verdict == DeciderResult(plan, YES, deciders.WORDS)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +69,16 @@ async def test_whatever_fails_is_a_verdict_against_a_follow_up(
 ) -> None:
     """None, an error or nonsense means silence, and above DEBUG no text of anybody's is logged."""
     caplog.set_level(logging.INFO)
-    assert await OwnDecider(given, WHOSE).decide(batch) == Verdict(None, reason, words)
+    assert await CustomDecider(given, WHOSE).decide(batch) == DeciderResult(None, reason, words)
     assert deciders.WORDS not in caplog.text
 
 
 async def test_a_decider_that_never_answers_holds_up_nobody(batch: Batch) -> None:
     """After its time it counts as one that failed."""
-    decider = OwnDecider(deciders.for_ever, WHOSE, time_limit=timedelta(milliseconds=10))
+    decider = CustomDecider(deciders.for_ever, WHOSE, time_limit=timedelta(milliseconds=10))
     async with asyncio.timeout(10):
         verdict = await decider.decide(batch)
-    assert verdict == Verdict(None, "The agent's own decider failed: TimeoutError.")
+    assert verdict == DeciderResult(None, "The agent's own decider failed: TimeoutError.")
 
 
 async def test_a_plain_function_does_not_stop_the_others(batch: Batch) -> None:
@@ -90,7 +89,7 @@ async def test_a_plain_function_does_not_stop_the_others(batch: Batch) -> None:
         del batch, earlier, facts
         threads.append(threading.current_thread())
 
-    await OwnDecider(slow, WHOSE).decide(batch)
+    await CustomDecider(slow, WHOSE).decide(batch)
     assert threads
     assert threads != [threading.current_thread()]
 
@@ -98,7 +97,7 @@ async def test_a_plain_function_does_not_stop_the_others(batch: Batch) -> None:
 async def test_a_decider_gets_what_was_said_and_what_is_known(batch: Batch) -> None:
     """The batch, those before it, whether a person is waited for, and the follow-ups so far."""
     deciders.asked.clear()
-    decider = OwnDecider(deciders.plain, WHOSE)
+    decider = CustomDecider(deciders.plain, WHOSE)
     await decider.decide(batch, [batch], interrupted=True, consecutive=2)
     facts = {"interrupted": True, "consecutive": 2}
     assert deciders.asked == [{"batch": batch, "earlier": [batch], **facts}]
@@ -108,7 +107,7 @@ async def test_a_decider_gets_what_was_said_and_what_is_known(batch: Batch) -> N
 def test_what_is_no_decider_is_refused_at_the_start(given: Any) -> None:
     """A class or a number would fail after each reply; the error names the agent instead."""
     with pytest.raises(UsageError, match=r"agent 'guide': decider is .* expected a function"):
-        OwnDecider(given, WHOSE)
+        CustomDecider(given, WHOSE)
 
 
 @pytest.mark.parametrize(
@@ -127,20 +126,20 @@ async def test_a_decider_may_be_given_as_it_is_or_by_its_path(
     async with sqlite_stage.world(agent) as world:
         thread = await world.segue.create_thread("ann")
         await world.say(thread.id, "Hello.")
-        [planned] = await world.segue.follow_ups(thread)
+        [planned] = await world.segue.list_follow_ups(thread)
         assert planned.trigger_type == TriggerType.TASK_INCOMPLETE
-        [decision] = await world.journal.list_decisions(thread.id)
+        [decision] = await world.journal.decisions.list_of(thread.id)
         assert decision.facts["decider"] == name
 
 
 async def test_words_are_kept_within_bounds(batch: Batch) -> None:
     """However much a decider has to say, a record stays a record."""
 
-    def talkative(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+    def talkative(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
         del batch, earlier, facts
-        return Verdict(Plan(TriggerType.CHECK_IN, deciders.DELAY, "b"), "a", "c\0" * 1_000)
+        return DeciderResult(Plan(TriggerType.CHECK_IN, deciders.DELAY, "b"), "a", "c\0" * 1_000)
 
-    words = (await OwnDecider(talkative, WHOSE).decide(batch)).words
+    words = (await CustomDecider(talkative, WHOSE).decide(batch)).words
     assert words is not None
     assert words.startswith("a b c")
     assert len(words) == 500
@@ -153,9 +152,9 @@ async def test_silence_counts_from_the_answer_however_late_somebody_decides(stag
     async with stage.world(agent) as world:
         thread = (await world.segue.create_thread("ann")).id
         await world.say(thread, "Hello.")
-        [effect] = await world.journal.list_effects(thread)
+        [effect] = await world.journal.effects.list_of(thread)
         answered_at = stage.clock.now() - timedelta(minutes=10)
-        decide = world.composed.runtime.effects._handlers[effect.kind]
+        decide = world.system.runtime.effects._handlers[effect.kind]
         await decide(replace(effect, created_at=answered_at))
-        [timer, *_] = await world.journal.list_timers(thread)
+        [timer, *_] = await world.journal.timers.list_of(thread)
         assert timer.due_at == answered_at + deciders.DELAY

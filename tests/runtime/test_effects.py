@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import BackendError, UsageError
 from segue.core.triggers import TriggerType
+from segue.errors import BackendError, UsageError
 from segue.journal.records import Effect, EffectLease, EffectState
-from segue.runtime.webhooks import verify
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, World, plain_agent
+from segue.webhooks import verify
 from tests.runtime.receiver import SECRET, Receiver, status
 from tests.runtime.scenes import Held, lines, new_thread
 
@@ -61,7 +61,7 @@ async def one_follow_up(world: World) -> str:
 
 
 async def effects(world: World, thread: str) -> list[Effect]:
-    return await world.journal.list_effects(thread)
+    return await world.journal.effects.list_of(thread)
 
 
 async def told(world: World, thread: str) -> list[str]:
@@ -84,7 +84,7 @@ async def test_a_follow_up_reaches_the_receiver_signed(stage: Stage, receiver: R
         assert verify(SECRET, headers["Segue-Signature"], body, now=world.clock.now())
         assert not verify("another secret, as long", headers["Segue-Signature"], body, now=START)
         [reply] = (await world.segue.history(thread)).messages[2:]
-        [turn, _] = await world.journal.list_turns(thread)
+        [turn, _] = await world.journal.turns.list_of(thread)
         assert json.loads(body) == {
             "event": "follow_up",
             "agent_id": "guide",
@@ -125,12 +125,12 @@ async def test_a_failing_receiver_is_tried_again_and_given_up_and_revived(
         ]
         assert len({headers["Segue-Event-Id"] for _, headers, _ in receiver.got}) == 1
         assert (await told(world, thread))[0].startswith(f"not delivered: {answered}")
-        [dead] = await world.journal.list_dead_effects()
+        [dead] = await world.journal.effects.list_dead()
         assert (dead.state, dead.attempts, dead.evidence) == (EffectState.DEAD, 8, None)
 
         receiver.answer = status(200)
-        await world.journal.revive_effect(dead.id, now=world.clock.now())
-        world.composed.parts.agendas.effects.at_once()
+        await world.journal.effects.revive(dead.id, now=world.clock.now())
+        world.system.deps.wakeups.effects.now()
         await world.clock.settle()
         [(_, headers, body)] = receiver.got[8:]
         assert verify(SECRET, headers["Segue-Signature"], body, now=world.clock.now())
@@ -169,7 +169,7 @@ async def test_a_crash_after_the_request_sends_it_again_with_the_same_id(
 ) -> None:
     """Nothing is lost that nobody noted down; the receiver knows a repetition by its event id."""
     async with stage.world(eager(receiver), models=model()) as world:
-        monkeypatch.setattr(world.journal, "complete_effect", never)
+        monkeypatch.setattr(world.journal.effects, "complete", never)
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
         passing = asyncio.create_task(world.pass_time(SILENCE))
@@ -203,7 +203,7 @@ async def test_two_workers_do_not_send_the_same_at_the_same_time(
         await one.say(thread, "Where is Oslo?")
         passing = asyncio.create_task(one.pass_time(SILENCE))
         await asyncio.to_thread(receiver.asked.wait)
-        next_at = await other.composed.runtime.effects.step()
+        next_at = await other.system.runtime.effects.step()
         assert next_at == one.clock.now() + LEASE
         receiver.over.set()
         await passing
@@ -228,7 +228,7 @@ async def test_many_effects_and_two_workers_are_one_request_each(
         assert len(receiver.got) == 20
         receiver.got.clear()
         receiver.answer = status(200)
-        both = asyncio.gather(*(other.composed.runtime.effects.step() for _ in range(3)))
+        both = asyncio.gather(*(other.system.runtime.effects.step() for _ in range(3)))
         await one.pass_time(seconds=5)
         await both
         await one.pass_time(days=1)
@@ -242,7 +242,7 @@ async def test_an_effect_that_nobody_knows_waits_for_somebody_who_does(
 ) -> None:
     """An older process leaves to a newer one what only that one can do."""
     async with stage.world(eager(receiver), models=model()) as world:
-        monkeypatch.setattr(world.composed.runtime.effects, "_handlers", {})
+        monkeypatch.setattr(world.system.runtime.effects, "_handlers", {})
         thread = await one_follow_up(world)
         await world.pass_time(days=1)
         [effect] = await effects(world, thread)
@@ -277,7 +277,7 @@ class Hanging:
 
 def handle(world: World, monkeypatch: pytest.MonkeyPatch, **handlers: Hanging) -> None:
     takers = {kind: hanging.take for kind, hanging in handlers.items()}
-    monkeypatch.setattr(world.composed.runtime.effects, "_handlers", takers)
+    monkeypatch.setattr(world.system.runtime.effects, "_handlers", takers)
 
 
 async def test_a_webhook_that_hangs_does_not_hold_up_deciders(
@@ -309,7 +309,7 @@ async def test_a_slot_is_filled_again_while_another_effect_hangs(
             await world.say(thread, "Where is Oslo?")
         webhooks = Hanging(frozenset(threads[:1]))
         handle(world, monkeypatch, webhook=webhooks)
-        world.composed.parts.agendas.effects.at_once()
+        world.system.deps.wakeups.effects.now()
         assert {await webhooks.done.get() for _ in threads[1:]} == {*threads[1:]}
 
 
@@ -358,7 +358,7 @@ async def test_a_handler_that_hangs_is_stopped_and_tried_again(
 ) -> None:
     """It has the time of its lease, so that it is never at work twice."""
     async with stage.world(eager(receiver), models=model()) as world:
-        runner = world.composed.runtime.effects
+        runner = world.system.runtime.effects
         works = dict(runner._handlers)
         monkeypatch.setattr("segue.runtime.effects._LEASE", timedelta(milliseconds=10))
         monkeypatch.setattr(runner, "_handlers", {"webhook": never})
@@ -376,13 +376,13 @@ async def test_an_effect_whose_end_cannot_be_noted_is_done_again_after_its_lease
 ) -> None:
     """A database that is away for a moment loses nothing, and the worker goes on."""
     async with stage.world(eager(receiver), models=model()) as world:
-        complete = world.journal.complete_effect
+        complete = world.journal.effects.complete
 
         async def away(*_: Any) -> None:
-            monkeypatch.setattr(world.journal, "complete_effect", complete)
+            monkeypatch.setattr(world.journal.effects, "complete", complete)
             raise BackendError("The database is away.")
 
-        monkeypatch.setattr(world.journal, "complete_effect", away)
+        monkeypatch.setattr(world.journal.effects, "complete", away)
         thread = await one_follow_up(world)
         assert await told(world, thread) == ["under way: "]
         await world.pass_time(LEASE)
@@ -413,7 +413,7 @@ async def test_a_handler_that_breaks_is_tried_again_and_quotes_nothing(
     """A defect costs neither the effect nor a word of the conversation in the log."""
     caplog.set_level(logging.INFO)
     async with stage.world(eager(receiver), models=model()) as world:
-        runner = world.composed.runtime.effects
+        runner = world.system.runtime.effects
         works = dict(runner._handlers)
 
         async def breaks(effect: Effect) -> str:
@@ -503,7 +503,7 @@ async def test_a_follow_up_that_was_seen_is_finished_whatever_the_gates_say_by_t
         await world.say(thread, "Where is Oslo?")
         passing = asyncio.create_task(world.pass_time(SILENCE))
         await held.asked.wait()
-        await world.segue.set_thread(thread, muted=True)
+        await world.segue.set_thread_preferences(thread, muted=True)
     passing.cancel()
     async with stage.world(agent, models=model("Take an umbrella!")) as world:
         await world.pass_time(SILENCE)
@@ -558,7 +558,7 @@ async def test_secrets_are_in_no_repr_and_in_no_log(
         thread = await one_follow_up(world)
         await world.pass_time(days=1)
         shown = repr([await effects(world, thread), await world.segue.why(thread)])
-        assert SECRET not in repr([world.composed, agent.webhook])
+        assert SECRET not in repr([world.system, agent.webhook])
     # The HTTP client's own lines are for `configure_logging` to keep quiet.
     ours = [record for record in caplog.records if record.name.startswith("segue")]
     lines_logged = "\n".join(record.getMessage() for record in ours)
@@ -577,18 +577,18 @@ async def test_an_effect_whose_lease_ran_out_is_left_to_who_has_it_now(
     """Who was too slow writes nothing over what the next one noted, and goes on with its work."""
     async with stage.world(eager(receiver), models=model()) as world:
         journal = world.journal
-        complete = journal.complete_effect
+        complete = journal.effects.complete
 
         async def slowly(lease: EffectLease, evidence: str | None = None) -> None:
-            monkeypatch.setattr(journal, "complete_effect", complete)
+            monkeypatch.setattr(journal.effects, "complete", complete)
             later = world.clock.now() + LEASE
-            [again] = await journal.claim_effects(
+            [again] = await journal.effects.claim(
                 "other", kind="webhook", now=later, lease_for=LEASE
             )
             await complete(again, "200 by the other")
             await complete(lease, evidence)
 
-        monkeypatch.setattr(journal, "complete_effect", slowly)
+        monkeypatch.setattr(journal.effects, "complete", slowly)
         thread = await one_follow_up(world)
         assert await told(world, thread) == ["delivered: 200 by the other"]
         assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []

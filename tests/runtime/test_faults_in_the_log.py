@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.runtime import deciders
 from tests.runtime.scenes import calling, lines, new_thread
 

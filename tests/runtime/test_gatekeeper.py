@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from segue.core.errors import ConflictError
-from segue.core.gates import Gate, Outcome
-from segue.core.policy import Policy
-from segue.core.quiet import QuietHours
+from segue.core.autonomy.gates import Gate, GateOutcome
+from segue.core.autonomy.local_time import QuietHours
+from segue.core.autonomy.policy import Policy
 from segue.core.triggers import TriggerType
+from segue.errors import ConflictError
 from segue.journal.records import NewTimer, Timer, TimerState, Turn, TurnKind
-from segue.runtime.gatekeeper import Checked, Gatekeeper, Proposal
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.runtime.gatekeeper import Candidate, GateCheck, Gatekeeper
+from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime.scenes import Held, lines, new_thread
 
 pytestmark = pytest.mark.anyio
@@ -33,26 +33,26 @@ def quiet(**policy: Any) -> Any:
 
 
 async def arm(world: World, thread: str, **more: Any) -> Timer:
-    parts = world.composed.parts
+    parts = world.system.deps
     due_at = more.pop("due_at", world.clock.now() + SOON)
     timer = NewTimer(thread, due_at, TriggerType.CHECK_IN.value, **more)
-    armed = await parts.journal.arm_timer(timer, ids=parts.ids, now=world.clock.now())
-    parts.agendas.timers.at(due_at)
+    armed = await parts.journal.timers.arm(timer, ids=parts.ids, now=world.clock.now())
+    parts.wakeups.timers.at(due_at)
     return armed
 
 
 async def check(
     world: World, thread: str, policy: Policy | None = None, now: datetime | None = None
-) -> Checked:
+) -> GateCheck:
     """What the gates say of a follow-up that is due now."""
-    parts = world.composed.parts
-    epoch = (await parts.journal.get_thread(thread)).epoch
-    proposal = Proposal(thread, "guide", epoch, TriggerType.CHECK_IN.value)
+    parts = world.system.deps
+    epoch = (await parts.journal.threads.get(thread)).epoch
+    proposal = Candidate(thread, "guide", epoch, TriggerType.CHECK_IN.value)
     keeper = Gatekeeper(parts.journal, parts.ids)
     return await keeper.check(proposal, policy or Policy(), now or world.clock.now())
 
 
-def said(checked: Checked, gate: Gate) -> str:
+def said(checked: GateCheck, gate: Gate) -> str:
     return next(v.reason for v in checked.decision.verdicts if v.gate is gate)
 
 
@@ -64,11 +64,11 @@ async def test_the_users_zone_is_the_threads_own_before_the_users(stage: Stage) 
         assert "in UTC, since no time zone is known" in said(
             await check(world, thread), Gate.DAILY_CAP
         )
-        await world.segue.set_user("ann", time_zone="Europe/Berlin")
+        await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin")
         assert (await check(world, thread)).facts.zone == "Europe/Berlin"
-        await world.segue.set_thread(thread, time_zone="Asia/Tokyo")
+        await world.segue.set_thread_preferences(thread, time_zone="Asia/Tokyo")
         assert (await check(world, thread)).facts.zone == "Asia/Tokyo"
-        await world.segue.set_thread(thread, time_zone=None)
+        await world.segue.set_thread_preferences(thread, time_zone=None)
         assert (await check(world, thread)).facts.zone == "Europe/Berlin"
 
 
@@ -84,17 +84,17 @@ async def test_quiet_hours_of_the_thread_come_before_the_users_before_the_agents
             return said(await check(world, thread, policy), Gate.QUIET_HOURS).partition(";")[0]
 
         assert await hours() == "Quiet hours are 22:00 to 07:00"
-        await world.segue.set_user("ann", quiet_hours=NAP)
+        await world.segue.set_user_preferences("ann", quiet_hours=NAP)
         assert await hours() == "Quiet hours are 13:00 to 15:00"
-        await world.segue.set_thread(thread, quiet_hours=LUNCH)
+        await world.segue.set_thread_preferences(thread, quiet_hours=LUNCH)
         assert await hours() == "Quiet hours are 12:00 to 13:00"
-        await world.segue.set_thread(thread, quiet_hours=False)
+        await world.segue.set_thread_preferences(thread, quiet_hours=False)
         assert await hours() == "No quiet hours are set."
-        await world.segue.set_thread(thread, quiet_hours=None)
+        await world.segue.set_thread_preferences(thread, quiet_hours=None)
         assert await hours() == "Quiet hours are 13:00 to 15:00"
-        await world.segue.set_user("ann", quiet_hours=False)
+        await world.segue.set_user_preferences("ann", quiet_hours=False)
         assert await hours() == "No quiet hours are set."
-        await world.segue.set_user("ann", quiet_hours=None)
+        await world.segue.set_user_preferences("ann", quiet_hours=None)
         assert await hours() == "Quiet hours are 22:00 to 07:00"
 
 
@@ -106,14 +106,14 @@ async def test_a_wish_for_silence_counts_wherever_it_was_made(stage: Stage) -> N
     async with stage.world(quiet()) as world:
         for name, value in (("muted", True), ("opted_out", True)):
             thread = await new_thread(world.segue)
-            await world.segue.set_thread(thread, **{name: value})
+            await world.segue.set_thread_preferences(thread, **{name: value})
             assert getattr((await check(world, thread)).facts, name) is True
-            await world.segue.set_thread(thread, **{name: False})
-            await world.segue.set_user("ann", **{name: value})
+            await world.segue.set_thread_preferences(thread, **{name: False})
+            await world.segue.set_user_preferences("ann", **{name: value})
             assert getattr((await check(world, thread)).facts, name) is True
-            await world.segue.set_user("ann", **{name: None})
+            await world.segue.set_user_preferences("ann", **{name: None})
             assert getattr((await check(world, thread)).facts, name) is False
-        await world.segue.set_user("ann", snoozed_until=late)
+        await world.segue.set_user_preferences("ann", snoozed_until=late)
         await world.segue.snooze(thread, early)
         assert (await check(world, thread)).facts.snoozed_until == late
 
@@ -123,8 +123,8 @@ async def test_a_stored_wish_that_cannot_be_read_stops_nothing(stage: Stage) -> 
     odd = {"quiet_hours": "at night", "time_zone": "Mars/Base", "muted": "yes", "snoozed_until": 5}
     async with stage.world(quiet()) as world:
         thread = await new_thread(world.segue)
-        await world.journal.update_thread(thread, settings=odd)
-        await world.journal.update_user_settings("ann", odd, now=world.clock.now())
+        await world.journal.threads.update(thread, settings=odd)
+        await world.journal.users.update_settings("ann", odd, now=world.clock.now())
         checked = await check(world, thread)
         assert checked.is_allowed
         assert (checked.facts.zone, checked.facts.muted) == (None, False)
@@ -139,7 +139,7 @@ async def test_the_facts_are_those_of_the_moment(stage: Stage) -> None:
         assert (facts.consecutive, facts.sent_today, facts.last_follow_up_at) == (0, 0, None)
         await arm(world, thread)
         await world.pass_time(SOON)
-        await world.segue.typing(thread)
+        await world.segue.report_typing(thread)
         facts = (await check(world, thread)).facts
         assert (facts.consecutive, facts.sent_today) == (1, 1)
         assert facts.last_follow_up_at == facts.typing_at == START + SOON
@@ -158,7 +158,7 @@ async def test_the_day_of_the_user_begins_in_the_users_zone(stage: Stage) -> Non
         await world.pass_time(SOON)  # half past nine in the evening, in Auckland
         late = START.replace(hour=23)
         assert (await check(world, thread, now=late)).facts.sent_today == 1
-        await world.segue.set_user("ann", time_zone="Pacific/Auckland")
+        await world.segue.set_user_preferences("ann", time_zone="Pacific/Auckland")
         assert (await check(world, thread, now=late)).facts.sent_today == 0
 
 
@@ -181,22 +181,22 @@ async def test_a_turn_does_not_stand_in_its_own_way(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("wish", "outcome", "state"),
     [
-        ({}, Outcome.ALLOW, TimerState.FIRED),
-        ({"muted": True}, Outcome.SUPPRESS, TimerState.SUPPRESSED),
-        ({"snoozed_until": START + timedelta(hours=1)}, Outcome.POSTPONE, TimerState.POSTPONED),
+        ({}, GateOutcome.ALLOW, TimerState.FIRED),
+        ({"muted": True}, GateOutcome.SUPPRESS, TimerState.SUPPRESSED),
+        ({"snoozed_until": START + timedelta(hours=1)}, GateOutcome.POSTPONE, TimerState.POSTPONED),
     ],
 )
 async def test_the_record_holds_every_verdict_and_the_facts(
-    stage: Stage, wish: dict[str, Any], outcome: Outcome, state: TimerState
+    stage: Stage, wish: dict[str, Any], outcome: GateOutcome, state: TimerState
 ) -> None:
     """Yes, no or not yet: one decision with all gates, in order, and with what they went by."""
     async with stage.world(quiet(), models={"guide": lines("In Norway.")}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
-        await world.segue.set_thread(thread, time_zone="Europe/Berlin", **wish)
+        await world.segue.set_thread_preferences(thread, time_zone="Europe/Berlin", **wish)
         timer = await arm(world, thread)
         await world.pass_time(SOON)
-        [decision] = [d for d in await world.journal.list_decisions(thread) if d.kind == "gates"]
+        [decision] = [d for d in await world.journal.decisions.list_of(thread) if d.kind == "gates"]
         assert decision.outcome == outcome
         assert list(decision.facts["verdicts"]) == list(Gate)
         assert len(decision.reasons) == 1 + len(Gate)
@@ -205,13 +205,13 @@ async def test_the_record_holds_every_verdict_and_the_facts(
         assert decision.facts["zone"] == "Europe/Berlin"
         assert decision.facts["due_at"] == (START + SOON).isoformat()
         assert decision.facts["trigger"] == TriggerType.CHECK_IN
-        [found] = await world.journal.list_timers(thread)
+        [found] = await world.journal.timers.list_of(thread)
         assert found.state == state
-        if outcome is Outcome.POSTPONE:
+        if outcome is GateOutcome.POSTPONE:
             assert decision.facts["until"] == wish["snoozed_until"].isoformat()
             assert found.due_at == wish["snoozed_until"]
-        if outcome is Outcome.ALLOW:
-            [turn, _] = await world.journal.list_turns(thread)
+        if outcome is GateOutcome.ALLOW:
+            [turn, _] = await world.journal.turns.list_of(thread)
             assert decision.turn_id == turn.id
 
 
@@ -232,21 +232,21 @@ async def test_a_count_that_changed_meanwhile_is_asked_about_again(
         ]
         for thread in (slow, fast):
             await world.say(thread, "Hello.")
-        fire = world.journal.fire_timer
+        fire = world.journal.timers.fire
 
         async def overtaken(*given: Any, **more: Any) -> Turn | None:
-            monkeypatch.setattr(world.journal, "fire_timer", fire)
+            monkeypatch.setattr(world.journal.timers, "fire", fire)
             await arm(world, fast, due_at=world.clock.now())
-            await world.composed.runtime.timers.step()
+            await world.system.runtime.timers.step()
             return await fire(*given, **more)
 
-        monkeypatch.setattr(world.journal, "fire_timer", overtaken)
+        monkeypatch.setattr(world.journal.timers, "fire", overtaken)
         await arm(world, slow)
         await world.pass_time(SOON)
         assert (await world.heard(fast))[-1] == "And?"
         assert await world.heard(slow) == ["Hello.", "In Norway."]
-        [decision] = [d for d in await world.journal.list_decisions(slow) if d.kind == "gates"]
-        assert (decision.outcome, decision.facts["gate"]) == (Outcome.POSTPONE, Gate.DAILY_CAP)
+        [decision] = [d for d in await world.journal.decisions.list_of(slow) if d.kind == "gates"]
+        assert (decision.outcome, decision.facts["gate"]) == (GateOutcome.POSTPONE, Gate.DAILY_CAP)
         await world.pass_time(days=1)
         assert (await world.heard(slow))[-1] == "Well?"
 
@@ -258,17 +258,17 @@ async def test_a_timer_that_is_always_overtaken_is_tried_again_later(
     async with sqlite_stage.world(quiet(), models={"guide": lines("Hi.", "Well?")}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
-        fire, tries = world.journal.fire_timer, []
+        fire, tries = world.journal.timers.fire, []
 
         async def refuse(*_: Any, **__: Any) -> None:
             tries.append(world.clock.now())
             raise ConflictError("Somebody was faster.")
 
-        monkeypatch.setattr(world.journal, "fire_timer", refuse)
+        monkeypatch.setattr(world.journal.timers, "fire", refuse)
         await arm(world, thread)
         await world.pass_time(SOON)
         assert len(tries) == 10
-        monkeypatch.setattr(world.journal, "fire_timer", fire)
+        monkeypatch.setattr(world.journal.timers, "fire", fire)
         await world.pass_time(minutes=1)
         assert (await world.heard(thread))[-1] == "Well?"
 
@@ -280,17 +280,17 @@ async def test_a_timer_that_somebody_cancelled_meanwhile_is_left_alone(
     async with stage.world(quiet(), models={"guide": lines("In Norway.")}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
-        fire = world.journal.fire_timer
+        fire = world.journal.timers.fire
 
         async def too_late(*given: Any, **more: Any) -> Turn | None:
             await world.segue.cancel_follow_ups(thread)
             return await fire(*given, **more)
 
-        monkeypatch.setattr(world.journal, "fire_timer", too_late)
+        monkeypatch.setattr(world.journal.timers, "fire", too_late)
         await arm(world, thread)
         await world.pass_time(SOON)
         assert await world.heard(thread) == ["Where is Oslo?", "In Norway."]
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert (timer.state, timer.state_reason) == ("cancelled", "The user did not want it.")
 
 
@@ -302,7 +302,7 @@ async def test_the_timer_of_an_agent_that_is_gone_is_closed_with_the_reason(stag
         await arm(world, thread)
     async with stage.world(plain_agent("coach")) as world:
         await world.pass_time(SOON)
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.SUPPRESSED
         assert timer.state_reason == "There is no agent 'guide'; there are: coach."
         assert (await world.segue.why(thread))[-1].why == timer.state_reason
@@ -317,20 +317,20 @@ async def test_a_defect_in_one_timer_does_not_hold_up_the_others(
         for thread in threads:
             await world.say(thread, "Hello.")
             await arm(world, thread)
-        get_thread = world.journal.get_thread
+        get_thread = world.journal.threads.get
 
         async def broken(thread_id: str) -> Any:
             if thread_id == threads[0] and world.clock.now() == START + SOON:
                 raise RuntimeError("a defect")
             return await get_thread(thread_id)
 
-        monkeypatch.setattr(world.journal, "get_thread", broken)
+        monkeypatch.setattr(world.journal.threads, "get", broken)
         await world.pass_time(SOON)
-        turns = [(await world.journal.list_turns(thread))[0] for thread in threads]
+        turns = [(await world.journal.turns.list_of(thread))[0] for thread in threads]
         assert [turn.kind for turn in turns] == [TurnKind.REPLY, TurnKind.FOLLOW_UP]
         assert "could not be considered" in caplog.text
         await world.pass_time(minutes=1)
-        assert (await world.journal.list_turns(threads[0]))[0].kind is TurnKind.FOLLOW_UP
+        assert (await world.journal.turns.list_of(threads[0]))[0].kind is TurnKind.FOLLOW_UP
 
 
 async def test_a_proposal_is_made_of_what_it_comes_from() -> None:
@@ -354,7 +354,7 @@ async def test_a_proposal_is_made_of_what_it_comes_from() -> None:
         created_at=START,
         updated_at=START,
     )
-    asked = Proposal.of_timer(timer)
+    asked = Candidate.of_timer(timer)
     assert (asked.epoch, asked.due_at, asked.expires_at) == (3, START, START + SOON)
     assert (asked.missed, asked.timer_id, asked.turn_id) == ("skip", 7, None)
 

@@ -17,13 +17,14 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from segue.agent.scripted import ScriptedChatModel
-from segue.core import gates
-from segue.core.gates import Gate, Outcome
+from segue.core.autonomy import gates
+from segue.core.autonomy.gates import Gate, GateOutcome
 from segue.core.triggers import TriggerType
 from segue.journal.records import Claimed, Decision, NewTimer
 from segue.journal.sqlite import SqliteJournal
+from segue.journal.tx import Part
 from segue.runtime.clock import sleep
-from segue.testing.world import Stage, World, plain_agent
+from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import lines, new_thread, stored, tab
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +36,7 @@ Change = Callable[[World, str], Awaitable[Any]]
 
 async def set_policy(world: World, **changes: Any) -> None:
     """The owner changes the policy of the running agent."""
-    agent = world.composed.parts.agent_of("guide")
+    agent = world.system.deps.agent_of("guide")
     autonomy = agent.config.autonomy
     changed = autonomy.model_copy(update={"policy": replace(autonomy.policy, **changes)})
     agent.config = agent.config.model_copy(update={"autonomy": changed})
@@ -46,12 +47,12 @@ def policy(**changes: Any) -> Change:
 
 
 def wish(**wishes: Any) -> Change:
-    return lambda world, thread: world.segue.set_thread(thread, **wishes)
+    return lambda world, thread: world.segue.set_thread_preferences(thread, **wishes)
 
 
 async def opt_out(world: World, thread: str) -> None:
     del thread
-    await world.segue.set_user("ann", opted_out=True)
+    await world.segue.set_user_preferences("ann", opted_out=True)
 
 
 async def snooze(world: World, thread: str) -> None:
@@ -59,14 +60,14 @@ async def snooze(world: World, thread: str) -> None:
 
 
 async def typing(world: World, thread: str) -> None:
-    await world.segue.typing(thread)
+    await world.segue.report_typing(thread)
 
 
 async def write_unnoticed(world: World, thread: str) -> None:
     """The epoch rises, and nothing else of what a user's message does."""
     assert isinstance(world.journal, SqliteJournal)
     sql = "UPDATE threads SET epoch = epoch + 1 WHERE id = ?"
-    await world.journal._db.write(lambda db: db.execute(sql, (thread,)))
+    await world.journal.db.write(lambda db: db.execute(sql, (thread,)))
 
 
 async def nothing(world: World, thread: str) -> None:
@@ -103,7 +104,7 @@ SCENES = {
 
 @asynccontextmanager
 async def stopped(
-    world: World, monkeypatch: pytest.MonkeyPatch, **found: Any
+    world: World, steps: Part, monkeypatch: pytest.MonkeyPatch, **found: Any
 ) -> AsyncIterator[None]:
     """A worker whose steps find nothing, as if it were down, until the block is left."""
 
@@ -115,9 +116,9 @@ async def stopped(
 
     with monkeypatch.context() as patch:
         for step, what in found.items():
-            patch.setattr(world.journal, step, finding(what))
+            patch.setattr(steps, step, finding(what))
         yield
-    world.composed.parts.agendas.look(world.clock.now())
+    world.system.deps.wakeups.all_at(world.clock.now())
 
 
 @dataclass
@@ -138,11 +139,11 @@ class Play:
         assert (await self.world.heard(self.thread))[-1] == FIRST
 
     async def arm(self, **rules: Any) -> None:
-        parts = self.world.composed.parts
+        parts = self.world.system.deps
         due_at = self.world.clock.now() + SOON
         timer = NewTimer(self.thread, due_at, TriggerType.CHECK_IN.value, **rules)
-        await parts.journal.arm_timer(timer, ids=parts.ids, now=self.world.clock.now())
-        parts.agendas.timers.at(due_at)
+        await parts.journal.timers.arm(timer, ids=parts.ids, now=self.world.clock.now())
+        parts.wakeups.timers.at(due_at)
 
     async def arm_second(self) -> None:
         rules = dict(self.scene.timer)
@@ -154,14 +155,16 @@ class Play:
         """The timer is found, at its time or when somebody looks again."""
         await self.arm_second()
         await self.scene.change(self.world, self.thread)
-        async with stopped(self.world, self.monkeypatch, claim_due_timers=[], next_due_at=None):
+        timers = self.world.journal.timers
+        async with stopped(self.world, timers, self.monkeypatch, claim_due=[], next_at=None):
             await self.world.pass_time(SOON + self.scene.wait)
         await self.world.clock.settle()
 
     async def when_taken_up(self) -> None:
         """The timer fires in time, and its turn waits for somebody to take it."""
         await self.arm_second()
-        async with stopped(self.world, self.monkeypatch, claim_turns=Claimed([], None)):
+        turns = self.world.journal.turns
+        async with stopped(self.world, turns, self.monkeypatch, claim=Claimed([], None)):
             await self.world.pass_time(SOON + max(self.scene.wait, timedelta(minutes=2)))
             await self.scene.change(self.world, self.thread)
         await self.world.clock.settle()
@@ -180,7 +183,7 @@ class Play:
         await self.world.pass_time(SOON + self.scene.wait)
 
     async def last_decision(self) -> Decision:
-        return (await self.world.journal.list_decisions(self.thread))[0]
+        return (await self.world.journal.decisions.list_of(self.thread))[0]
 
 
 WAYS: dict[str, Callable[[Play], Awaitable[None]]] = {
@@ -226,7 +229,7 @@ async def test_a_gate_alone_keeps_a_follow_up_from_the_user(
         assert SECOND not in repr(screen.events)
         assert len(play.model.seen) == (3 if way == "shown" else 2)
         decision = await play.last_decision()
-        against = {g for g, said in decision.facts["verdicts"].items() if said != Outcome.ALLOW}
+        against = {g for g, said in decision.facts["verdicts"].items() if said != GateOutcome.ALLOW}
         assert against == {gate}
         assert decision.facts["gate"] == gate
         assert decision.kind == ("gates" if way == "due" else "gates_before_showing")
@@ -235,8 +238,8 @@ async def test_a_gate_alone_keeps_a_follow_up_from_the_user(
 def take_out(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a gate say yes to everything."""
 
-    def allow(_: Any) -> tuple[Outcome, str, None]:
-        return Outcome.ALLOW, "Taken out.", None
+    def allow(_: Any) -> tuple[GateOutcome, str, None]:
+        return GateOutcome.ALLOW, "Taken out.", None
 
     without = MappingProxyType({**gates._GATES, gate: allow})
     monkeypatch.setattr(gates, "_GATES", without)
@@ -262,5 +265,5 @@ async def test_without_that_gate_the_journal_still_refuses(
         take_out(gate, monkeypatch)
         await WAYS[way](play)
         assert (await play.world.heard(play.thread))[-1] == FIRST
-        [timer, _] = await play.world.journal.list_timers(play.thread)
+        [timer, _] = await play.world.journal.timers.list_of(play.thread)
         assert (timer.state, timer.state_reason) == ("cancelled", "The user wrote.")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage
 
-from segue.core.errors import ConflictError
 from segue.core.snowflake import node_of, time_of
-from segue.journal.ports import Journal
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
 from segue.journal.postgres import PostgresJournal
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.clock import SystemClock
 from segue.runtime.ids import LeasedIds
-from segue.testing.world import START, Stage
+from segue.simulate.world import START, Stage
 
 pytestmark = pytest.mark.anyio
 
@@ -58,8 +58,8 @@ async def opened(journal: Journal, clock: Settable, owner: str = "one") -> Lease
 async def write(journal: Journal, ids: LeasedIds, now: datetime) -> int:
     """A message in a thread of its own; its position."""
     thread = f"t{ids.next()}"
-    await journal.create_thread(thread, agent_id="guide", user_id="ann", now=now)
-    accepted = await journal.accept_message(thread, HumanMessage("Hello."), ids=ids, now=now)
+    await journal.threads.create(thread, agent_id="guide", user_id="ann", now=now)
+    accepted = await journal.inbox.accept(thread, HumanMessage("Hello."), ids=ids, now=now)
     position: int = accepted.message.additional_kwargs["position"]
     return position
 
@@ -178,12 +178,12 @@ async def test_ids_that_are_not_open_say_so(journal: Journal, clock: Settable) -
 async def test_a_running_process_renews_by_itself(stage: Stage) -> None:
     """A month of silence does not cost a process its number."""
     async with stage.world() as world:
-        node = world.composed.runtime.ids.node
+        node = world.system.runtime.ids.node
         for _ in range(4):
             await world.pass_time(days=15)
             async with stage.world() as other:
-                assert other.composed.runtime.ids.node != node
-        assert world.composed.runtime.ids.node == node
+                assert other.system.runtime.ids.node != node
+        assert world.system.runtime.ids.node == node
 
 
 async def test_a_running_process_that_lost_its_number_goes_on(stage: Stage) -> None:
@@ -191,9 +191,9 @@ async def test_a_running_process_that_lost_its_number_goes_on(stage: Stage) -> N
     async with stage.world() as world:
         thread = (await world.segue.create_thread("ann")).id
         await world.say(thread, "Hello.")
-        journal, ids = world.journal, world.composed.runtime.ids
-        await journal.release_node(ids.node, world.composed.parts.owner)
-        taken = await journal.lease_node(
+        journal, ids = world.journal, world.system.runtime.ids
+        await journal.nodes.release(ids.node, world.system.deps.owner)
+        taken = await journal.nodes.lease(
             "other", now=world.clock.now(), lease_for=timedelta(days=90)
         )
         assert taken == ids.node
@@ -211,7 +211,7 @@ YEARS = timedelta(days=16 * 365)
 
 async def go_on(journal: Journal, ids: LeasedIds, thread: str, now: datetime) -> int:
     """One more message in a thread; its position."""
-    accepted = await journal.accept_message(thread, HumanMessage("More."), ids=ids, now=now)
+    accepted = await journal.inbox.accept(thread, HumanMessage("More."), ids=ids, now=now)
     position: int = accepted.message.additional_kwargs["position"]
     return position
 
@@ -223,7 +223,7 @@ async def test_a_start_in_a_wrong_year_dates_nothing_that_comes_after(
     clock.moment = START + YEARS
     wrong = await opened(journal, clock, "wrong")
     far = [await write(journal, wrong, clock.moment) for _ in range(2)]
-    threads = [thread.id for thread in await journal.list_newest_threads(limit=2)]
+    threads = [thread.id for thread in await journal.threads.list_newest(limit=2)]
     await wrong.close()
     clock.moment = START
     ids = await opened(journal, clock)
@@ -247,7 +247,7 @@ async def test_a_process_whose_clock_was_years_ahead_comes_back_to_the_present(
     clock.moment += YEARS
     far = await write(journal, ids, clock.moment)
     given += [far, ids.next()]
-    [thread] = await journal.list_newest_threads(limit=1)
+    [thread] = await journal.threads.list_newest(limit=1)
     clock.moment = START
     given += [ids.next(), ids.next()]
     assert {time_of(each).date() for each in given[-2:]} == {START.date()}

@@ -11,9 +11,8 @@ import pytest
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from segue.core.errors import UsageError
-from segue.noting import note
-from segue.runtime.logs import configure_logging
+from segue.errors import UsageError
+from segue.telemetry import configure_logging, log_event
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +166,7 @@ def test_an_unknown_level_is_refused(level: str) -> None:
 def test_a_noted_event_brings_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     """A sentence for people, and its kind and fields for programs, on one line."""
     configure_logging(json=True)
-    note(
+    log_event(
         logging.getLogger("segue.test"),
         "follow_up_fired",
         "Follow-up of {thread_id} fired",

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from segue.runtime.clock import SystemClock
-from segue.runtime.loops import Agenda, keep_going
-from segue.testing.world import START
+from segue.runtime.worker import Wakeup, run_loop
+from segue.simulate.world import START
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def test_a_loop_ends_although_its_step_took_the_cancellation_for_itself(
             raise error
         return None
 
-    task = asyncio.create_task(keep_going("deaf", step, Agenda(), SystemClock()))
+    task = asyncio.create_task(run_loop("deaf", step, Wakeup(), SystemClock()))
     await began.wait()
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=10)
@@ -65,7 +65,7 @@ async def test_a_loop_looks_again_after_the_clock_was_set_back() -> None:
             second.set()
         return clock.now() + timedelta(seconds=10)
 
-    task = asyncio.create_task(keep_going("stepped back", step, Agenda(), clock))
+    task = asyncio.create_task(run_loop("stepped back", step, Wakeup(), clock))
     try:
         async with asyncio.timeout(10):
             await second.wait()

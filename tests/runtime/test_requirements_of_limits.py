@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from segue.journal.records import TimerState, TurnState
-from segue.runtime.follow_up import Reply, plan_by_rules
-from segue.testing.world import START, Stage
+from segue.runtime.planning import Reply, plan_by_rules
+from segue.simulate.world import START, Stage
 from tests.runtime.scenes import batches_of
 from tests.stories.scenes import (
     PATIENCE,
@@ -31,7 +31,7 @@ async def test_follow_ups_are_counted_until_the_user_writes(stage: Stage) -> Non
         thread = await new_thread(world)
 
         async def plans() -> list[tuple[int, str]]:
-            decisions = await world.journal.list_decisions(thread, limit=100)
+            decisions = await world.journal.decisions.list_of(thread, limit=100)
             found = [d for d in reversed(decisions) if d.kind == "plan"]
             return [(d.facts["consecutive"], d.outcome) for d in found]
 
@@ -59,10 +59,10 @@ async def test_a_count_at_or_above_its_limit_plans_nothing(
     async with sqlite_stage.world(agent, models={"guide": model_of()}) as world:
         thread = await new_thread(world)
         await world.say(thread, "Hello.")
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         [batch] = await batches_of(world, thread)
         reply = Reply(turn, batch, [], interrupted=False, consecutive=count)
-        planned = plan_by_rules(reply, agent.autonomy, world.composed.parts.ids, START)
+        planned = plan_by_rules(reply, agent.autonomy, world.system.deps.ids, START)
         assert (planned.timer is not None) is plans
         assert planned.decision.outcome == ("follow_up" if plans else "nothing")
 
@@ -108,11 +108,11 @@ async def test_a_timer_that_nobody_can_answer_is_closed_and_others_fire(stage: S
             await world.say(thread, "Where is Oslo?")
     async with stage.world(pair[0], models={"guide": models["guide"]}) as world:
         await world.pass_time(PATIENCE)
-        [timer] = await world.segue.follow_ups(lost)
+        [timer] = await world.segue.list_follow_ups(lost)
         assert timer.state is TimerState.SUPPRESSED
         assert "no agent 'gone'" in (timer.state_reason or "")
         assert await sent_at(world, kept) == [START + PATIENCE]
         await world.pass_time(days=1)
-        assert await world.segue.follow_ups(lost) == [timer]
-        states = {turn.state for turn in await world.journal.list_turns(kept)}
+        assert await world.segue.list_follow_ups(lost) == [timer]
+        states = {turn.state for turn in await world.journal.turns.list_of(kept)}
         assert states == {TurnState.DONE}

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.agent.config import AgentConfig
-from segue.core.errors import BackendError
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.errors import BackendError
 from segue.journal.records import Thread
-from segue.runtime.logs import configure_logging
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, plain_agent
 from segue.stores import JOURNAL_FILE
-from segue.testing.world import START, Stage, plain_agent
+from segue.telemetry import configure_logging
 from tests.journal.stores import change
 from tests.runtime.scenes import Held
 from tests.stories.scenes import PATIENCE, TOLD, arm, eager_agent, model_of, new_thread, passing
@@ -113,7 +113,7 @@ async def test_a_timer_that_cannot_be_considered_says_whose_it_is(
         async def away(*_: Any) -> Thread:
             raise BackendError("The database is away.")
 
-        world.journal.get_thread = away  # type: ignore[method-assign, assignment]
+        world.journal.threads.get = away  # type: ignore[method-assign, assignment]
         await world.pass_time(PATIENCE)
     [line] = lines()
     assert (line["level"], line["thread_id"], line["agent_id"]) == ("warning", thread, "guide")
@@ -160,11 +160,11 @@ async def test_each_end_of_a_follow_up_is_logged_with_its_reason(
         await world.segue.snooze(thread, START + 2 * PATIENCE)
         async with passing(world, 2 * PATIENCE):
             await late.asked.wait()
-            await world.segue.set_thread(thread, muted=True)
+            await world.segue.set_thread_preferences(thread, muted=True)
             late.go.set()
         await next_one()
         await world.pass_time(PATIENCE)
-        await world.segue.set_thread(thread, muted=None)
+        await world.segue.set_thread_preferences(thread, muted=None)
         await next_one()
         async with passing(world, PATIENCE):
             await void.asked.wait()
@@ -238,7 +238,7 @@ async def test_nothing_above_debug_quotes_anybody(stage: Stage, lines: Lines) ->
         await world.pass_time(PATIENCE)
         await world.say(thread, "I said swordfish!")
         await world.say(thread, "Once more: swordfish!")
-        timers = await world.segue.follow_ups(thread)
+        timers = await world.segue.list_follow_ups(thread)
         assert len(timers) == 3
         assert "swordfish" not in repr([timer.reason for timer in timers])
         assert "swordfish" not in repr(await world.segue.why(thread, limit=1_000))
@@ -256,7 +256,7 @@ async def test_that_a_turn_is_stored_is_confirmed(stage: Stage, lines: Lines) ->
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE)
-        turns = await world.journal.list_turns(thread)
+        turns = await world.journal.turns.list_of(thread)
     done = [line for line in lines() if line.get("kind") == "turn_done"]
     assert [(line["level"], line["messages"]) for line in done] == [("info", 2), ("info", 2)]
     assert [line["turn_id"] for line in done] == [turn.id for turn in reversed(turns)]

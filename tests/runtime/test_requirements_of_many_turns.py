@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import BackendError
+from segue.core.turn_rules import DoubleTexting
+from segue.errors import BackendError
 from segue.facade import Segue
-from segue.journal.records import Effect, EffectState, Events, TurnState
+from segue.journal.records import Effect, EffectState, FeedPage, TurnState
 from segue.runtime.clock import SystemClock
-from segue.runtime.loops import Agenda
-from segue.runtime.rules import DoubleTexting
+from segue.runtime.worker import Wakeup
 from segue.settings import Settings
-from segue.testing.world import START, Stage, plain_agent
+from segue.simulate.world import START, Stage, plain_agent
 from tests.runtime.scenes import Paced, batches_of, calling, echo, lines, tab
 from tests.stories.scenes import new_thread
 
@@ -81,7 +81,7 @@ async def test_two_processes_answer_each_message_once(stage: Stage) -> None:
             texts = [f"Message {n}.", f"Message {n + 10}."]
             told = await worlds[0].heard(thread)
             assert sorted(told) == sorted([*texts, *(f"You said: {text}" for text in texts)])
-            turns = await worlds[0].journal.list_turns(thread)
+            turns = await worlds[0].journal.turns.list_of(thread)
             assert [(turn.state, turn.attempts) for turn in turns] == [(TurnState.DONE, 1)] * 2
         assert sum(len(model.seen) for model in models) == 20
 
@@ -93,7 +93,7 @@ async def test_nothing_is_done_before_the_start_or_after_the_stop(sqlite_stage: 
     """A message waits for whoever starts next, and one start is one run."""
     async with sqlite_stage.world(plain_agent(**QUIET), models={"guide": lines()}) as world:
         thread = await new_thread(world)
-        await world.composed.runtime.turns.close(timedelta(0))
+        await world.system.runtime.turns.close(timedelta(0))
         await world.say(thread, "Is anybody there?")
         await world.pass_time(hours=1)
         assert await world.heard(thread) == ["Is anybody there?"]
@@ -109,16 +109,16 @@ async def test_nothing_is_done_before_the_start_or_after_the_stop(sqlite_stage: 
 
 async def test_a_wake_up_that_comes_before_the_waiting_is_not_lost(sqlite_stage: Stage) -> None:
     """Neither between a worker's look and its sleep, nor of a turn that is over already."""
-    agenda = Agenda()
-    agenda.clear()
-    agenda.at_once()
+    wakeup = Wakeup()
+    wakeup.clear()
+    wakeup.now()
     async with asyncio.timeout(5):
-        await agenda.wait(SystemClock())
-    assert agenda.is_due(START)
+        await wakeup.wait(SystemClock())
+    assert wakeup.is_due(START)
     async with sqlite_stage.world(plain_agent(**QUIET), models={"guide": lines()}) as world:
         accepted = await world.segue.send(await new_thread(world), "Hello.")
         await world.clock.settle()
-        waiting = asyncio.create_task(world.segue.finished(accepted.turn))
+        waiting = asyncio.create_task(world.segue.wait_turn(accepted.turn))
         await world.pass_time(seconds=1)
         assert (await waiting).state is TurnState.DONE
 
@@ -140,8 +140,8 @@ async def test_a_new_message_stops_the_stream_and_nothing_is_left_of_it(stage: S
             model.finish()
             await seen.until_said("Fine.")
         assert await world.heard(thread) == ["Count!", "Stop!", "One two ", "Fine."]
-        assert (await world.journal.events(thread)).partial is None
-        turns = await world.journal.list_turns(thread)
+        assert (await world.journal.feed.read(thread)).partial is None
+        turns = await world.journal.turns.list_of(thread)
         assert [turn.state for turn in turns] == [TurnState.DONE] * 2
 
 
@@ -153,17 +153,17 @@ async def test_a_failed_broadcast_does_not_fail_a_stored_memory(stage: Stage) ->
     async with stage.world(agent, models={"guide": model}) as world:
         thread = await new_thread(world)
 
-        async def read(*_: Any, **__: Any) -> Events:
+        async def read(*_: Any, **__: Any) -> FeedPage:
             raise BackendError("The database is away.")
 
         async with tab(world.segue, thread) as seen:
             await world.clock.settle()
-            world.journal.events = read  # type: ignore[method-assign]
+            world.journal.feed.read = read  # type: ignore[method-assign]
             await world.say(thread, "I like mushrooms.")
             assert "Noted." not in seen.texts
-        [memory] = await world.journal.list_memories("guide", "ann")
+        [memory] = await world.journal.memories.list_of("guide", "ann")
         assert (memory.key, memory.content) == ("food", fact)
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         assert turn.state is TurnState.DONE
 
 
@@ -182,11 +182,11 @@ async def test_an_effect_that_fails_does_not_keep_the_next_from_being_done(
                 raise RuntimeError("broken")
             return "taken"
 
-        monkeypatch.setattr(world.composed.runtime.effects, "_handlers", {"webhook": deliver})
+        monkeypatch.setattr(world.system.runtime.effects, "_handlers", {"webhook": deliver})
         for thread in threads:
             await world.say(thread, "Hello.")
-        [failed] = await world.journal.list_effects(failing)
-        [done] = await world.journal.list_effects(working)
+        [failed] = await world.journal.effects.list_of(failing)
+        [done] = await world.journal.effects.list_of(working)
         assert (failed.state, failed.attempts, failed.error) == (
             EffectState.PENDING,
             1,

@@ -11,21 +11,22 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
+from segue.agent.current import current_run
 from segue.agent.demo import demo_reply
-from segue.agent.run import Run, current_run
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.gates import GateDecision, PolicyGates
+from segue.core.autonomy.gates import GateDecision, PolicyGates
+from segue.core.autonomy.policy import Facts
 from segue.core.metadata import BatchType, MessageMetadata
-from segue.core.policy import Facts
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import TurnKind
 from segue.runtime.effects import EffectRunner
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.run import Run
 from segue.runtime.timers import TimerWorker
 from segue.settings import load_settings
+from segue.simulate.world import START, Stage, plain_agent
 from segue.testing.leaks import find_leaks
 from segue.testing.providers import request_problems
-from segue.testing.world import START, Stage, plain_agent
 from tests.runtime.scenes import batches_of
 from tests.stories.scenes import (
     PATIENCE,
@@ -256,7 +257,7 @@ async def test_the_parts_do_their_work_under_their_known_names(
     monkeypatch.setattr("segue.runtime.gatekeeper.PolicyGates", Gates)
     monkeypatch.setattr(SessionProcessor, "process", noted)
     async with stage.world(eager_agent(), models={"guide": model_of()}) as world:
-        runtime = world.composed.runtime
+        runtime = world.system.runtime
         assert isinstance(runtime.timers, TimerWorker)
         assert isinstance(runtime.effects, EffectRunner)
         thread = await new_thread(world)
@@ -268,7 +269,7 @@ async def test_the_parts_do_their_work_under_their_known_names(
             f"SessionProcessor: {TurnKind.FOLLOW_UP}",
             "PolicyGates",
         ]
-        kinds = [turn.kind for turn in await world.journal.list_turns(thread)]
+        kinds = [turn.kind for turn in await world.journal.turns.list_of(thread)]
         assert kinds == [TurnKind.FOLLOW_UP, TurnKind.REPLY]
 
 
@@ -299,14 +300,14 @@ async def test_a_restart_restores_all_that_there_was(stage: Stage) -> None:
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE)
         shown, batches = await world.heard(thread), await batches_of(world, thread)
-        timers, story = await world.segue.follow_ups(thread), await world.segue.why(thread)
+        timers, story = await world.segue.list_follow_ups(thread), await world.segue.why(thread)
     model = model_of("Two?", "In Norway.")
     async with stage.world(eager_agent(), models={"guide": model}) as world:
         assert await world.heard(thread) == shown == ["Where is Oslo?", TOLD, "One?"]
         assert [b.messages for b in await batches_of(world, thread)] == [
             b.messages for b in batches
         ]
-        assert await world.segue.follow_ups(thread) == timers
+        assert await world.segue.list_follow_ups(thread) == timers
         assert await world.segue.why(thread) == story
         await world.pass_time(2 * PATIENCE)
         await world.say(thread, "In which country?")

@@ -12,11 +12,11 @@ from langchain_core.tools import tool
 from segue.core.batch import BatchState
 from segue.core.messages import synthetic_message
 from segue.core.metadata import BatchType, MessageMetadata, is_settled
+from segue.events import TurnFailed
 from segue.journal.records import TurnKind, TurnState
-from segue.runtime.events import Failed
-from segue.runtime.leash import Why
+from segue.runtime.cancellation import StopReason
+from segue.simulate.world import START, Stage, plain_agent
 from segue.testing.providers import request_problems
-from segue.testing.world import START, Stage, plain_agent
 from tests.runtime.scenes import Held, batches_of, calling, echo, lines, tab
 from tests.stories.scenes import new_thread
 
@@ -57,7 +57,7 @@ async def test_a_turn_of_several_rounds_is_one_batch_stored_as_it_comes(stage: S
         del messages
         [*_, batch] = await batches_of(world, thread)
         stored.append([message.type for message in batch.messages])
-        [turn, *_] = await world.journal.list_turns(thread)
+        [turn, *_] = await world.journal.turns.list_of(thread)
         assert turn.state is TurnState.RUNNING
 
     async def again(messages: list[BaseMessage]) -> AIMessage:
@@ -86,7 +86,7 @@ async def test_a_turn_of_several_rounds_is_one_batch_stored_as_it_comes(stage: S
         texts = [[message.text for message in asked[1:]] for asked in model.seen]
         whole = ["Double one, and that again.", "", "2", "", "4", "It is 4."]
         assert texts == [whole[:1], whole[:3], whole[:5], [*whole, "Thanks."]]
-        turns = await world.journal.list_turns(thread)
+        turns = await world.journal.turns.list_of(thread)
         assert [turn.state for turn in turns] == [TurnState.DONE] * 2
 
 
@@ -143,7 +143,7 @@ async def test_a_turn_that_asks_twice_to_go_on_goes_on_once(stage: Stage) -> Non
         thread = await new_thread(world)
         await world.say(thread, "Please look.")
         await world.pass_time(days=1)
-        continued, first = await world.journal.list_turns(thread)
+        continued, first = await world.journal.turns.list_of(thread)
         assert (first.kind, continued.kind) == (TurnKind.REPLY, TurnKind.CONTINUATION)
         assert continued.queued_at == START + timedelta(seconds=90)
         [batch] = await batches_of(world, thread)
@@ -163,7 +163,7 @@ async def test_a_crash_after_the_word_to_go_on_does_not_hide_the_batch(stage: St
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(world.pass_time(minutes=1))
             await held.asked.wait()
-            await world.composed.runtime.turns.close(timedelta(0))
+            await world.system.runtime.turns.close(timedelta(0))
         [batch] = await batches_of(world, thread)
         assert isinstance(batch.messages[-1], HumanMessage)
         assert not batch.is_complete
@@ -215,9 +215,9 @@ async def test_a_batch_past_its_time_is_ended_and_the_next_message_answered(stag
             await world.segue.send(thread, "First?")
             await held.asked.wait()
             await world.segue.send(thread, "Second?")
-            world.composed.runtime.turns._jobs[thread].leash.stop(Why.TIME_UP)
+            world.system.runtime.turns._jobs[thread].scope.stop(StopReason.TIME_UP)
             await seen.until_said("You said: Second?")
-            [failed] = [event for event in seen.events if isinstance(event, Failed)]
+            [failed] = [event for event in seen.events if isinstance(event, TurnFailed)]
         assert held.is_stopped
         assert "took longer than" in failed.reason
         assert [batch.is_complete for batch in await batches_of(world, thread)] == [True, True]
@@ -232,19 +232,19 @@ async def test_a_batch_that_process_after_process_left_is_closed_without_help(
     model = lines(echo)
     world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_interruptions=2)
     async with world_of as world:
-        parts, journal = world.composed.parts, world.journal
+        parts, journal = world.system.deps, world.journal
         thread = await new_thread(world)
-        accepted = await journal.accept_message(
+        accepted = await journal.inbox.accept(
             thread, HumanMessage("First?"), ids=parts.ids, now=parts.clock.now()
         )
         for owner in ("dead", "dead too"):
-            lease = await journal.claim_turn(owner, now=parts.clock.now(), lease_for=LEASE)
+            lease = await journal.turns.claim_one(owner, now=parts.clock.now(), lease_for=LEASE)
             assert lease is not None
             words = [calling("double", f"of {owner}", number=1)]
-            await journal.append(lease, words, ids=parts.ids, now=parts.clock.now())
+            await journal.messages.append(lease, words, ids=parts.ids, now=parts.clock.now())
             stage.clock._now += LEASE  # nobody else is to look meanwhile
         await world.say(thread, "Second?")
-        turn = await journal.get_turn(accepted.turn.id)
+        turn = await journal.turns.get(accepted.turn.id)
         assert turn.state is TurnState.FAILED
         assert "never finished" in (turn.error or "")
         assert [batch.is_complete for batch in await batches_of(world, thread)] == [True, True]
@@ -259,15 +259,15 @@ async def test_an_abandoned_batch_is_closed_after_its_time_and_nothing_else_happ
     and no earlier, the batch is closed and the user is told.
     """
     async with stage.world(plain_agent(**QUIET), models={"guide": lines()}) as world:
-        parts, now = world.composed.parts, world.clock.now()
+        parts, now = world.system.deps, world.clock.now()
         thread = await new_thread(world)
-        accepted = await world.journal.accept_message(
+        accepted = await world.journal.inbox.accept(
             thread, HumanMessage("First?"), ids=parts.ids, now=now
         )
-        lease = await world.journal.claim_turn("dead", now=now, lease_for=LEASE)
+        lease = await world.journal.turns.claim_one("dead", now=now, lease_for=LEASE)
         assert lease is not None
         call = [calling("double", "call", number=1)]
-        await world.journal.append(lease, call, ids=parts.ids, now=now)
+        await world.journal.messages.append(lease, call, ids=parts.ids, now=now)
     model = lines()
     world_of = stage.world(plain_agent(**QUIET), models={"guide": model}, max_interruptions=1)
     async with world_of as world, tab(world.segue, thread) as seen:
@@ -275,11 +275,11 @@ async def test_an_abandoned_batch_is_closed_after_its_time_and_nothing_else_happ
         [batch] = await batches_of(world, thread)
         assert not batch.is_complete
         await world.pass_time(seconds=2)
-        await seen.until_heard(Failed)
+        await seen.until_heard(TurnFailed)
         [batch] = await batches_of(world, thread)
         assert (batch.is_complete, batch.state) == (True, BatchState.COMPLETE)
         assert is_settled(batch.messages[-1])
-        assert (await world.journal.get_turn(accepted.turn.id)).state is TurnState.FAILED
+        assert (await world.journal.turns.get(accepted.turn.id)).state is TurnState.FAILED
         assert model.seen == [], "closing it asks no model"
 
 
@@ -303,9 +303,9 @@ async def test_a_failed_turn_hides_nothing_and_holds_up_nobody(stage: Stage) -> 
         accepted = await world.segue.send(thread, "First?")
         async with tab(world.segue, thread) as seen:
             await seen.until_said("You said: Second?")
-        turn = await world.journal.get_turn(accepted.turn.id)
+        turn = await world.journal.turns.get(accepted.turn.id)
         assert turn.state is TurnState.FAILED
-        [running] = await world.journal.list_turns(busy)
+        [running] = await world.journal.turns.list_of(busy)
         assert running.state is TurnState.RUNNING
         assert world.clock.now() == START
         assert await world.heard(thread) == ["First?", "Second?", "You said: Second?"]
@@ -323,7 +323,7 @@ async def test_an_invalid_request_is_not_sent_again(stage: Stage) -> None:
         thread = await new_thread(world)
         await world.say(thread, "First?")
         await world.pass_time(hours=1)
-        [refused] = await world.journal.list_turns(thread)
+        [refused] = await world.journal.turns.list_of(thread)
         assert (refused.state, refused.attempts, len(model.seen)) == (TurnState.FAILED, 1, 1)
         await world.say(thread, "Second?")
         await world.pass_time(minutes=1)

@@ -159,7 +159,7 @@ def test_a_bad_node_is_refused_at_once(node: object) -> None:
 def test_a_bad_last_id_is_refused_at_once(last: object) -> None:
     """A seed that is no id is an error, since ignoring it could repeat stored ids."""
     make: Callable[..., SnowflakeGenerator] = SnowflakeGenerator
-    with pytest.raises(UsageError, match=r"The last id .* is no snowflake"):
+    with pytest.raises(UsageError, match=r"The last id .* is not a snowflake"):
         make(last=last)
 
 
@@ -169,7 +169,7 @@ def test_a_bad_lower_bound_is_refused_and_uses_up_nothing(after: object) -> None
     generator = SnowflakeGenerator(clock=SettableClock())
     first = generator.next()
     ask: Callable[..., int] = generator.next
-    with pytest.raises(UsageError, match=r"The lower bound .* is no snowflake"):
+    with pytest.raises(UsageError, match=r"The lower bound .* is not a snowflake"):
         ask(after=after)
     assert generator.next() == first + 1
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.errors import BackendError, UsageError
-from segue.runtime.webhooks import DeliveryError, Webhooks, WebhookTarget, next_try, sign, verify
+from segue.errors import BackendError, UsageError
+from segue.runtime.delivery import DeliveryError, Webhooks, WebhookTarget, next_try
+from segue.webhooks import sign, verify
 from tests.runtime.receiver import SECRET, Answer, Handler, Receiver, status
 
 pytestmark = pytest.mark.anyio

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.agent.config import AgentConfig
-from segue.core.errors import NotFoundError
 from segue.core.triggers import TriggerType
+from segue.errors import NotFoundError
+from segue.insight.why import Reason
 from segue.journal.records import Effect
-from segue.runtime.why import Reason
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime import deciders
 from tests.runtime.receiver import SECRET
 from tests.runtime.scenes import Held, lines, new_thread
@@ -103,7 +103,7 @@ async def test_what_ended_a_follow_up_is_told_before_its_end(stage: Stage) -> No
     async with stage.world(eager(), models={"guide": lines(TOLD)}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
-        await world.segue.set_user("ann", muted=True)
+        await world.segue.set_user_preferences("ann", muted=True)
         await world.pass_time(SILENCE)
         planned = f"the follow-up planned for {START + SILENCE:%Y-%m-%d %H:%M:%S} UTC"
         assert await outcomes(world, thread) == [
@@ -121,8 +121,8 @@ async def test_whose_snooze_it_was_is_told(stage: Stage, whose: str) -> None:
     is_thread = whose == "this thread"
     async with stage.world(eager(), models={"guide": lines(TOLD)}) as world:
         thread = await new_thread(world.segue)
-        await world.segue.set_thread(thread, snoozed_until=far if is_thread else near)
-        await world.segue.set_user("ann", snoozed_until=near if is_thread else far)
+        await world.segue.set_thread_preferences(thread, snoozed_until=far if is_thread else near)
+        await world.segue.set_user_preferences("ann", snoozed_until=near if is_thread else far)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(SILENCE)
         last = (await world.segue.why(thread))[-1]
@@ -159,9 +159,9 @@ async def test_a_deciders_words_are_not_told(stage: Stage) -> None:
         [plan] = await world.segue.why(thread)
         assert plan.why == "The agent's own decider chose task_incomplete."
         assert plan.details["trigger"] == "task_incomplete"
-        [decision] = await world.journal.list_decisions(thread)
+        [decision] = await world.journal.decisions.list_of(thread)
         assert decision.facts["words"] == deciders.WORDS
-        shown = [await world.segue.why(thread), await world.segue.follow_ups(thread)]
+        shown = [await world.segue.why(thread), await world.segue.list_follow_ups(thread)]
         assert deciders.WORDS not in repr(shown)
 
 
@@ -173,11 +173,11 @@ async def test_what_an_agent_says_to_itself_is_not_told(stage: Stage) -> None:
     async with stage.world(eager(continuations=1), models={"guide": model}) as world:
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
-        [timer] = await world.journal.list_timers(thread)
+        [timer] = await world.journal.timers.list_of(thread)
         assert timer.reason == "ask the oracle"
-        shown = [await world.segue.why(thread), await world.segue.follow_ups(thread)]
+        shown = [await world.segue.why(thread), await world.segue.list_follow_ups(thread)]
         assert "oracle" not in repr(shown)
-        assert await world.segue.follow_ups(thread) == []
+        assert await world.segue.list_follow_ups(thread) == []
 
 
 @pytest.mark.parametrize("evidence", ["", None])
@@ -191,7 +191,7 @@ async def test_delivered_is_never_said_without_evidence(
         return evidence
 
     async with stage.world(eager(webhook=WEBHOOK), models={"guide": lines(TOLD)}) as world:
-        monkeypatch.setattr(world.composed.runtime.effects, "_handlers", {"webhook": send})
+        monkeypatch.setattr(world.system.runtime.effects, "_handlers", {"webhook": send})
         thread = await new_thread(world.segue)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(SILENCE)
@@ -224,7 +224,7 @@ async def test_a_plan_says_the_delay_that_counts(stage: Stage) -> None:
         plans = [r for r in await world.segue.why(thread) if r.outcome == "follow_up"]
         assert [plan.details["delay"] for plan in plans] == [30, 60, 120]
         assert [plan.details["chosen_delay"] for plan in plans] == [30] * 3
-        timers = await world.segue.follow_ups(thread)
+        timers = await world.segue.list_follow_ups(thread)
         due = [datetime.fromisoformat(plan.details["due_at"]) for plan in plans]
         assert sorted(timer.due_at for timer in timers) == due
         delays = [timedelta(seconds=plan.details["delay"]) for plan in plans]

@@ -31,10 +31,10 @@ class Site:
     app: FastAPI | None = None
 
     @property
-    def visits(self) -> int:
+    def connections(self) -> int:
         """How many sockets and streams the server counts as open."""
         assert self.app is not None
-        return sum(counts.total() for counts in self.app.state.visits.values())
+        return sum(counts.total() for counts in self.app.state.connections.values())
 
     async def get(self, path: str, **given: Any) -> Any:
         return self._good(await self.http.get(path, **given))

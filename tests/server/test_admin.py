@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.runtime.scenes import always
 from tests.server.clients import site_of
 

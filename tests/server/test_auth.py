@@ -15,14 +15,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from segue.core.errors import BackendError, DeniedError, UsageError
+from segue.errors import BackendError, DeniedError, UsageError
 from segue.journal.records import ApiKey
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.clock import SystemClock
 from segue.server import auth
-from segue.server.auth import Caller, Doorkeeper, RateLimit, bearer
-from segue.server.keys import new_key
-from segue.server.problems import Refusal
+from segue.server.auth import Authenticator, Caller, RateLimit, new_key, parse_bearer
+from segue.server.problems import ApiError
 from segue.server.serving import check_bind
 from segue.server.settings import JwtSettings, ServerSettings
 
@@ -31,6 +30,31 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 SECRET = "a secret of at least as many characters as the longest digest wants"  # noqa: S105 - of this test
 HIDDEN = SecretStr(SECRET)
 ANN = Caller("ann", is_operator=False, key="k")
+
+
+class StoredKeys:
+    """The keys of a journal; lookups are counted, and may be held up or fail."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._keys = journal.keys
+        self.lookups = 0
+        self.may_look = asyncio.Event()
+        self.may_look.set()
+        self.failure: Exception | None = None
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        await self._look()
+        return await self._keys.find(key_id)
+
+    async def list_keys(self) -> list[ApiKey]:
+        await self._look()
+        return await self._keys.list_all()
+
+    async def _look(self) -> None:
+        self.lookups += 1
+        await self.may_look.wait()
+        if self.failure is not None:
+            raise self.failure
 
 
 @pytest.fixture
@@ -44,40 +68,40 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 @pytest.fixture
 def looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Believe nothing that was looked up before."""
-    monkeypatch.setattr(auth, "_BELIEVED_SECONDS", -1)
+    monkeypatch.setattr(auth, "_CACHE_SECONDS", -1)
 
 
-async def refused(doorkeeper: Doorkeeper, words: str | None, as_user: str | None = None) -> int:
-    with pytest.raises(Refusal) as caught:
-        await doorkeeper.let_in(words, as_user)
+async def refused(callers: Authenticator, words: str | None, as_user: str | None = None) -> int:
+    with pytest.raises(ApiError) as caught:
+        await callers.authenticate(words, as_user)
     assert not words or words not in caught.value.detail
     return caught.value.status
 
 
 async def test_without_keys_everybody_here_is_let_in(journal: SqliteJournal) -> None:
     """As whom they like; there is nobody to be protected from."""
-    doorkeeper = Doorkeeper(journal)
-    assert await doorkeeper.let_in(None, None) == Caller("me", is_operator=True, key="open")
-    assert (await doorkeeper.let_in(None, "ann")).user_id == "ann"
+    callers = Authenticator(StoredKeys(journal))
+    assert await callers.authenticate(None, None) == Caller("me", is_operator=True, key="open")
+    assert (await callers.authenticate(None, "ann")).user_id == "ann"
 
 
 @pytest.mark.usefixtures("looks_again")
 async def test_the_first_key_closes_the_door(journal: SqliteJournal) -> None:
     """From then on everybody has to say who they are, also when the last one is revoked."""
-    doorkeeper = Doorkeeper(journal)
-    assert await doorkeeper.is_open()
+    callers = Authenticator(StoredKeys(journal))
+    assert await callers.is_open()
     key, _ = new_key("laptop", "ann", NOW)
-    await journal.add_key(key)
-    assert await refused(doorkeeper, None, "ann") == 401
-    await journal.revoke_key(key.id, now=NOW)
-    assert await refused(doorkeeper, None, "ann") == 401
+    await journal.keys.add(key)
+    assert await refused(callers, None, "ann") == 401
+    await journal.keys.revoke(key.id, now=NOW)
+    assert await refused(callers, None, "ann") == 401
 
 
 async def test_a_key_speaks_for_its_user_alone(journal: SqliteJournal) -> None:
     """Whoever the request names besides."""
     key, words = new_key("laptop", "ann", NOW)
-    await journal.add_key(key)
-    caller = await Doorkeeper(journal).let_in(words, "bob")
+    await journal.keys.add(key)
+    caller = await Authenticator(StoredKeys(journal)).authenticate(words, "bob")
     assert caller == Caller("ann", is_operator=False, key=key.id)
     with pytest.raises(DeniedError):
         caller.check_operator()
@@ -86,12 +110,12 @@ async def test_a_key_speaks_for_its_user_alone(journal: SqliteJournal) -> None:
 async def test_a_key_for_many_names_its_user(journal: SqliteJournal) -> None:
     """A program that serves many people says for whom; without a name nobody is meant."""
     key, words = new_key("backend", None, NOW)
-    await journal.add_key(key)
-    doorkeeper = Doorkeeper(journal)
-    assert (await doorkeeper.let_in(words, "ann")).user_id == "ann"
-    assert await refused(doorkeeper, words) == 400
-    assert await refused(doorkeeper, words, "x" * 201) == 400
-    assert await refused(doorkeeper, words, "line\nbreak") == 400
+    await journal.keys.add(key)
+    callers = Authenticator(StoredKeys(journal))
+    assert (await callers.authenticate(words, "ann")).user_id == "ann"
+    assert await refused(callers, words) == 400
+    assert await refused(callers, words, "x" * 201) == 400
+    assert await refused(callers, words, "line\nbreak") == 400
 
 
 @pytest.mark.usefixtures("looks_again")
@@ -99,64 +123,35 @@ async def test_wrong_and_revoked_keys_open_nothing(journal: SqliteJournal) -> No
     """Another secret, an unknown id, half a key, and one that was good before."""
     key, words = new_key("laptop", "ann", NOW)
     _, other = new_key("laptop", "ann", NOW)
-    await journal.add_key(key)
-    doorkeeper = Doorkeeper(journal)
+    await journal.keys.add(key)
+    callers = Authenticator(StoredKeys(journal))
     mixed = words[:17] + other[17:]
     for wrong in (other, mixed, words[:-1], words + "x", "sgu_", "Basic x", "", "sgu_x"):
-        assert await refused(doorkeeper, wrong) == 401
-    await doorkeeper.let_in(words, None)
-    await journal.revoke_key(key.id, now=NOW)
-    assert await refused(doorkeeper, words) == 401
-
-
-class SlowKeys:
-    """A journal's keys, looked up only when the test says so."""
-
-    def __init__(self, journal: SqliteJournal) -> None:
-        self._journal = journal
-        self.looks = 0
-        self.may_look = asyncio.Event()
-        self.failure: Exception | None = None
-
-    async def find_key(self, key_id: str) -> ApiKey | None:
-        await self._look()
-        return await self._journal.find_key(key_id)
-
-    async def list_keys(self) -> list[ApiKey]:
-        await self._look()
-        return await self._journal.list_keys()
-
-    async def add_key(self, key: ApiKey) -> None:
-        await self._journal.add_key(key)
-
-    async def revoke_key(self, key_id: str, *, now: datetime) -> ApiKey:
-        return await self._journal.revoke_key(key_id, now=now)
-
-    async def _look(self) -> None:
-        self.looks += 1
-        await self.may_look.wait()
-        if self.failure is not None:
-            raise self.failure
+        assert await refused(callers, wrong) == 401
+    await callers.authenticate(words, None)
+    await journal.keys.revoke(key.id, now=NOW)
+    assert await refused(callers, words) == 401
 
 
 @pytest.mark.parametrize("has_key", [True, False])
-async def test_callers_who_come_at_once_wait_for_one_look(
+async def test_callers_at_the_same_time_share_one_lookup(
     journal: SqliteJournal, has_key: bool
 ) -> None:
-    """Also if the first of them goes away before it is known who they are."""
+    """Also if the first of them disconnects before it is authenticated."""
     key, words = new_key("laptop", "ann", NOW)
     if has_key:
-        await journal.add_key(key)
-    keys = SlowKeys(journal)
-    doorkeeper = Doorkeeper(keys)
+        await journal.keys.add(key)
+    keys = StoredKeys(journal)
+    keys.may_look.clear()
+    authenticator = Authenticator(keys)
     shown = words if has_key else None
-    callers = [asyncio.create_task(doorkeeper.let_in(shown, "ann")) for _ in range(50)]
+    callers = [asyncio.create_task(authenticator.authenticate(shown, "ann")) for _ in range(50)]
     await asyncio.sleep(0)
     callers[0].cancel()
     await asyncio.wait(callers[:1])
     keys.may_look.set()
     assert {caller.user_id for caller in await asyncio.gather(*callers[1:])} == {"ann"}
-    assert keys.looks == 1
+    assert keys.lookups == 1
 
 
 @pytest.mark.parametrize("has_key", [True, False])
@@ -164,22 +159,21 @@ async def test_a_look_that_failed_is_not_believed(journal: SqliteJournal, has_ke
     """The next caller is let in as soon as the database answers again."""
     key, words = new_key("laptop", "ann", NOW)
     if has_key:
-        await journal.add_key(key)
-    keys = SlowKeys(journal)
-    keys.may_look.set()
+        await journal.keys.add(key)
+    keys = StoredKeys(journal)
     keys.failure = BackendError("Away.")
-    doorkeeper = Doorkeeper(keys)
+    callers = Authenticator(keys)
     shown = words if has_key else None
     with pytest.raises(BackendError):
-        await doorkeeper.let_in(shown, "ann")
+        await callers.authenticate(shown, "ann")
     keys.failure = None
-    assert (await doorkeeper.let_in(shown, "ann")).user_id == "ann"
+    assert (await callers.authenticate(shown, "ann")).user_id == "ann"
 
 
 async def test_a_secret_is_not_stored_and_not_shown(journal: SqliteJournal, tmp_path: Path) -> None:
     """Neither in the database nor in a record's text."""
     key, words = new_key("laptop", "ann", NOW)
-    await journal.add_key(key)
+    await journal.keys.add(key)
     secret = words.rsplit("_", 1)[1]
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())  # noqa: ASYNC240
     assert key.id.encode() in stored
@@ -195,13 +189,13 @@ def token(key: Any = SECRET, algorithm: str = "HS256", **claims: Any) -> str:
 async def test_a_signed_token_names_the_user(journal: SqliteJournal) -> None:
     """And the scope `operator` opens more."""
     settings = JwtSettings(secret=HIDDEN, audience="segue", issuer="us")
-    doorkeeper = Doorkeeper(journal, settings)
+    callers = Authenticator(StoredKeys(journal), settings)
     good = {"aud": "segue", "iss": "us"}
-    caller = await doorkeeper.let_in(token(**good), "bob")
+    caller = await callers.authenticate(token(**good), "bob")
     assert (caller.user_id, caller.is_operator) == ("ann", False)
-    assert (await doorkeeper.let_in(token(**good, scope="read operator"), None)).is_operator
-    assert (await doorkeeper.let_in(token(**good, scope=["operator"]), None)).is_operator
-    assert not (await doorkeeper.let_in(token(**good, scope="operators"), None)).is_operator
+    assert (await callers.authenticate(token(**good, scope="read operator"), None)).is_operator
+    assert (await callers.authenticate(token(**good, scope=["operator"]), None)).is_operator
+    assert not (await callers.authenticate(token(**good, scope="operators"), None)).is_operator
 
 
 @pytest.mark.parametrize(
@@ -223,15 +217,17 @@ async def test_a_token_that_does_not_hold_opens_nothing(
     journal: SqliteJournal, wrong: dict[str, Any]
 ) -> None:
     """Expired, unsigned, for others, by others, of nobody, or signed in another way."""
-    doorkeeper = Doorkeeper(journal, JwtSettings(secret=HIDDEN, audience="segue", issuer="us"))
+    callers = Authenticator(
+        StoredKeys(journal), JwtSettings(secret=HIDDEN, audience="segue", issuer="us")
+    )
     given = {"aud": "segue", "iss": "us"} | wrong
-    assert await refused(doorkeeper, token(**given)) in {400, 401}
+    assert await refused(callers, token(**given)) in {400, 401}
 
 
 async def test_with_tokens_set_up_nobody_is_let_in_without(journal: SqliteJournal) -> None:
     """Although there is no key."""
-    doorkeeper = Doorkeeper(journal, JwtSettings(secret=HIDDEN))
-    assert await refused(doorkeeper, None) == 401
+    callers = Authenticator(StoredKeys(journal), JwtSettings(secret=HIDDEN))
+    assert await refused(callers, None) == 401
 
 
 async def test_tokens_of_a_published_key(journal: SqliteJournal) -> None:
@@ -260,11 +256,11 @@ async def test_tokens_of_a_published_key(journal: SqliteJournal) -> None:
         unknown = jwt.encode(claims, private, "RS256", headers={"kid": "two"})
         url = f"http://127.0.0.1:{server.server_port}/keys"
         for settings in (JwtSettings(public_key=pem), JwtSettings(jwks_url=url)):
-            doorkeeper = Doorkeeper(journal, settings)
-            assert (await doorkeeper.let_in(words, None)).user_id == "ann"
+            callers = Authenticator(StoredKeys(journal), settings)
+            assert (await callers.authenticate(words, None)).user_id == "ann"
             # Signed with the public key as if it were a shared secret.
-            assert await refused(doorkeeper, forged(pem)) == 401
-        assert await refused(doorkeeper, unknown) == 401
+            assert await refused(callers, forged(pem)) == 401
+        assert await refused(callers, unknown) == 401
     finally:
         server.shutdown()
         server.server_close()
@@ -306,13 +302,13 @@ def test_who_asks_too_often_has_to_wait() -> None:
     rate = RateLimit(60, clock=lambda: now)
     for _ in range(60):
         rate.take(ANN)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         rate.take(ANN)
     assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "2"})
     rate.take(Caller("bob", is_operator=False, key="k"))
     now = 1.0
     rate.take(ANN)
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         rate.take(ANN)
     for _ in range(1_000):
         RateLimit(None).take(ANN)
@@ -321,8 +317,8 @@ def test_who_asks_too_often_has_to_wait() -> None:
 @pytest.mark.parametrize("header", ["Basic abc", "Bearer", "Bearer  ", "sgu_x"])
 def test_a_header_of_another_kind_is_refused(header: str) -> None:
     """Without saying what stood in it."""
-    with pytest.raises(Refusal) as caught:
-        bearer(header)
+    with pytest.raises(ApiError) as caught:
+        parse_bearer(header)
     assert caught.value.status == 401
 
 

@@ -16,13 +16,13 @@ import pytest
 from httpx import Response
 from langchain_core.messages import AIMessage
 
-from segue.agent.run import Progress
 from segue.core.metadata import KEYS
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.runtime.logs import configure_logging
+from segue.events import ProgressReported
 from segue.server.app import create_app
 from segue.server.auth import USER_HEADER
-from segue.testing.world import Stage, World
+from segue.simulate.world import Stage, World
+from segue.telemetry import configure_logging
 from tests.runtime.receiver import Receiver
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
@@ -38,7 +38,7 @@ pytestmark = [
 
 # A message's place is everybody's business; nothing else of its metadata is.
 HIDDEN = (KEYS - {"position"}) | {"additional_kwargs", "tool_calls", "trigger_words"}
-END = Progress("heard all")
+END = ProgressReported("heard all")
 QUERIES = [CANARY, WORDS, "hello again kindly", "fine", *TRIGGER_PROMPTS.values()]
 TYPED = [
     *TRIGGER_PROMPTS.values(),
@@ -123,7 +123,7 @@ class Sweep:
         user = as_user(self._site.http.headers.get(USER_HEADER, "me"))
         async with self._site.socket(f"{path}?since=0", additional_headers=user) as socket:
             heard = await frames_until(socket, "message")
-            self._world.composed.parts.bus.tell(thread, END)
+            self._world.system.deps.bus.tell(thread, END)
             heard += await frames_until(socket, "progress", value=END.value)
         self._keep_keys(heard)
         return json.dumps(heard)
@@ -137,7 +137,7 @@ class Sweep:
             async for line in _lines(response):
                 text += line + "\n"
                 if line == "event: message" and text.count(line) == 1:
-                    self._world.composed.parts.bus.tell(thread, END)
+                    self._world.system.deps.bus.tell(thread, END)
                 if line == "event: progress":
                     break
         return text
@@ -161,7 +161,7 @@ async def speak_live(tale: Tale, world: World, site: Site) -> str:
         heard = await frames_until(socket, "accepted")
         await world.clock.settle()
         await world.pass_time(SILENCE * 3)
-        world.composed.parts.bus.tell(thread, END)
+        world.system.deps.bus.tell(thread, END)
         heard += await frames_until(socket, "progress", value=END.value)
     assert {"token", "message"} <= {frame["type"] for frame in heard}
     assert "Still there, by the way?" in [f.get("message", {}).get("text") for f in heard]

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from segue.server.content import check_content
-from segue.server.problems import Refusal
+from segue.server.problems import ApiError
+from segue.server.routes.messages import check_references
 from segue.server.settings import ServerSettings
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.runtime.scenes import always
 from tests.server.clients import frames_until, site_of
 
@@ -147,10 +147,10 @@ async def test_a_server_that_trusts_its_users_takes_addresses(sqlite_stage: Stag
 
 def test_no_depth_hides_an_address() -> None:
     """However deep, it is found without a failure."""
-    with pytest.raises(Refusal):
-        check_content([deep(100_000)])
+    with pytest.raises(ApiError):
+        check_references([deep(100_000)])
 
 
 def test_content_of_no_shape_is_left_to_who_reads_it() -> None:
     """It is refused there, in better words."""
-    check_content([None, 5, ["x"], {"type": None}])
+    check_references([None, 5, ["x"], {"type": None}])

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from segue.server.app import create_app
-from segue.server.frames import read_frame
-from segue.testing.world import Stage, plain_agent
+from segue.server.socket import parse_frame
+from segue.simulate.world import Stage, plain_agent
 from tests.runtime.scenes import always
 from tests.server.clients import Site, site_of
 from tests.server.doors import doors
@@ -66,7 +66,7 @@ def test_every_route_that_takes_a_body_has_one_on_the_page() -> None:
 
 def test_every_frame_on_the_page_can_be_sent() -> None:
     """Each kind of frame is shown, as a client may send it."""
-    shown = {read_frame(text).type for text in FRAME.findall(PAGE)}
+    shown = {parse_frame(text).type for text in FRAME.findall(PAGE)}
     assert shown == {"message", "cancel", "typing", "ping", "answer"}
 
 

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
-from segue.core.errors import UsageError
-from segue.server.frames import read_frame
+from segue.errors import UsageError
 from segue.server.settings import ServerSettings
-from segue.testing.world import Stage
+from segue.server.socket import parse_frame
+from segue.simulate.world import Stage
 from tests.runtime.scenes import always
 from tests.server.clients import PATIENCE, Site, frames_until, site_of
 
@@ -82,7 +82,7 @@ NASTY: list[str | bytes] = [
 def refusal(frame: str | bytes) -> str:
     """Why a frame is none; empty if it is one."""
     try:
-        read_frame(frame if isinstance(frame, str) else "")
+        parse_frame(frame if isinstance(frame, str) else "")
     except UsageError as error:
         return str(error)
     return ""
@@ -170,8 +170,30 @@ async def test_a_frame_that_is_too_big_closes_only_its_own_socket(sqlite_stage: 
         assert await _talks(site, path)
 
 
-async def test_what_is_no_text_closes_only_its_own_socket(sqlite_stage: Stage) -> None:
-    """Bytes that are sent as text but are none end that socket with 1007, and the server lives."""
+async def test_a_client_that_leaves_at_once_is_no_failure(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is gone when the answers to its frames are sent, and the log has no error of it."""
+    async with (
+        sqlite_stage.world(models={"guide": always("Fine.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        path = f"/api/threads/{await site.new_thread()}/ws?since=0"
+        for frames in range(1, 31):
+            async with site.socket(path) as socket:
+                for _ in range(frames):
+                    await socket.send('{"type":"message","content":"Hello"}')
+                socket.transport.abort()
+        assert await _talks(site, path)
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+async def test_what_is_no_text_closes_only_its_own_socket(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Bytes that are sent as text but are none end that socket with 1007, and the server lives; the
+    log has no traceback of it.
+    """
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         path = f"/api/threads/{thread}/ws"
@@ -179,6 +201,7 @@ async def test_what_is_no_text_closes_only_its_own_socket(sqlite_stage: Stage) -
             await socket.send(b"\xff\xfe\xfd", text=True)
             assert await _closed(socket) == 1007
         assert await _talks(site, path)
+    assert [each for each in caplog.records if each.exc_info] == []
 
 
 @pytest.mark.parametrize("since", ["x", "-1", "1.1.1", "9" * 19, "0.", "%00", "1e5"])

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import NewTimer
-from segue.noting import FIELDS
-from segue.testing.clock import VirtualClock
-from segue.testing.world import Stage, World
+from segue.settings.agents import AgentConfig
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import Stage, World
+from segue.telemetry import FIELDS
 from tests.runtime.scenes import batches_of, calling, lines
 from tests.server.clients import Site, site_of
 from tests.stories.scenes import PATIENCE, asked_by, eager_agent
@@ -72,7 +72,7 @@ async def shown(site: Site, thread: str, **page: Any) -> list[dict[str, Any]]:
 async def stored(world: World, thread: str) -> list[BaseMessage]:
     """All of the journal, batch by batch as it is loaded."""
     batches = [batch.id for batch in await batches_of(world, thread)]
-    loaded = [await world.journal.load_batch(thread, batch) for batch in sorted(batches)]
+    loaded = [await world.journal.messages.load_batch(thread, batch) for batch in sorted(batches)]
     return [message for batch in loaded for message in batch.messages]
 
 
@@ -279,7 +279,7 @@ async def test_a_normal_evening_is_told_in_the_log_without_an_error(
     assert "follow_up_fired" in [each.get("kind") for each in fields]
     traces = " ".join(r.getMessage() for r in ours if r.levelno == logging.DEBUG)
     assert "ynthetic" in traces
-    requests = [r.getMessage() for r in ours if r.name == "segue.server.entrance"]
+    requests = [r.getMessage() for r in ours if r.name == "segue.server.middleware"]
     assert any(f"GET /api/threads/{thread}/history: 200" in line for line in requests)
     assert not any("limit=" in line or "Good evening" in line for line in requests)
 
@@ -307,16 +307,16 @@ async def test_what_a_migration_notes_is_not_shown(sqlite_stage: Stage) -> None:
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
         thread = await site.new_thread()
         noted = {"migrated": {"digest": "x"}, "muted": True}
-        await world.journal.update_thread(thread, settings=noted)
+        await world.journal.threads.update(thread, settings=noted)
         assert (await site.get(f"/api/threads/{thread}"))["settings"] == {"muted": True}
 
 
 async def test_why_a_decider_wants_a_follow_up_is_not_shown(stage: Stage) -> None:
     """Its words may quote anything: of a plan the user sees the trigger and the time."""
     async with stage.world() as world, site_of(world.segue) as site:
-        thread, parts, now = await site.new_thread(), world.composed.parts, world.clock.now()
+        thread, parts, now = await site.new_thread(), world.system.deps, world.clock.now()
         planned = NewTimer(thread, now + timedelta(days=1), "check_in", "They sound annoyed.")
-        await world.journal.arm_timer(planned, ids=parts.ids, now=now)
+        await world.journal.timers.arm(planned, ids=parts.ids, now=now)
         [shown] = await site.get(f"/api/threads/{thread}/follow-ups")
     assert (shown["trigger"], shown["state"], shown["reason"]) == ("check_in", "pending", None)
     assert "annoyed" not in str(shown)

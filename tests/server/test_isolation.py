@@ -13,9 +13,9 @@ from websockets.exceptions import ConnectionClosed
 
 from segue.core.snowflake import to_text
 from segue.server.app import create_app
-from segue.server.auth import USER_HEADER
-from segue.server.keys import new_key
-from segue.testing.world import Stage, World, plain_agent
+from segue.server.auth import USER_HEADER, new_key
+from segue.simulate.world import Stage, World, plain_agent
+from tests.journal.stores import steps_of as all_steps_of
 from tests.runtime.scenes import echo
 from tests.server.clients import Site, as_user, frames_until, site_of
 from tests.server.doors import Door, doors
@@ -28,7 +28,7 @@ OPEN = {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
 DOCS = ("/docs", "/redoc")
 TOPIC = "xylophone"
 # Who calls is looked up once in a while, whatever they ask for.
-KEYS = {"find_key", "list_keys"}
+KEYS = {"keys.find", "keys.list_all"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Town:
         return await self.site.http.request(method, path, headers=self.bob.headers, **given)
 
     def unknown_id(self) -> str:
-        return to_text(self.world.composed.parts.ids.next())
+        return to_text(self.world.system.deps.ids.next())
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def settled_town(stage: Stage) -> AsyncIterator[Town]:
         keys = {}
         for user in ("ann", "bob"):
             key, words = new_key(f"{user}'s phone", user, world.clock.now())
-            await world.journal.add_key(key)
+            await world.journal.keys.add(key)
             keys[user] = {"Authorization": f"Bearer {words}"}
         async with site_of(world.segue) as site:
             ann = await _move_in(world, site, keys["ann"], f"my {TOPIC}")
@@ -130,7 +130,6 @@ def form(response: httpx.Response, *ids: str) -> tuple[int, str, list[str]]:
 def steps_of(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The steps of the journal that are taken meanwhile."""
     taken: list[str] = []
-    journal = type(world.journal)
 
     def noting(name: str, step: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -140,9 +139,10 @@ def steps_of(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
         return call
 
     with monkeypatch.context() as patch:
-        for name in {*dir(journal)} - KEYS:
-            if not name.startswith("_") and callable(step := getattr(journal, name)):
-                patch.setattr(journal, name, noting(name, step))
+        for name, step in all_steps_of(world.journal).items():
+            if name not in KEYS:
+                part, short = name.split(".")
+                patch.setattr(getattr(world.journal, part), short, noting(name, step))
         yield taken
 
 
@@ -316,7 +316,7 @@ async def test_a_key_for_many_speaks_for_whom_it_names(sqlite_stage: Stage) -> N
     """With the header it is that user and no other; without it, or with nonsense, it is refused."""
     async with sqlite_stage.world() as world:
         key, words = new_key("our backend", None, world.clock.now())
-        await world.journal.add_key(key)
+        await world.journal.keys.add(key)
         async with site_of(world.segue, Authorization=f"Bearer {words}") as site:
             thread = (await site.post("/api/threads", {}, headers=as_user("ann")))["id"]
             path = f"/api/threads/{thread}"

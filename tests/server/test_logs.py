@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.runtime.logs import configure_logging
-from segue.server.entrance import REQUEST_ID
-from segue.testing.world import Stage, plain_agent
+from segue.server.middleware import REQUEST_ID
+from segue.simulate.world import Stage, plain_agent
+from segue.telemetry import configure_logging
 from tests.runtime.scenes import Held
 from tests.server.clients import Site, frames_until_said, site_of
 from tests.stories.scenes import PATIENCE, arm, eager_agent, model_of
@@ -65,7 +65,7 @@ async def test_all_lines_of_a_turn_have_its_request_thread_and_batch(
         await say(site, thread, "mine")
         await world.pass_time(minutes=1)
         found = lines()
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
     assert {line["request_id"] for line in found} == {"mine"}
     assert {line["thread_id"] for line in found} == {thread}
     assert {line["batch"] for line in found} == {turn.batch}
@@ -73,8 +73,8 @@ async def test_all_lines_of_a_turn_have_its_request_thread_and_batch(
         line.get("kind") for line in found
     }
     assert {
-        "segue.server.entrance",
-        "segue.runtime.endings",
+        "segue.server.middleware",
+        "segue.runtime.turn_failures",
         "segue.agent.retrieval",
         "segue.of_a_tool",
     } <= {line["logger"] for line in found}
@@ -158,7 +158,7 @@ async def test_the_lines_of_a_follow_up_have_its_thread_and_batch_and_no_request
         lines()
         await world.pass_time(PATIENCE)
         found = lines()
-        last = (await world.journal.list_turns(thread))[0]
+        last = (await world.journal.turns.list_of(thread))[0]
     assert found[-1]["kind"] == "turn_done"
     assert found[-1]["batch"] == last.batch
     assert {line["thread_id"] for line in found} == {thread}

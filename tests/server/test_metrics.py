@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from segue.core.errors import BackendError
-from segue.core.gates import Gate
+from segue.core.autonomy.gates import Gate
+from segue.errors import BackendError
 from segue.server.auth import USER_HEADER
 from segue.server.metrics import Metrics
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime.receiver import SECRET, Receiver, status
 from tests.runtime.scenes import Held
 from tests.server.clients import Site, site_of
@@ -96,7 +96,7 @@ async def test_a_follow_up_is_counted_step_by_step(stage: Stage) -> None:
         assert (await scrape(site)).of("timers_pending") == 1
         await world.pass_time(PATIENCE)
         found = await scrape(site)
-        turns = await world.journal.list_turns(thread)
+        turns = await world.journal.turns.list_of(thread)
     assert found.of("turns_total", agent="guide", origin="follow_up", state="done") == 1
     assert found.of("turn_seconds_count", agent="guide", origin="follow_up") == 1
     for outcome, times in (("planned", 2), ("fired", 1), ("shown", 1)):
@@ -133,11 +133,11 @@ async def test_each_way_in_which_a_follow_up_is_not_sent_has_its_outcome(stage: 
         await world.segue.snooze(thread, START + 2 * PATIENCE)
         async with passing(world, 2 * PATIENCE):
             await late.asked.wait()
-            await world.segue.set_thread(thread, muted=True)
+            await world.segue.set_thread_preferences(thread, muted=True)
             late.go.set()
         await arm_next()
         await world.pass_time(PATIENCE)
-        await world.segue.set_thread(thread, muted=None)
+        await world.segue.set_thread_preferences(thread, muted=None)
         await arm_next()
         async with passing(world, PATIENCE):
             await void.asked.wait()

@@ -1,4 +1,4 @@
-"""What is wrong with a request is told in words that whoever sent it can act on."""
+"""Errors of invalid requests tell the client what to change."""
 
 from datetime import timedelta
 
@@ -6,11 +6,11 @@ import jwt
 import pytest
 from pydantic import SecretStr
 
-from segue.core.errors import UsageError
-from segue.server.frames import read_frame
-from segue.server.mistakes import token_words
+from segue.errors import UsageError
+from segue.server.auth import token_error
 from segue.server.settings import JwtSettings, ServerSettings
-from segue.testing.world import Stage
+from segue.server.socket import parse_frame
+from segue.simulate.world import Stage
 from tests.server.clients import site_of
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ WRONG = [
         "PATCH",
         "/api/me",
         '{\n  "muted": tru\n}',
-        "The body is no JSON: Expecting value at line 2, column 12",
+        "The body is not valid JSON: Expecting value at line 2, column 12",
     ),
     ("PATCH", "/api/me", "[]", "The body: expected a JSON object"),
     ("POST", "/follow-ups/snooze", '{"until": "2026-11-17T08:00:00"}', f"until {ZONE}"),
@@ -71,6 +71,16 @@ async def test_quiet_hours_of_no_length_are_refused(sqlite_stage: Stage) -> None
         assert "two times that differ" in answer.json()["detail"]
 
 
+async def test_of_a_huge_name_only_a_part_is_told(sqlite_stage: Stage) -> None:
+    """An unknown field's name is the client's own; it is not sent back by the megabyte."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        answer = await site.http.patch("/api/me", json={"x" * 900_000: 1, "y\n" * 1_000: 1})
+        assert [each["at"] for each in answer.json()["errors"]] == ["x" * 60, "y " * 29 + "y"]
+        assert len(answer.content) < 1_000
+    with pytest.raises(UsageError, match=r"^x{60}: unknown\.$"):
+        parse_frame('{"type": "ping", "' + "x" * 900_000 + '": 1}')
+
+
 async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: Stage) -> None:
     """By the name of the field and what it takes; no name of a type, no regular expression."""
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
@@ -99,13 +109,13 @@ async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: S
         ('{"type": "cancel", "now": 1}', "now: unknown."),
         ("[]", "This frame: expected a JSON object."),
         ("{}", "This frame: expected a JSON object with a type."),
-        ("{", "This frame is no JSON: EOF while parsing an object at line 1 column 1."),
+        ("{", "This frame is not valid JSON: EOF while parsing an object at line 1 column 1."),
     ],
 )
 def test_a_frame_that_is_wrong_is_told_so_in_plain_words(frame: str, words: str) -> None:
     """As a request is, without the names of types."""
     with pytest.raises(UsageError) as caught:
-        read_frame(frame)
+        parse_frame(frame)
     assert str(caught.value) == words
 
 
@@ -117,7 +127,7 @@ async def test_a_caller_learns_which_claim_is_missing(sqlite_stage: Stage) -> No
     async with sqlite_stage.world() as world, site_of(world.segue, settings) as site:
         answer = await site.http.get("/api/me", headers={"Authorization": f"Bearer {words}"})
     assert answer.status_code == 401
-    assert answer.json()["detail"] == "This token does not hold: its claim exp is missing."
+    assert answer.json()["detail"] == "This token is not valid: its claim exp is missing."
 
 
 @pytest.mark.parametrize(
@@ -125,13 +135,13 @@ async def test_a_caller_learns_which_claim_is_missing(sqlite_stage: Stage) -> No
     [
         (jwt.MissingRequiredClaimError("exp"), "its claim exp is missing"),
         (jwt.ExpiredSignatureError(), "it has expired"),
-        (jwt.InvalidAudienceError(), "it is made for another audience (aud)"),
-        (jwt.InvalidIssuerError(), "it is made by another issuer (iss)"),
-        (jwt.InvalidSignatureError(), "its signature does not fit"),
+        (jwt.InvalidAudienceError(), "it is for another audience (aud)"),
+        (jwt.InvalidIssuerError(), "it is from another issuer (iss)"),
+        (jwt.InvalidSignatureError(), "its signature does not match"),
         (jwt.DecodeError(), "it cannot be read as a JWT"),
-        (ValueError("secret"), "it is not valid"),
+        (ValueError("secret"), "it is malformed"),
     ],
 )
 def test_a_token_that_does_not_hold_says_why(error: Exception, words: str) -> None:
     """Whoever made it learns which claim to mend."""
-    assert token_words(error) == words
+    assert token_error(error) == words

@@ -33,7 +33,7 @@ from schemathesis.specs.openapi.checks import (
 from segue.core.snowflake import to_text
 from segue.server.app import create_app
 from segue.server.problems import MEDIA_TYPE
-from segue.testing.world import Stage, World, plain_agent, with_graph
+from segue.simulate.world import Stage, World, plain_agent, with_graph
 from tests.runtime.scenes import calling, lines
 from tests.server.clients import Site, site_of
 
@@ -140,7 +140,7 @@ async def _told(world: World, site: Site) -> dict[str, str]:
     return {
         "thread_id": thread,
         "key": "sport",
-        "effect_id": to_text(world.composed.parts.ids.next()),
+        "effect_id": to_text(world.system.deps.ids.next()),
         "turn_id": sent["turn_id"],
     }
 

@@ -9,7 +9,7 @@ from langgraph.graph import MessagesState, StateGraph
 
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.runtime.scenes import always
 from tests.server.clients import site_of
 
@@ -23,8 +23,8 @@ async def test_batches_are_listed_after_others_were_removed(stage: Stage) -> Non
         thread = await site.new_thread()
         for words in ("One.", "Two.", "Three."):
             await world.say(thread, words)
-        *old, newest = sorted(turn.batch for turn in await world.journal.list_turns(thread))
-        await world.journal.remove_batches(thread, old)
+        *old, newest = sorted(turn.batch for turn in await world.journal.turns.list_of(thread))
+        await world.journal.removal.remove_batches(thread, old)
         [batch] = await site.get(f"/api/admin/threads/{thread}/batches")
         assert batch["id"] == str(newest)
         assert [m["content"] for m in batch["messages"]] == ["Three.", "Fine."]
@@ -37,10 +37,10 @@ async def test_batches_of_a_migrated_thread_are_listed(stage: Stage) -> None:
     """No turn worked on them here; they come newest first, up to the limit."""
     async with stage.world() as world, site_of(world.segue) as site:
         thread = await site.new_thread()
-        ids = world.composed.parts.ids
+        ids = world.system.deps.ids
         for words in ("One.", "Two.", "Three."):
             messages = stamp([user_message(words), AIMessage("Fine.")], ids)
-            await world.journal.import_messages(thread, messages)
+            await world.journal.messages.import_messages(thread, messages)
         found = await site.get(f"/api/admin/threads/{thread}/batches", params={"limit": 2})
         assert [batch["messages"][0]["content"] for batch in found] == ["Three.", "Two."]
         assert [batch["turns"] for batch in found] == [[], []]

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from segue.server.app import create_app
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.server.clients import site_of
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 
-from segue.agent.checkpoints import MemoryCheckpoints, Saver
-from segue.compose import Replacements
+from segue.agent.checkpoints.store import MemoryCheckpoints, Saver
+from segue.compose import Overrides
 from segue.core.messages import synthetic_message, user_message
 from segue.core.metadata import is_synthetic
 from segue.core.snowflake import parse
@@ -29,7 +29,7 @@ from segue.server.problems import MEDIA_TYPE
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 from segue.settings import Settings
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.agent.meanings import Meanings
 from tests.runtime.scenes import always, batches_of, lines
 from tests.server.clients import PATIENCE, as_user, frames_until_said, site_of
@@ -80,9 +80,9 @@ async def test_the_history_endpoint_leaves_out_what_is_flagged_and_nothing_else(
     """By the flag alone, whatever the content looks like; the count of the list agrees."""
     async with stage.world() as world, site_of(world.segue) as site:
         thread = await site.new_thread()
-        ids = world.composed.parts.ids
+        ids = world.system.deps.ids
         stored = [m for batch in MIXED[name] for m in stamp(batch, ids)]
-        await world.journal.import_messages(thread, stored)
+        await world.journal.messages.import_messages(thread, stored)
         page = await site.get(f"/api/threads/{thread}/history", params={"limit": 200})
         expected = [m.text for m in stored if m.additional_kwargs.get("synthetic") is not True]
         assert [m["text"] for m in page["messages"]] == expected
@@ -186,7 +186,7 @@ async def test_a_server_whose_stores_lose_metadata_never_serves(
     chosen = Settings(database=stage.database, agents=(plain_agent(),))
 
     def opening() -> AbstractAsyncContextManager[Segue]:
-        given = Replacements(checkpoints=checkpoints, models={"guide": always("Fine.")})
+        given = Overrides(checkpoints=checkpoints, models={"guide": always("Fine.")})
         return Segue.open(chosen, given)
 
     settings = ServerSettings(port=0)
@@ -195,7 +195,7 @@ async def test_a_server_whose_stores_lose_metadata_never_serves(
         serving(app, open_socket(settings)) as address,
         httpx.AsyncClient(base_url=address, timeout=PATIENCE) as client,
     ):
-        await app.state.running.settled.wait()
+        await app.state.lifespan.started.wait()
         ready, threads = await client.get("/readyz"), await client.get("/api/threads")
     status = 200 if is_sound else 503
     assert (ready.status_code, threads.status_code) == (status, status)
@@ -205,7 +205,7 @@ async def test_a_server_whose_stores_lose_metadata_never_serves(
         return
     assert threads.headers["content-type"] == MEDIA_TYPE
     assert any("the checkpointer changed a message" in line for line in errors)
-    assert "check the versions of LangGraph and its saver" in str(app.state.running.failure)
+    assert "check the versions of LangGraph and its saver" in str(app.state.lifespan.failure)
     assert not any("/api/threads" in line for line in errors), "a client's 503 is no error of ours"
 
 
@@ -236,7 +236,7 @@ async def test_the_thread_service_lists_and_reads_history_for_all(
         told = await site.get(f"/api/threads/{thread}/history")
         assert [message["text"] for message in told["messages"]] == ["Hi", "Hello."]
         [listed] = (await site.get("/api/threads"))["threads"]
-        [own] = await world.segue.threads((await world.segue.thread(thread)).user_id)
+        [own] = await world.segue.list_threads((await world.segue.get_thread(thread)).user_id)
         assert listed["id"] == own.id == thread
     assert asked == ["history", "history", "list", "list"]
 
@@ -294,14 +294,14 @@ async def test_what_agents_ask_each_other_is_in_no_list_and_no_search(stage: Sta
         thread = await site.new_thread()
         await site.post(f"/api/threads/{thread}/messages", {"content": "Which one?"})
         await world.clock.settle()
-        everything = await world.journal.list_threads("me", with_nested=True)
+        everything = await world.journal.threads.list_of("me", with_nested=True)
         assert {t.id for t in everything} == {thread, f"{thread}/clerk"}
         assert [t["id"] for t in (await site.get("/api/threads"))["threads"]] == [thread]
         assert await site.get("/api/search", params={"q": "lighthouse"}) == []
         assert len(await site.get("/api/search", params={"q": "red one"})) == 2
         deleted = (await site.http.delete(f"/api/threads/{thread}")).json()["deleted"]
         assert deleted["threads"] == 2
-        assert await world.journal.list_threads("me", with_nested=True) == []
+        assert await world.journal.threads.list_of("me", with_nested=True) == []
 
 
 @pytest.mark.parametrize(

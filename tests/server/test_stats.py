@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.server.keys import new_key
-from segue.testing.world import Stage, World
+from segue.server.auth import new_key
+from segue.simulate.world import Stage, World
 from tests.server.clients import Site, site_of
 from tests.stories.scenes import arm, eager_agent, model_of, new_thread
 
@@ -37,7 +37,7 @@ async def play(world: World) -> None:
 
 
 async def test_operators_get_the_numbers(stage: Stage) -> None:
-    """The same as the library gives, with a sentence for each comparison."""
+    """The same as the library gives."""
     async with (
         stage.world(AGENT, models={"guide": model_of()}) as world,
         site_of(world.segue) as site,
@@ -46,12 +46,12 @@ async def test_operators_get_the_numbers(stage: Stage) -> None:
         found = await site.get(STATS)
         library = (await world.segue.stats()).as_json()
         assert found["outcomes"] == library["outcomes"]
-        assert found["comparisons"] == library["comparisons"]
+        assert found["arms"] == library["arms"]
         assert {row["variant"] for row in found["outcomes"]} == {"warm", "brief", None}
         assert sum(row["total"] for row in found["outcomes"]) == 12
-        assert all(c["verdict"] == "too_early" and c["sentence"] for c in found["comparisons"])
-        [against_silence] = [c for c in found["comparisons"] if c["other"] == "held out"]
-        assert against_silence["threads"] + against_silence["other_threads"] == 12
+        assert {arm["variant"] for arm in found["arms"]} == {"warm", "brief", None}
+        assert sum(arm["wrote"]["cases"] for arm in found["arms"]) == 12
+        assert all(arm["difference"] for arm in found["arms"] if arm["variant"])
 
 
 async def test_what_is_counted_can_be_chosen(sqlite_stage: Stage) -> None:
@@ -91,7 +91,7 @@ async def test_nobody_else_gets_them(sqlite_stage: Stage) -> None:
         site_of(world.segue) as site,
     ):
         key, words = new_key("laptop", "ann", world.clock.now())
-        await world.journal.add_key(key)
+        await world.journal.keys.add(key)
         headers = {"Authorization": f"Bearer {words}"}
         assert (await site.http.get(STATS, headers=headers)).status_code == 403
         assert (await site.http.get(STATS)).status_code == 401

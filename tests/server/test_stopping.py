@@ -13,7 +13,7 @@ from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 from tests.server.clients import PATIENCE, frames_until
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_a_stop_ends_idle_sockets_and_streams_cleanly(
     app = create_app(opening, settings)
     async with AsyncExitStack() as clients:
         async with serving(app, open_socket(settings)) as address:
-            await app.state.running.settled.wait()
+            await app.state.lifespan.started.wait()
             http = await clients.enter_async_context(
                 httpx.AsyncClient(base_url=address, timeout=PATIENCE)
             )

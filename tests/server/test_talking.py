@@ -10,9 +10,9 @@ from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
 
+from segue.events import Event
 from segue.runtime.bus import Bus
-from segue.runtime.events import Heard
-from segue.testing.world import Stage, plain_agent, with_graph
+from segue.simulate.world import Stage, plain_agent, with_graph
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, frames_until, frames_until_said, site_of
 from tests.stories.scenes import eager_agent
@@ -107,7 +107,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
     async def listen_late(
         bus: Bus, thread_id: str, since: str | None = None
-    ) -> AsyncGenerator[Heard]:
+    ) -> AsyncGenerator[Event]:
         await go.wait()
         async for heard in listen(bus, thread_id, since):
             yield heard

@@ -12,16 +12,16 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from segue import noting
-from segue.core.errors import UsageError
+from segue import telemetry
 from segue.core.snowflake import to_text
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.errors import UsageError
 from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 from segue.server.tracing import Tracing
-from segue.testing.world import Stage, World, plain_agent
+from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.receiver import SECRET, Receiver, status
 from tests.server.clients import PATIENCE as LONG
 from tests.server.clients import Site, frames_until_said
@@ -94,7 +94,7 @@ async def test_a_request_its_turn_and_the_model_are_one_trace(stage: Stage, span
         headers = {"traceparent": CALLER, "X-Request-ID": "mine"}
         await site.post(path, body, headers=headers)
         await world.clock.settle()
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         await site.get("/healthz")
     [request] = spans.named("POST /api/threads/{thread_id}/messages")
     [worked], [model] = spans.named("turn"), spans.named("model")
@@ -176,7 +176,7 @@ async def test_an_error_that_goes_through_a_span_leaves_its_name_alone(spans: Sp
     """Its words and its traceback may quote anybody."""
     tracing = Tracing(spans.exporter)
     async with tracing.running():
-        with pytest.raises(ValueError, match=CANARY), noting.watched("turn"):
+        with pytest.raises(ValueError, match=CANARY), telemetry.span("turn"):
             raise ValueError(CANARY)
     [span] = spans.all
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "ValueError")
@@ -200,9 +200,9 @@ async def test_nothing_is_followed_unless_it_is_wanted(
             thread = await site.new_thread()
             headers = {"X-Request-ID": "mine"}
             await site.post(f"/api/threads/{thread}/messages", {"content": "Hi"}, headers=headers)
-            assert noting._watchers == []
-        [turn] = await world.journal.list_turns(thread)
-        assert noting.carried_in(turn.payload) == {"request_id": "mine"}
+            assert telemetry._tracers == []
+        [turn] = await world.journal.turns.list_of(thread)
+        assert telemetry.read_trace_context(turn.payload) == {"request_id": "mine"}
 
 
 @pytest.mark.parametrize("by", ["setting", "environment"])

@@ -1,7 +1,7 @@
 """Exports, imports and the deletion of oneself over HTTP."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,11 +9,12 @@ import httpx
 import pytest
 
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.server.keys import new_key
+from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
-from segue.testing.world import Stage, World, plain_agent
+from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import lines
 from tests.server.clients import Site, as_user, site_of
+from tests.transfer.files import Lines, sealed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
@@ -122,7 +123,7 @@ async def test_a_broken_file_is_refused_with_its_line(stage: Stage) -> None:
     async with served(stage) as (world, site):
         await move_in(world, site)
         before = await site.http.get("/api/admin/export")
-        for body, words in ((before.content[:-9], "is cut off"), (b"", "not whole")):
+        for body, words in ((before.content[:-9], "is cut off"), (b"", "not complete")):
             refused = await import_(site, body)
             assert refused.status_code == 422
             assert refused.json()["code"] == "export_format"
@@ -130,6 +131,49 @@ async def test_a_broken_file_is_refused_with_its_line(stage: Stage) -> None:
         assert (await site.http.get("/api/admin/export")).text == before.text
         unknown = await site.http.get("/api/admin/export", params={"thread": "nowhere"})
         assert unknown.status_code == 404
+
+
+async def forged(site: Site, change: Callable[[Lines], Any]) -> bytes:
+    """An export with something changed in it, whole and with the right sum."""
+    lines = await lines_from(site, "/api/admin/export")
+    change(lines)
+    await site.http.request("DELETE", "/api/me", json=CONFIRMED, headers=ANN)
+    return sealed(lines)
+
+
+def with_address(lines: Lines) -> None:
+    [said, *_] = [line["messages"][0] for line in lines if line["type"] == "batch"]
+    picture = {"type": "image_url", "image_url": {"url": "https://10.0.0.1/x.png"}}
+    said["message"]["data"]["content"] = [picture]
+
+
+def without_turns(lines: Lines) -> None:
+    lines[:] = [line for line in lines if line["type"] not in ("turn", "decision", "timer")]
+
+
+async def test_only_a_trusted_import_brings_addresses(stage: Stage) -> None:
+    """A client of a provider would fetch them from here, as it would those of a user."""
+    async with served(stage) as (world, site):
+        await talk(world, site, ANN, "Hello, I am Ann.")
+        body = await forged(site, with_address)
+        refused = await import_(site, body)
+        assert refused.status_code == 422
+        assert "address in 'url'" in refused.json()["detail"]
+        assert (await import_(site, body, trusted=True)).status_code == 200
+
+
+async def test_a_message_that_came_in_without_its_turn_can_be_sent_again(stage: Stage) -> None:
+    """Its client gets the answer of any message that was stored before."""
+    async with served(stage) as (world, site):
+        thread = await talk(world, site, ANN, "Hello!")
+        path, again = f"/api/threads/{thread}/messages", {"content": "Hi", "client_message_id": "m"}
+        first = await site.post(path, again, headers=ANN)
+        await world.clock.settle()
+        body = await forged(site, without_turns)
+        assert (await import_(site, body)).status_code == 200
+        accepted = await site.post(path, again, headers=ANN)
+        assert not accepted["is_new"]
+        assert accepted["message"] == {**first["message"], "state": "answered"}
 
 
 async def test_an_import_has_a_size_of_its_own(sqlite_stage: Stage) -> None:
@@ -170,7 +214,7 @@ async def test_who_deleted_themselves_does_not_open_the_server(sqlite_stage: Sta
     """The last key of a server opens nothing any more, and without one nobody gets in."""
     async with sqlite_stage.world() as world:
         key, words = new_key("phone", "ann", world.clock.now())
-        await world.journal.add_key(key)
+        await world.journal.keys.add(key)
         async with site_of(world.segue) as site:
             headers = {"Authorization": f"Bearer {words}"}
             gone = await site.http.request("DELETE", "/api/me", json=CONFIRMED, headers=headers)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.testing.world import Stage
+from segue.simulate.world import Stage
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from segue.agent.build import build_graph
-from segue.agent.config import AgentConfig, MemoryConfig
 from segue.agent.memory import MemoryBook
 from segue.agent.scripted import Line, ScriptedChatModel
-from segue.agent.sections import settings_of
-from segue.compose import Replacements, compose
-from segue.core.errors import UsageError
+from segue.compose import Overrides, compose
+from segue.errors import UsageError
 from segue.facade import Segue
 from segue.journal.records import NewTimer
 from segue.journal.sqlite import SqliteJournal
 from segue.server.settings import ServedSettings
 from segue.settings import Settings
-from segue.testing.world import START, Stage, World, plain_agent
+from segue.settings.agents import AgentConfig, MemoryConfig
+from segue.settings.schema import settings_of
+from segue.simulate.world import START, Stage, World, plain_agent
 from tests.agent.meanings import IDS, Meanings
 from tests.runtime.scenes import Held
 from tests.stories.scenes import eager_agent, model_of, new_thread, sent_at
@@ -41,7 +41,7 @@ MEMORY = "tests/agent/test_memory.py::"
 RETRIEVAL = "tests/agent/test_retrieval.py::"
 TURNS = "tests/runtime/test_turns.py::"
 INBOX = "tests/runtime/test_inbox.py::"
-INITIATIVE = "tests/runtime/test_initiative.py::"
+INITIATIVE = "tests/runtime/test_after_turn.py::"
 EFFECTS = "tests/runtime/test_effects.py::"
 LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
@@ -141,7 +141,7 @@ SHOWN = {
     "Delays.check_in": f"{SILENCE}test_each_trigger_waits_for_its_own_delay",
     "PromptVariant.name": f"{LIMITS}test_the_variant_of_a_prompt_is_recorded_with_the_follow_up",
     "PromptVariant.text": f"{LIMITS}test_the_variant_of_a_prompt_is_recorded_with_the_follow_up",
-    "PromptVariant.weight": "tests/core/test_prompts.py::test_variants_come_by_their_weights",
+    "PromptVariant.weight": "tests/core/test_triggers.py::test_variants_come_by_their_weights",
     "CompressionConfig.enabled": f"{COMPRESSION}test_compression_can_be_switched_off",
     "CompressionConfig.strategy": f"{COMPRESSION}test_only_summaries_ask_a_model",
     "CompressionConfig.trigger_share": (
@@ -171,10 +171,10 @@ SHOWN = {
         f"{SERVER}test_more_requests_than_the_rate_allows_have_to_wait"
     ),
     "ServerSettings.max_body_bytes": (
-        "tests/server/test_entrance.py::test_a_body_that_is_too_big_is_refused"
+        "tests/server/test_middleware.py::test_a_body_that_is_too_big_is_refused"
     ),
     "ServerSettings.max_text_bytes": (
-        "tests/server/test_guard.py::test_a_message_has_so_much_text_and_no_more"
+        "tests/server/test_body_limits.py::test_a_message_has_so_much_text_and_no_more"
     ),
     "ServerSettings.max_import_bytes": (
         "tests/server/test_transfers.py::test_an_import_has_a_size_of_its_own"
@@ -186,6 +186,9 @@ SHOWN = {
     "test_a_server_that_trusts_its_users_takes_addresses",
     "ServerSettings.max_sockets_per_user": (
         f"{SERVER}test_a_user_holds_so_many_sockets_and_no_more"
+    ),
+    "ServerSettings.max_connections_per_address": (
+        "tests/server/test_listener.py::test_one_address_holds_a_bounded_number_of_connections"
     ),
     "ServerSettings.ping_every": (
         f"{SERVER}test_who_listens_gets_signs_of_life_as_often_as_it_is_set"
@@ -231,9 +234,9 @@ async def process(stage: Stage, *lines: Line, **settings: Any) -> AsyncIterator[
     """A process with settings that a stage would choose by itself."""
     agent = eager_agent(decider="none")
     chosen = Settings(database=stage.database, agents=(agent,), **settings)
-    given = Replacements(clock=stage.clock, models={agent.id: model_of(*lines)})
-    async with compose(chosen, given) as composed:
-        yield World(stage.clock, Segue(composed), composed)
+    given = Overrides(clock=stage.clock, models={agent.id: model_of(*lines)})
+    async with compose(chosen, given) as system:
+        yield World(stage.clock, Segue(system), system)
 
 
 # The process.
@@ -258,7 +261,7 @@ async def test_a_turn_is_taken_over_when_its_lease_is_over(stage: Stage) -> None
         await held.asked.wait()
         for span, is_free in ((timedelta(seconds=299), False), (timedelta(seconds=301), True)):
             later = world.clock.now() + span
-            claimed = await world.journal.claim_turn("next", now=later, lease_for=span)
+            claimed = await world.journal.turns.claim_one("next", now=later, lease_for=span)
             assert (claimed is not None) is is_free
         held.go.set()
 
@@ -266,10 +269,10 @@ async def test_a_turn_is_taken_over_when_its_lease_is_over(stage: Stage) -> None
 async def test_a_number_is_taken_over_when_its_lease_is_over(stage: Stage) -> None:
     """Of a process that gave no sign of life; not before, since two would make the same ids."""
     async with process(stage, node_lease_for="20m", poll=None) as world:
-        mine, lease = world.composed.runtime.ids.node, timedelta(days=1)
+        mine, lease = world.system.runtime.ids.node, timedelta(days=1)
         for minutes, is_taken in ((19, False), (21, True)):
             later = world.clock.now() + timedelta(minutes=minutes)
-            other = await world.journal.lease_node(f"after {minutes}", now=later, lease_for=lease)
+            other = await world.journal.nodes.lease(f"after {minutes}", now=later, lease_for=lease)
             assert (other == mine) is is_taken
 
 
@@ -281,8 +284,8 @@ async def test_what_nobody_told_of_is_found_by_looking(stage: Stage, poll: str, 
         await world.say(thread, "Hello.")
         await world.clock.settle()
         due = world.clock.now() + timedelta(seconds=1)
-        await world.journal.arm_timer(
-            NewTimer(thread, due, "check_in"), ids=world.composed.parts.ids, now=world.clock.now()
+        await world.journal.timers.arm(
+            NewTimer(thread, due, "check_in"), ids=world.system.deps.ids, now=world.clock.now()
         )
         await world.pass_time(seconds=12)
         assert len(await sent_at(world, thread)) == sent
@@ -337,7 +340,7 @@ async def test_an_agent_without_memories_has_no_book(stage: Stage) -> None:
     """Only who may remember gets the tools for it."""
     agents = (plain_agent(), plain_agent("atlas", memory={"enabled": True}))
     async with stage.world(*agents) as world:
-        assert [*world.composed.books] == ["atlas"]
+        assert [*world.system.books] == ["atlas"]
 
 
 async def test_the_embedder_is_loaded_by_its_name(stage: Stage) -> None:
@@ -365,7 +368,7 @@ async def book(folder: Path, **settings: Any) -> AsyncIterator[MemoryBook]:
     await journal.open()
     try:
         config = MemoryConfig(**settings)
-        yield MemoryBook(journal, Near(), ids=IDS, clock=lambda: START, config=config)
+        yield MemoryBook(journal.memories, Near(), ids=IDS, clock=lambda: START, config=config)
     finally:
         await journal.close()
 
@@ -453,7 +456,7 @@ async def test_who_types_is_left_alone_as_long_as_it_is_set(stage: Stage) -> Non
         thread = await new_thread(world)
         await world.say(thread, "Hello.")
         await world.pass_time(seconds=20)
-        await world.segue.typing(thread)
+        await world.segue.report_typing(thread)
         await world.pass_time(hours=1)
         assert await sent_at(world, thread) == [START + timedelta(seconds=20, minutes=5)]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from segue.agent.config import Config
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 from segue.settings import Settings, load_settings
+from segue.settings.agents import Config
 from segue.settings.loading import FILE
 
 TWO_AGENTS = """
@@ -235,7 +235,7 @@ def test_a_section_of_a_program_is_read_by_that_program_alone() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("slots = 1\nslots = \npoll = 3", r"^bad\.toml: this is no TOML: .*line 2"),
+        ("slots = 1\nslots = \npoll = 3", r"^bad\.toml: this is not TOML: .*line 2"),
         (b"\xff", r"'bad\.toml' cannot be read: it is not UTF-8"),
         (None, r"^There is no settings file '/.*/bad\.toml'\.$"),
     ],

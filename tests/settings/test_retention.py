@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from segue.core.errors import UsageError
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionRule
+from segue.errors import UsageError
 from segue.settings import Settings, load_settings
 
 ASKED, TRIGGERED = BatchType.USER_REQUEST, BatchType.SYSTEM_TRIGGER

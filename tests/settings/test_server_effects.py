@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from segue.runtime.clock import SystemClock
 from segue.server.settings import JwtSettings, ServedSettings, ServerSettings
 from segue.settings import load_settings
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.cli.conftest import Segue, segue
 from tests.server.clients import frames_until, site_of
 

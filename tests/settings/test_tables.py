@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from segue import TriggerType
-from segue.compose import Replacements, compose
+from segue.compose import Overrides, compose
 from segue.facade import Segue
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings
 from segue.settings.tables import make_tables, rewrite
-from segue.testing.clock import VirtualClock
-from segue.testing.world import START
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import START
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +52,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def test_the_example_runs(shop: Settings) -> None:
     """Its two agents open, with their tool and their prompts, and answer."""
     clock = VirtualClock(START)
-    async with compose(shop, Replacements(clock=clock)) as composed:
-        segue = Segue(composed)
+    async with compose(shop, Overrides(clock=clock)) as system:
+        segue = Segue(system)
         for agent in ("clerk", "gardener"):
             thread = await segue.create_thread("sam", agent)
             await segue.send(thread, "Hello!")

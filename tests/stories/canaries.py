@@ -13,14 +13,14 @@ from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from segue.agent.config import AgentConfig
-from segue.agent.decider import Verdict
+from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
-from segue.core.decide import Plan
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TriggerType
-from segue.runtime.webhooks import WebhookTarget
-from segue.testing.world import plain_agent, with_graph
+from segue.runtime.deciders import DeciderResult
+from segue.runtime.delivery import WebhookTarget
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import plain_agent, with_graph
 from tests.stories.scenes import PATIENCE
 
 CANARY = "zq7canary"
@@ -36,11 +36,11 @@ PROMPTS: dict[TriggerType, list[str]] = {
 Act = str | AIMessage | Callable[[list[BaseMessage]], Any]
 
 
-async def decider(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Verdict:
+async def decider(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> DeciderResult:
     """Wants one follow-up after the other, each for another reason, and talks too much."""
     del batch, earlier
     trigger = list(TriggerType)[facts["consecutive"] % len(TriggerType)]
-    return Verdict(Plan(trigger, PATIENCE, REASON), REASON, WORDS)
+    return DeciderResult(Plan(trigger, PATIENCE, REASON), REASON, WORDS)
 
 
 def is_trigger(message: BaseMessage) -> bool:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from segue.agent.decider import Verdict
+from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
-from segue.core.decide import Plan
 from segue.core.triggers import TriggerType
+from segue.runtime.deciders import DeciderResult
 
 SOON = timedelta(minutes=15)
 
@@ -21,10 +21,10 @@ class AlwaysYes:
         *,
         interrupted: bool = False,
         consecutive: int = 0,
-    ) -> Verdict:
+    ) -> DeciderResult:
         del batch, earlier, interrupted, consecutive
         plan = Plan(TriggerType.CHECK_IN, SOON, "There is always something to say.")
-        return Verdict(plan, plan.reason)
+        return DeciderResult(plan, plan.reason)
 
 
 always_yes = AlwaysYes()

@@ -12,21 +12,20 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from pydantic import PrivateAttr
 
-from segue.agent.config import AgentConfig
-from segue.agent.run import Progress
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.events import Payload, ProgressReported
 from segue.journal.records import NewTimer, Timer, TurnKind
 from segue.runtime.bus import Bus
 from segue.runtime.clock import sleep
-from segue.runtime.events import ThreadEvent
-from segue.testing.clock import VirtualClock
-from segue.testing.world import World, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import World, plain_agent
 from tests.runtime.scenes import lines
 
 PATIENCE = timedelta(seconds=30)
 TOLD = "Oslo is the capital of Norway."
-_END = Progress("heard all")
+_END = ProgressReported("heard all")
 
 
 def eager_agent(id: str = "guide", **autonomy: Any) -> AgentConfig:
@@ -96,7 +95,7 @@ class Unhurried(ScriptedChatModel):
             yield piece
             if piece.text:
                 written += piece.text
-                await self._until_told(self._world.composed.parts.bus, written)
+                await self._until_told(self._world.system.deps.bus, written)
                 await sleep(self._world.clock, self.pace)
 
     async def _until_told(self, bus: Bus, text: str) -> None:
@@ -114,17 +113,17 @@ class Listener:
     """A tab that is open: all that it was told."""
 
     def __init__(self) -> None:
-        self.events: list[ThreadEvent] = []
+        self.events: list[Payload] = []
         self._new = asyncio.Event()
 
-    async def until(self, kind: type[ThreadEvent]) -> None:
+    async def until(self, kind: type[Payload]) -> None:
         while not any(isinstance(event, kind) for event in self.events):
             self._new.clear()
             await self._new.wait()
 
     async def listen(self, world: World, thread: str) -> None:
         async for heard in world.segue.listen(thread, "0"):
-            self.events.append(heard.event)
+            self.events.append(heard.payload)
             self._new.set()
 
 
@@ -146,15 +145,15 @@ async def doing_at(world: World, moment: datetime, action: Awaitable[Any]) -> As
 @asynccontextmanager
 async def listening(world: World, thread: str) -> AsyncIterator[Listener]:
     """Somebody listens to a thread from its beginning, and has heard all when the block is left."""
-    bus, listener = world.composed.parts.bus, Listener()
+    bus, listener = world.system.deps.bus, Listener()
     task = asyncio.create_task(listener.listen(world, thread))
     try:
-        while thread not in bus._hubs:  # noqa: ASYNC110 - a bus tells nobody who listens
+        while thread not in bus._threads:  # noqa: ASYNC110 - a bus tells nobody who listens
             await asyncio.sleep(0)
         yield listener
         await world.clock.settle()
         bus.tell(thread, _END)
-        await listener.until(Progress)
+        await listener.until(ProgressReported)
         listener.events.remove(_END)
     finally:
         task.cancel()
@@ -165,17 +164,17 @@ async def arm(
     world: World, thread: str, due_at: datetime, trigger: str = "check_in", **more: Any
 ) -> Timer:
     """Arm a timer by hand, past all that plans."""
-    parts = world.composed.parts
-    timer = await parts.journal.arm_timer(
+    parts = world.system.deps
+    timer = await parts.journal.timers.arm(
         NewTimer(thread, due_at, trigger, **more), ids=parts.ids, now=parts.clock.now()
     )
-    parts.agendas.timers.at(due_at)
+    parts.wakeups.timers.at(due_at)
     return timer
 
 
 async def sent_at(world: World, thread: str) -> list[datetime]:
     """When the user saw follow-ups, oldest first."""
-    turns = await world.journal.list_turns(thread, limit=10_000)
+    turns = await world.journal.turns.list_of(thread, limit=10_000)
     return sorted(
         turn.shown_at
         for turn in turns

@@ -14,7 +14,7 @@ from datetime import timedelta
 import pytest
 
 from segue.agent.scripted import ScriptedChatModel
-from segue.testing.world import Stage, World
+from segue.simulate.world import Stage, World
 from tests.runtime.receiver import Receiver, status
 from tests.runtime.scenes import Held
 from tests.stories.canaries import (
@@ -123,7 +123,7 @@ class Tale:
             await world.segue.send(guide, "I was faster.")
 
         async def mute() -> None:
-            await world.segue.set_thread(guide, muted=True)
+            await world.segue.set_thread_preferences(guide, muted=True)
 
         for interfere in (lambda: world.segue.cancel(guide), overtake, mute):
             held = Held("Never to be seen.")
@@ -133,7 +133,7 @@ class Tale:
                 await held.asked.wait()
                 await interfere()
                 held.go.set()
-        await world.segue.set_thread(guide, muted=None)
+        await world.segue.set_thread_preferences(guide, muted=None)
 
     async def let_others_decide(self, world: World) -> None:
         """A model that decides, and talks about it."""
@@ -157,7 +157,7 @@ class Tale:
         waiter = self.threads["waiter"]
         await world.say(waiter, "A table, please.")
         await world.pass_time(PATIENCE)
-        [*_, asking] = await world.journal.list_turns(waiter)
+        [*_, asking] = await world.journal.turns.list_of(waiter)
         await world.segue.answer(asking, "yes")
         await world.pass_time(PATIENCE)
 
@@ -165,7 +165,7 @@ class Tale:
         """A follow-up that has to wait for a typing user, and one in a thread without a word."""
         await world.say(self.threads["guide"], "Wait a moment.")
         await world.pass_time(PATIENCE - timedelta(seconds=5))
-        await world.segue.typing(self.threads["guide"])
+        await world.segue.report_typing(self.threads["guide"])
         await world.pass_time(minutes=2)
         empty = await world.segue.create_thread("ann", "atlas", thread_id="atlas-1")
         self.threads["atlas"] = empty.id

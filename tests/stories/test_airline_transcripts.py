@@ -40,7 +40,7 @@ from segue import (
     synthetic_message,
 )
 from segue.core.batch import BatchState
-from segue.core.query import QuerySource
+from segue.core.memory import QuerySource
 from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.window import DropReason
 from segue.testing.providers import request_problems

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
+from segue.agent.tools import MAX_DEPTH
 from segue.core.batch import Batch, BatchState
 from segue.core.metadata import BatchType
 from segue.journal.records import TurnState
-from segue.runtime.asking import MAX_DEPTH
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import Stage, World, plain_agent
 from segue.testing.providers import request_problems
-from segue.testing.world import Stage, World, plain_agent
 from tests.runtime.scenes import Held
 from tests.stories.scenes import model_of, new_thread
 
@@ -45,8 +45,8 @@ def agents(*asks: tuple[str, str]) -> list[AgentConfig]:
 
 
 async def last_batch(world: World, thread: str) -> Batch:
-    [turn, *_] = await world.journal.list_turns(thread)
-    return await world.journal.load_batch(thread, turn.batch)
+    [turn, *_] = await world.journal.turns.list_of(thread)
+    return await world.journal.messages.load_batch(thread, turn.batch)
 
 
 def results(batch: Batch) -> list[str]:
@@ -70,7 +70,7 @@ async def test_an_agent_gets_anothers_words_as_its_tools_result(stage: Stage) ->
         assert results(outer) == ["Five kilometres."]
         assert (inner.type, inner.parent) == (BatchType.AGENT_TO_AGENT, outer.id)
         assert inner.is_complete
-        nested = await world.journal.get_thread(f"{thread}/atlas")
+        nested = await world.journal.threads.get(f"{thread}/atlas")
         assert (nested.agent_id, nested.user_id) == ("atlas", "ann")
 
 
@@ -200,7 +200,7 @@ async def test_an_agent_that_fails_leaves_the_asking_one_whole(stage: Stage) -> 
         assert "out of maps" not in answer
         outer = await last_batch(world, thread)
         assert outer.is_complete
-        [failed] = await world.journal.list_turns(f"{thread}/atlas")
+        [failed] = await world.journal.turns.list_of(f"{thread}/atlas")
         assert failed.state is TurnState.FAILED
         assert (await last_batch(world, f"{thread}/atlas")).is_complete
         await world.say(thread, "In which country?")
@@ -220,7 +220,7 @@ async def test_a_question_outlives_the_process_that_asked_it(stage: Stage) -> No
     async with stage.world(*pair, models=models) as world:
         await world.clock.settle()
         assert (await world.heard(thread))[-1] == "I heard: Five kilometres."
-        [asked] = await world.journal.list_turns(f"{thread}/atlas")
+        [asked] = await world.journal.turns.list_of(f"{thread}/atlas")
         assert (asked.state, asked.attempts) == (TurnState.DONE, 2)
 
 
@@ -237,8 +237,8 @@ async def test_what_agents_ask_each_other_is_followed_up_by_nobody(stage: Stage)
     async with stage.world(*pair, models=models) as world:
         thread = await new_thread(world, agent="guide")
         await world.say(thread, "How far is the fjord?")
-        assert await world.segue.follow_ups(f"{thread}/atlas") == []
+        assert await world.segue.list_follow_ups(f"{thread}/atlas") == []
         [reason] = await world.segue.why(f"{thread}/atlas")
-        assert reason.why == "Another agent asked, so that no user waits for more."
+        assert reason.why == "Another agent asked, so no user is waiting."
         await world.pass_time(days=30)
         assert len(models["atlas"].seen) == 1

@@ -11,13 +11,13 @@ from langgraph.graph import MessagesState, StateGraph
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.batch import Batch
 from segue.core.context import build_context
-from segue.core.errors import BackendError, UsageError
 from segue.core.stamp import stamp
 from segue.core.tokens import estimate_text, estimate_tokens
+from segue.errors import BackendError, UsageError
 from segue.journal.records import EffectState, TurnState
+from segue.simulate.scenario import read_scenario
+from segue.simulate.world import Stage, World, plain_agent, with_graph
 from segue.testing.providers import request_problems
-from segue.testing.scenario import read_scenario
-from segue.testing.world import Stage, World, plain_agent, with_graph
 from tests.histories import exchange, ticking_generator
 from tests.runtime.compressing import (
     EXCHANGE,
@@ -47,12 +47,12 @@ def failing(name: str) -> Line:
 
 
 async def live(world: World, thread: str) -> list[int]:
-    return await world.journal.list_live_batches(thread, limit=10_000)
+    return await world.journal.messages.list_live_batches(thread, limit=10_000)
 
 
 async def cost(world: World, thread: str) -> int:
     """What the window costs, with its summary."""
-    window = await world.journal.window(thread, max_tokens=100_000)
+    window = await world.journal.messages.window(thread, max_tokens=100_000)
     told = estimate_text(window.summary.text) if window.summary else 0
     return told + sum(estimate_tokens(m) for batch in window.batches for m in batch.messages)
 
@@ -89,7 +89,7 @@ async def test_a_summary_is_made_of_the_one_before_and_cites_its_batches(stage: 
         everything: list[Batch] = []
         while len(speaker.asked) < 2:
             await talk(world, thread, 1, len(everything))
-            everything = [*everything, (await world.journal.tail(thread, max_tokens=1))[0]]
+            everything = [*everything, (await world.journal.messages.tail(thread, max_tokens=1))[0]]
         remaining = await live(world, thread)
         assert [asked["summary"] for asked in speaker.asked] == ["", "They spoke of facts."]
         second, first = await summaries(world, thread)
@@ -116,7 +116,7 @@ async def test_an_undone_summary_leaves_all_as_it_was(stage: Stage) -> None:
         assert (bad.text, len(await live(world, thread))) == ("Bad.", count)
         assert await world.heard(thread) == heard
         await talk(world, thread, 1, count)
-        better = await world.journal.find_summary(thread)
+        better = await world.journal.summaries.find(thread)
         assert better is not None
         assert (better.text, better.previous_id) == ("Better.", None)
         assert better.batches[: len(bad.batches)] == bad.batches
@@ -136,7 +136,7 @@ async def test_a_summary_that_fails_for_a_moment_is_tried_again(stage: Stage, li
         while not speaker.asked:
             await talk(world, thread, 1, count)
             count += 1
-        assert await world.journal.find_summary(thread) is None
+        assert await world.journal.summaries.find(thread) is None
         assert len(await live(world, thread)) == count
         [effect] = await effects(world, thread)
         assert effect.state is EffectState.PENDING
@@ -157,13 +157,13 @@ async def test_a_summary_that_cannot_be_had_is_asked_for_after_the_next_turn(sta
             await talk(world, thread, 1, count)
             count += 1
         await world.pass_time(hours=5)
-        assert (await world.journal.find_summary(thread), len(speaker.asked)) == (None, 1)
-        assert await world.journal.list_dead_effects() == []
+        assert (await world.journal.summaries.find(thread), len(speaker.asked)) == (None, 1)
+        assert await world.journal.effects.list_dead() == []
         [effect] = await effects(world, thread)
         assert "authentication" in (effect.evidence or "")
         assert "Fact" not in (effect.evidence or "")
         await talk(world, thread, 1, count)
-        summary = await world.journal.find_summary(thread)
+        summary = await world.journal.summaries.find(thread)
         assert summary is not None
         assert summary.text == "They spoke of facts."
 
@@ -179,7 +179,7 @@ async def test_while_a_summary_fails_one_wish_for_it_waits(stage: Stage) -> None
         wishes = await effects(world, thread)
         assert len(wishes) > 3
         assert [w.state for w in wishes if w.state is not EffectState.DONE] == [EffectState.PENDING]
-        summary = await world.journal.find_summary(thread)
+        summary = await world.journal.summaries.find(thread)
         assert summary is not None
         assert (summary.text, summary.previous_id) == ("They spoke of facts.", None)
 
@@ -206,9 +206,9 @@ async def test_a_summary_of_a_larger_window_leaves_room_in_a_smaller_one(stage: 
     async with stage.world(small_agent()) as world:
         thread = await new_thread(world)
         await talk(world, thread, 2)
-        parts = world.composed.parts
+        parts = world.system.deps
         [first, _] = await live(world, thread)
-        await world.journal.save_summary(
+        await world.journal.summaries.save(
             thread, "It was said. " * 900, [first], ids=parts.ids, now=world.clock.now()
         )
     model = Speaker().model
@@ -217,7 +217,7 @@ async def test_a_summary_of_a_larger_window_leaves_room_in_a_smaller_one(stage: 
         [told, *_] = model.seen[-1]
         assert "It was said." in told.text
         assert estimate_text(told.text) < WINDOW / 2
-        [turn, *_] = await world.journal.list_turns(thread)
+        [turn, *_] = await world.journal.turns.list_of(thread)
         assert turn.state is TurnState.DONE
 
 
@@ -236,7 +236,7 @@ async def test_a_process_that_ends_during_a_summary_leaves_it_to_the_next(stage:
             if await effects(world, thread):
                 await held.asked.wait()
     async with stage.world(agent, models=models) as world:
-        assert await world.journal.find_summary(thread) is None
+        assert await world.journal.summaries.find(thread) is None
         assert len(await live(world, thread)) == count
         await world.pass_time(minutes=5)
         [summary] = await summaries(world, thread)
@@ -251,19 +251,19 @@ async def test_a_database_that_fails_at_the_end_of_a_summary_has_stored_none_of_
     speaker = Speaker()
     async with stage.world(small_agent(), models={"guide": speaker.model}) as world:
         thread = await new_thread(world)
-        save = world.journal.save_summary
+        save = world.journal.summaries.save
 
         async def fail(*args: Any, **kwargs: Any) -> Any:
             del args, kwargs
-            monkeypatch.setattr(world.journal, "save_summary", save)
+            monkeypatch.setattr(world.journal.summaries, "save", save)
             raise BackendError("The database is away.")
 
-        monkeypatch.setattr(world.journal, "save_summary", fail)
+        monkeypatch.setattr(world.journal.summaries, "save", fail)
         count = 0
         while not speaker.asked:
             await talk(world, thread, 1, count)
             count += 1
-        assert await world.journal.find_summary(thread) is None
+        assert await world.journal.summaries.find(thread) is None
         assert len(await live(world, thread)) == count
         await world.pass_time(minutes=1)
         assert len(speaker.asked) == 2
@@ -278,7 +278,7 @@ async def test_somebody_who_compresses_at_the_same_time_is_not_overwritten(stage
     speaker = Speaker(held, "Theirs and ours.")
     async with stage.world(small_agent(), models={"guide": speaker.model}) as world:
         thread = await new_thread(world)
-        parts = world.composed.parts
+        parts = world.system.deps
         async with passing(world, timedelta(minutes=1)):
             count = 0
             while not await effects(world, thread):
@@ -286,15 +286,15 @@ async def test_somebody_who_compresses_at_the_same_time_is_not_overwritten(stage
                 count += 1
             await held.asked.wait()
             oldest = (await live(world, thread))[0]
-            theirs = await world.journal.save_summary(
+            theirs = await world.journal.summaries.save(
                 thread, "Theirs.", [oldest], ids=parts.ids, now=parts.clock.now()
             )
             held.go.set()
         await world.pass_time(minutes=1)
-        assert await world.journal.find_summary(thread) == theirs
+        assert await world.journal.summaries.find(thread) == theirs
         await talk(world, thread, 2, count)
         assert [asked["summary"] for asked in speaker.asked] == ["", "Theirs."]
-        newest = await world.journal.find_summary(thread)
+        newest = await world.journal.summaries.find(thread)
         assert newest is not None
         assert (newest.text, newest.previous_id) == ("Theirs and ours.", theirs.id)
         assert oldest not in newest.batches
@@ -360,7 +360,7 @@ async def test_a_summary_stays_when_the_strategy_changes(stage: Stage) -> None:
     agent = small_agent(strategy="truncate")
     async with stage.world(agent, models={"guide": speaker.model}) as world:
         await talk(world, thread, 20, count)
-        newest = await world.journal.find_summary(thread)
+        newest = await world.journal.summaries.find(thread)
         assert newest is not None
         assert (newest.text, len(speaker.asked)) == ("They spoke of facts.", 1)
         assert newest.previous_id is not None
@@ -377,11 +377,11 @@ async def test_a_backlog_leaves_before_what_the_model_still_sees(
         thread = await new_thread(world)
         for number in range(90):
             said = stamp(exchange(words(number)), generator)
-            await world.journal.import_messages(thread, said)
+            await world.journal.messages.import_messages(thread, said)
         everything = await live(world, thread)
         for number in range(90, 96):
             await talk(world, thread, 1, number)
-            window = await world.journal.window(thread, max_tokens=WINDOW)
+            window = await world.journal.messages.window(thread, max_tokens=WINDOW)
             context = build_context(window.batches, None, WINDOW)
             if window.summary is not None and strategy != "importance":
                 assert min(context.batches) > window.summary.last_batch
@@ -412,7 +412,7 @@ async def test_a_graph_of_ones_own_needs_a_model_for_summaries(stage: Stage) -> 
         thread = await new_thread(world)
         await talk(world, thread, 15)
         assert await effects(world, thread)
-        assert await world.journal.find_summary(thread) is not None
+        assert await world.journal.summaries.find(thread) is not None
 
 
 # Settings.
@@ -426,7 +426,7 @@ async def first_compressed(stage: Stage, **compression: Any) -> tuple[int, int]:
         before = 0
         for number in range(40):
             await talk(world, thread, 1, number)
-            if await world.journal.find_summary(thread) is not None:
+            if await world.journal.summaries.find(thread) is not None:
                 break
             before = await cost(world, thread)
         return before, await cost(world, thread)
@@ -466,7 +466,7 @@ async def test_as_many_of_the_last_batches_stay_as_it_is_set(
     async with sqlite_stage.world(agent, models={"guide": Speaker().model}) as world:
         thread = await new_thread(world)
         count = 0
-        while await world.journal.find_summary(thread) is None:
+        while await world.journal.summaries.find(thread) is None:
             await talk(world, thread, 1, count)
             count += 1
         assert len(await live(world, thread)) == keep
@@ -484,7 +484,7 @@ async def test_importance_fades_as_fast_as_it_is_set(
         await world.say(thread, order)
         [first] = await live(world, thread)
         await world.pass_time(days=3)
-        while await world.journal.find_summary(thread) is None:
+        while await world.journal.summaries.find(thread) is None:
             await world.say(thread, "Well. " * 135)
         assert (first in await live(world, thread)) is stays
 
@@ -507,7 +507,7 @@ async def test_a_model_of_its_own_sums_up(
     async with sqlite_stage.world(agent, models={"guide": own.model}) as world:
         thread = await new_thread(world)
         await talk(world, thread, 13)
-        newest = await world.journal.find_summary(thread)
+        newest = await world.journal.summaries.find(thread)
         assert newest is not None
         assert (newest.text, own.asked) == ("By another model.", [])
 
@@ -532,7 +532,7 @@ async def test_compression_can_be_switched_off(sqlite_stage: Stage) -> None:
             EffectState.DONE,
             "Compression is switched off.",
         )
-        assert await world.journal.find_summary(thread) is None
+        assert await world.journal.summaries.find(thread) is None
 
 
 def test_a_target_above_the_trigger_is_refused() -> None:

@@ -12,8 +12,8 @@ from segue.agent.demo import demo_reply
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
+from segue.simulate.world import START, Stage
 from segue.testing.leaks import find_leaks
-from segue.testing.world import START, Stage
 from tests.stories.scenes import PATIENCE, arm, eager_agent, model_of, new_thread, sent_at
 
 pytestmark = pytest.mark.anyio
@@ -102,8 +102,8 @@ async def test_no_follow_up_of_any_kind_comments_on_what_made_it(sqlite_stage: S
                 ]
                 for message in said:
                     message.id = f"{thread}-{len(message.text)}"
-                messages = stamp(said, world.composed.parts.ids)
-                await world.journal.import_messages(thread, messages)
+                messages = stamp(said, world.system.deps.ids)
+                await world.journal.messages.import_messages(thread, messages)
                 await arm(world, thread, world.clock.now() + PATIENCE, trigger)
                 await world.pass_time(PATIENCE)
                 replies += (await world.heard(thread))[len(talk) :]

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from segue.core.turn_rules import DoubleTexting
+from segue.events import MessageRetracted
 from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, TurnKind
-from segue.runtime.events import Retracted
-from segue.runtime.rules import DoubleTexting
-from segue.testing.world import Stage, World
+from segue.simulate.world import Stage, World
 from tests.stories.scenes import PATIENCE, Unhurried, eager_agent, listening, new_thread, told
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def begin(world: World, words: float) -> str:
 
 async def cancelled(world: World, thread: str) -> list[tuple[TurnKind, str]]:
     """The turns that were stopped, oldest first, and why."""
-    turns = reversed(await world.journal.list_turns(thread))
+    turns = reversed(await world.journal.turns.list_of(thread))
     ends = [(turn.kind, turn.ending) for turn in turns if turn.ending is not None]
     return [(kind, end["reason"]) for kind, end in ends if end["kind"] == "cancelled"]
 
@@ -43,7 +43,7 @@ async def test_a_follow_up_that_the_user_has_seen_is_finished_and_kept(stage: St
         everything = ["Where is Oslo?", "Norway.", "Yes", "Still there my friend?", "Fine."]
         assert await world.heard(thread) == everything
         assert [m.text for m in model.seen[-1]][-2:] == ["Still there my friend?", "Yes"]
-        assert not any(isinstance(event, Retracted) for event in listener.events)
+        assert not any(isinstance(event, MessageRetracted) for event in listener.events)
         assert await cancelled(world, thread) == []
 
 
@@ -95,7 +95,7 @@ async def test_each_turn_that_was_stopped_says_why(stage: Stage) -> None:
             await world.segue.send(thread, text, strategy=DoubleTexting.INTERRUPT)
             await world.pass_time(seconds=2.5)
         for turn in await world.segue.cancel(thread):
-            await world.segue.finished(turn)
+            await world.segue.wait_turn(turn)
         reasons = [(TurnKind.REPLY, OVERTAKEN), (TurnKind.REPLY, STOPPED)]
         assert await cancelled(world, thread) == reasons
         assert await told(world, thread, "a reply") == [f"cancelled: {why}" for _, why in reasons]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from segue import TRIGGER_PROMPTS, TriggerType, is_synthetic
-from segue.agent.checkpoints import SqliteCheckpoints
+from segue.agent.checkpoints.store import SqliteCheckpoints
 from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
 from segue.journal.sqlite import SqliteJournal
+from segue.simulate.world import Stage
 from segue.testing.leaks import find_leaks
 from segue.testing.providers import request_problems
-from segue.testing.world import Stage
 from tests.agent.session import Session, streamed
 from tests.stories.scenes import eager_agent
 
@@ -92,7 +92,7 @@ async def test_the_scripted_model_never_quotes_an_owners_prompt(stage: Stage) ->
                 await world.say("talk", text)
                 await world.pass_time(hours=6)
             heard = await world.heard("talk")
-            turns = await world.journal.list_turns("talk")
+            turns = await world.journal.turns.list_of("talk")
     assert sum(turn.shown_at is not None for turn in turns) >= 4
     assert "MARKER" not in repr(heard)
     assert "biscuits" not in repr(heard)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from segue.journal.records import TimerState
-from segue.testing.world import START, Stage
+from segue.simulate.world import START, Stage
 from tests.stories.scenes import (
     PATIENCE,
     arm,
@@ -32,13 +32,13 @@ async def test_quiet_hours_over_midnight_put_a_follow_up_off_until_morning(stage
     await stage.clock.advance_to(evening)
     model = model_of()
     async with stage.world(eager_agent(), models={"guide": model}) as world:
-        await world.segue.set_user("ann", time_zone="UTC", quiet_hours=NIGHT)
+        await world.segue.set_user_preferences("ann", time_zone="UTC", quiet_hours=NIGHT)
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(hours=8)
         assert await sent_at(world, thread) == []
         assert len(model.seen) == 1
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.POSTPONED
         await world.pass_time(seconds=30)
         assert await sent_at(world, thread) == [datetime(2027, 1, 16, 7, tzinfo=UTC)]
@@ -109,11 +109,11 @@ async def test_the_zone_of_the_moment_counts_not_that_of_the_plan(stage: Stage) 
     """A user who flies to Tokyo after the plan was made is not woken there."""
     agent = eager_agent(delays={"check_in": timedelta(hours=6)})
     async with stage.world(agent, models={"guide": model_of()}) as world:
-        await world.segue.set_user("ann", time_zone="Europe/Berlin", quiet_hours=NIGHT)
+        await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin", quiet_hours=NIGHT)
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(hours=1)
-        await world.segue.set_user("ann", time_zone="Asia/Tokyo")
+        await world.segue.set_user_preferences("ann", time_zone="Asia/Tokyo")
         await world.pass_time(days=1)
         # It was due at 15:00 in Berlin, which is 23:00 in Tokyo.
         assert (await sent_at(world, thread))[0] == local("Asia/Tokyo", 2027, 1, 16, 7)
@@ -123,7 +123,9 @@ async def test_a_thread_may_have_hours_of_its_own(stage: Stage) -> None:
     """Quiet hours of the user hold everywhere, but where a thread has other ones or none."""
     agent = eager_agent(policy={"max_consecutive": 1})
     async with stage.world(agent, models={"guide": model_of()}) as world:
-        await world.segue.set_user("ann", quiet_hours={"start": "08:00", "end": "09:00"})
+        await world.segue.set_user_preferences(
+            "ann", quiet_hours={"start": "08:00", "end": "09:00"}
+        )
         threads = [
             await new_thread(world),
             await new_thread(world, quiet_hours={"start": "08:00", "end": "10:00"}),
@@ -154,13 +156,13 @@ async def test_who_wants_no_follow_ups_gets_none(
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         if whose == "user":
-            await world.segue.set_user("ann", **{wish: True})
+            await world.segue.set_user_preferences("ann", **{wish: True})
         else:
-            await world.segue.set_thread(thread, **{wish: True})
+            await world.segue.set_thread_preferences(thread, **{wish: True})
         await world.pass_time(days=7)
         assert len(model.seen) == 1
         assert await told(world, thread, "the gates") == [reason]
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.SUPPRESSED
 
 
@@ -170,7 +172,7 @@ async def test_a_wish_that_is_taken_back_no_longer_counts(stage: Stage) -> None:
         thread = await new_thread(world, muted=True)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(days=1)
-        await world.segue.set_thread(thread, muted=None)
+        await world.segue.set_thread_preferences(thread, muted=None)
         await world.say(thread, "And Bergen?")
         await world.pass_time(PATIENCE)
         assert await sent_at(world, thread) == [START + timedelta(days=1) + PATIENCE]
@@ -215,7 +217,7 @@ async def test_a_timer_that_expires_before_it_may_speak_is_closed(stage: Stage) 
         await world.segue.snooze(thread, START + timedelta(hours=5))
         await world.pass_time(days=1)
         assert len(model.seen) == 1
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.EXPIRED
         [reason] = await told(world, thread, "the gates")
         assert reason.startswith("suppress: It expires at 2027-01-15 10:00 in UTC")
@@ -254,14 +256,14 @@ async def test_what_was_put_off_comes_when_the_user_no_longer_minds(
 
         async def set_wishes(wishes: dict[str, object]) -> None:
             if of_thread:
-                await world.segue.set_thread(thread, **wishes)
+                await world.segue.set_thread_preferences(thread, **wishes)
             else:
-                await world.segue.set_user("ann", **wishes)
+                await world.segue.set_user_preferences("ann", **wishes)
 
         await set_wishes(wish)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE)
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.POSTPONED
         await world.pass_time(minutes=1)
         await set_wishes(changed)
@@ -281,9 +283,9 @@ async def test_what_was_put_off_waits_on_if_the_user_wants_it_to(stage: Stage) -
         await world.segue.snooze(thread, START + timedelta(hours=2))
         await world.clock.settle()
         for muted in (True, None):
-            await world.segue.set_user("ann", muted=muted)
+            await world.segue.set_user_preferences("ann", muted=muted)
             await world.clock.settle()
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert (timer.state, timer.due_at) == (TimerState.POSTPONED, START + timedelta(hours=2))
         await world.pass_time(hours=2)
         assert await sent_at(world, thread) == [START + timedelta(hours=2)]

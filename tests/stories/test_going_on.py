@@ -8,15 +8,15 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from segue.agent.config import AgentConfig
 from segue.core.batch import Batch, BatchState
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.settle import CUT_OFF_REPLY
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.clock import sleep
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, World, plain_agent
 from segue.testing.providers import request_problems
-from segue.testing.world import START, Stage, World, plain_agent
 from tests.stories.scenes import PATIENCE, eager_agent, listening, model_of, new_thread, sent_at
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,8 @@ def later(seconds: float = 60, text: str = "", **more: Any) -> AIMessage:
 
 async def batch_of(world: World, thread: str, number: int = 0) -> Batch:
     """The batch of a thread's first turn, or of a later one."""
-    turns = await world.journal.list_turns(thread)
-    return await world.journal.load_batch(thread, turns[-1 - number].batch)
+    turns = await world.journal.turns.list_of(thread)
+    return await world.journal.messages.load_batch(thread, turns[-1 - number].batch)
 
 
 def places(batch: Batch) -> list[tuple[str, BatchType | None, int | None]]:
@@ -65,7 +65,7 @@ async def test_a_continuation_goes_on_in_the_same_batch(stage: Stage) -> None:
         seen = ["Please send the parcel.", "It is under way.", "It is done."]
         assert await world.heard(thread) == seen
         assert CONTINUATION_PROMPT not in repr(listener.events)
-        [continued, first] = await world.journal.list_turns(thread)
+        [continued, first] = await world.journal.turns.list_of(thread)
         assert continued.batch == first.batch
         assert (continued.kind, continued.queued_at) == (TurnKind.CONTINUATION, START + MINUTE)
         batch = await batch_of(world, thread)
@@ -85,10 +85,10 @@ async def test_the_wish_to_go_on_is_not_listed_as_a_follow_up(stage: Stage) -> N
     async with stage.world(patient_agent(), models={"guide": model}) as world:
         thread = await new_thread(world)
         await world.say(thread, "Please send the parcel.")
-        assert len(await world.journal.list_timers(thread)) == 1
-        assert await world.segue.follow_ups(thread) == []
+        assert len(await world.journal.timers.list_of(thread)) == 1
+        assert await world.segue.list_follow_ups(thread) == []
         await world.pass_time(MINUTE)
-        assert await world.segue.follow_ups(thread) == []
+        assert await world.segue.list_follow_ups(thread) == []
 
 
 async def test_a_continuation_waits_until_all_results_are_stored(stage: Stage) -> None:
@@ -111,7 +111,7 @@ async def test_a_continuation_waits_until_all_results_are_stored(stage: Stage) -
         thread = await new_thread(world)
         await world.say(thread, "Please pack the parcel.")
         await world.pass_time(hours=1)
-        [continued, _] = await world.journal.list_turns(thread)
+        [continued, _] = await world.journal.turns.list_of(thread)
         assert continued.queued_at == START + 5 * MINUTE
         [asked] = stored
         kinds = [type(message) for message in asked if message.type != "system"]
@@ -133,7 +133,7 @@ async def test_an_agent_goes_on_only_so_often(stage: Stage) -> None:
         thread = await new_thread(world)
         await world.say(thread, "Please send the parcel.")
         await world.pass_time(days=1)
-        turns = await world.journal.list_turns(thread)
+        turns = await world.journal.turns.list_of(thread)
         assert [turn.kind for turn in turns] == [
             TurnKind.CONTINUATION,
             TurnKind.CONTINUATION,
@@ -176,7 +176,7 @@ async def test_a_user_who_writes_meanwhile_is_answered_and_the_work_goes_on(stag
             "Oslo is in Norway.",
             "It is done.",
         ]
-        turns = await world.journal.list_turns(thread)
+        turns = await world.journal.turns.list_of(thread)
         assert {turn.state for turn in turns} == {TurnState.DONE}
         # The user's turn is not shown half a batch, nor the continuation what came after it began.
         assert "under way" not in repr(model.seen[2])
@@ -229,8 +229,8 @@ async def test_a_follow_up_cannot_go_on_by_itself(stage: Stage) -> None:
         thread = await new_thread(world)
         await world.say(thread, "Is it open?")
         await world.pass_time(PATIENCE)
-        [turn, _] = await world.journal.list_turns(thread)
-        batch = await world.journal.load_batch(thread, turn.batch)
+        [turn, _] = await world.journal.turns.list_of(thread)
+        batch = await world.journal.messages.load_batch(thread, turn.batch)
         assert batch.type is BatchType.SYSTEM_TRIGGER
         assert batch.is_complete
         [result] = [m for m in batch.messages if isinstance(m, ToolMessage)]
@@ -248,16 +248,16 @@ async def drop(world: World, thread: str) -> None:
 
 async def opt_out(world: World, thread: str) -> None:
     del thread
-    await world.segue.set_user("ann", opted_out=True)
+    await world.segue.set_user_preferences("ann", opted_out=True)
 
 
 async def mute(world: World, thread: str) -> None:
-    await world.segue.set_thread(thread, muted=True)
+    await world.segue.set_thread_preferences(thread, muted=True)
 
 
 async def mute_all(world: World, thread: str) -> None:
     del thread
-    await world.segue.set_user("ann", muted=True)
+    await world.segue.set_user_preferences("ann", muted=True)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,9 @@ async def test_what_only_follow_ups_wait_for_does_not_hold_up_the_work(stage: St
     async with stage.world(agent, models={"guide": model}) as world:
         thread = await new_thread(world)
         hours = {"start": "00:00", "end": "23:59"}
-        await world.segue.set_user("ann", quiet_hours=hours, snoozed_until=START + 60 * MINUTE)
+        await world.segue.set_user_preferences(
+            "ann", quiet_hours=hours, snoozed_until=START + 60 * MINUTE
+        )
         await world.say(thread, "Please send the parcel.")
         await world.pass_time(MINUTE)
         assert (await world.heard(thread))[-1] == "It is done."

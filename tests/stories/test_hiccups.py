@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from segue.core.errors import BackendError
+from segue.errors import BackendError
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.clock import sleep
-from segue.testing.world import Stage, World, plain_agent
+from segue.simulate.world import Stage, World, plain_agent
 from tests.stories.scenes import TOLD, eager_agent, model_of, new_thread, sent_at
 
 pytestmark = pytest.mark.anyio
@@ -30,10 +30,12 @@ def away_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def break_once(world: World, patch: pytest.MonkeyPatch, step: str) -> None:
-    patch.setattr(world.journal, step, away_once(getattr(world.journal, step)))
+    part, name = step.split(".")
+    steps = getattr(world.journal, part)
+    patch.setattr(steps, name, away_once(getattr(steps, name)))
 
 
-@pytest.mark.parametrize("step", ["window", "finish_turn"])
+@pytest.mark.parametrize("step", ["messages.window", "turns.finish"])
 async def test_a_reply_outlives_a_hiccup_of_the_journal(
     stage: Stage, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +49,9 @@ async def test_a_reply_outlives_a_hiccup_of_the_journal(
         assert await world.heard(thread) == ["Where is Oslo?", TOLD]
 
 
-@pytest.mark.parametrize("step", ["get_thread", "count_follow_ups", "show_turn", "finish_turn"])
+@pytest.mark.parametrize(
+    "step", ["threads.get", "timers.count_follow_ups", "turns.show", "turns.finish"]
+)
 async def test_a_follow_up_outlives_a_hiccup_of_the_journal(
     stage: Stage, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +69,7 @@ async def test_a_follow_up_outlives_a_hiccup_of_the_journal(
         await world.pass_time(hours=1)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, TOLD]
         assert len(await sent_at(world, thread)) == 1
-        [follow_up, _] = await world.journal.list_turns(thread)
+        [follow_up, _] = await world.journal.turns.list_of(thread)
         assert (follow_up.kind, follow_up.state) == (TurnKind.FOLLOW_UP, TurnState.DONE)
         assert follow_up.attempts == 2
 
@@ -90,7 +94,7 @@ async def test_an_outage_that_does_not_end_is_told(stage: Stage) -> None:
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(minutes=1)
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         assert (turn.state, turn.attempts) == (TurnState.FAILED, 3)
         assert turn.error == "The reply failed (OperationalError)."
 
@@ -114,7 +118,7 @@ async def test_a_turn_that_was_lost_is_not_worked_on_beside_its_next_try(
 
     async with stage.world(plain_agent(), models={"guide": model_of(hang)}) as world:
         thread = await new_thread(world)
-        monkeypatch.setattr(world.journal, "extend_turn", fail)
+        monkeypatch.setattr(world.journal.turns, "extend", fail)
         await world.segue.send(thread, "Where is Oslo?")
         await world.pass_time(minutes=1)
         assert stopped == ["Where is Oslo?"]

@@ -13,10 +13,10 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from segue.core.triggers import TriggerType
+from segue.events import MessageStored, QuestionAsked, TurnCancelled, TurnFailed
 from segue.journal.records import Decision, MemorySearch, TurnKind, TurnState
-from segue.runtime.events import Asked, Cancelled, Failed, Said
-from segue.runtime.logs import configure_logging
-from segue.testing.world import Stage, World
+from segue.simulate.world import Stage, World
+from segue.telemetry import configure_logging
 from tests.runtime.receiver import Receiver
 from tests.stories.canaries import (
     CANARY,
@@ -52,7 +52,7 @@ def without_words(decision: Decision) -> Decision:
 
 
 async def all_threads(world: World) -> list[str]:
-    threads = await world.journal.list_threads("ann", limit=100, with_nested=True)
+    threads = await world.journal.threads.list_of("ann", limit=100, with_nested=True)
     return [thread.id for thread in threads]
 
 
@@ -70,30 +70,32 @@ async def shown(tale: Tale, world: World) -> dict[str, str]:
     search = MemorySearch("guide", "ann", CANARY, limit=100, threshold=0.0)
     places: dict[str, object] = {
         "events": events,
-        "messages as JSON": [e.message.model_dump_json() for e in events if isinstance(e, Said)],
+        "messages as JSON": [
+            e.message.model_dump_json() for e in events if isinstance(e, MessageStored)
+        ],
         "replays": [listener.events for listener in replays],
-        "stored events": [await journal.events(thread, limit=10_000) for thread in threads],
+        "stored events": [await journal.feed.read(thread, limit=10_000) for thread in threads],
         "history": [await pages(world, thread) for thread in threads],
-        "search": [await journal.search("ann", query, limit=100) for query in queries],
-        "thread list": await journal.list_threads("ann", limit=100, with_nested=True),
+        "search": [await journal.search.find("ann", query, limit=100) for query in queries],
+        "thread list": await journal.threads.list_of("ann", limit=100, with_nested=True),
         "why": [await segue.why(thread, limit=10_000) for thread in threads],
         "why in words": [
             str(reason) for thread in threads for reason in await segue.why(thread, limit=10_000)
         ],
-        "follow-ups": [await segue.follow_ups(thread, limit=10_000) for thread in threads],
-        "turns": [await journal.list_turns(thread, limit=10_000) for thread in threads],
-        "effects": [await journal.list_effects(thread, limit=10_000) for thread in threads],
+        "follow-ups": [await segue.list_follow_ups(thread, limit=10_000) for thread in threads],
+        "turns": [await journal.turns.list_of(thread, limit=10_000) for thread in threads],
+        "effects": [await journal.effects.list_of(thread, limit=10_000) for thread in threads],
         "decisions": [
             without_words(decision)
             for thread in threads
-            for decision in await journal.list_decisions(thread, limit=10_000)
+            for decision in await journal.decisions.list_of(thread, limit=10_000)
         ],
         "memories": [
-            await journal.list_memories("guide", "ann"),
-            await journal.search_memories(search),
+            await journal.memories.list_of("guide", "ann"),
+            await journal.memories.search(search),
         ],
-        "summaries": [await journal.find_summary(thread) for thread in threads],
-        "user": await journal.get_user_settings("ann"),
+        "summaries": [await journal.summaries.find(thread) for thread in threads],
+        "user": await journal.users.get_settings("ann"),
         "webhooks": [(path, str(headers), body) for path, headers, body in tale.receiver.got],
     }
     return {
@@ -124,9 +126,9 @@ def assert_the_story_was_told(tale: Tale, places: dict[str, str]) -> None:
     """What the story is about did happen, and every place shows some of it."""
     empty = {name for name, text in places.items() if not text.strip("[](){}, None")}
     assert empty <= {"summaries", "user"}
-    for event in (Said, Asked, Cancelled, Failed):
+    for event in (MessageStored, QuestionAsked, TurnCancelled, TurnFailed):
         seen = [e for listener in tale.heard for e in listener.events if isinstance(e, event)]
-        assert bool(seen) is (event is not Failed), event
+        assert bool(seen) is (event is not TurnFailed), event
     assert "Never to be seen." not in repr(places)
     for place, words in (
         ("history", "Here I am again."),
@@ -152,7 +154,7 @@ async def assert_canaries_are_where_they_belong(tale: Tale, world: World) -> Non
     asked = repr([request[-1].text for model in tale.models.values() for request in model.seen])
     raw: list[BaseMessage] = []
     for thread in await all_threads(world):
-        tail = await world.journal.tail(thread, max_tokens=10_000_000)
+        tail = await world.journal.messages.tail(thread, max_tokens=10_000_000)
         raw += [message for batch in tail for message in batch.messages]
     for trigger in TriggerType:
         canary = f"{CANARY}_{trigger.value}"
@@ -161,15 +163,15 @@ async def assert_canaries_are_where_they_belong(tale: Tale, world: World) -> Non
     assert GOING_ON in repr(raw)
     assert repr(raw).count("Not remembered: this repeats") == 3
     assert repr(raw).count("Not asked: this repeats") == 1
-    turns = await world.journal.list_turns(tale.threads["guide"], limit=10_000)
+    turns = await world.journal.turns.list_of(tale.threads["guide"], limit=10_000)
     sent = [turn for turn in turns if turn.kind is TurnKind.FOLLOW_UP]
     assert {TurnState.DONE, TurnState.VOID, TurnState.FAILED} <= {turn.state for turn in sent}
     decisions = [
         decision
         for thread in (tale.threads["guide"], tale.threads["coach"])
-        for decision in await world.journal.list_decisions(thread, limit=10_000)
+        for decision in await world.journal.decisions.list_of(thread, limit=10_000)
     ]
     words = repr([decision.facts.get("words") for decision in decisions])
     assert all(canary in words for canary in (REASON, WORDS, DECISION))
-    kept = [await world.journal.list_timers(t, limit=10_000) for t in tale.threads.values()]
+    kept = [await world.journal.timers.list_of(t, limit=10_000) for t in tale.threads.values()]
     assert GOING_ON in repr(kept)

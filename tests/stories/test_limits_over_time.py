@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from segue.journal.records import TimerState, TurnKind
-from segue.testing.world import START, Stage, World
+from segue.simulate.world import START, Stage, World
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
@@ -36,7 +36,7 @@ async def test_the_cap_of_the_day_counts_all_agents_of_a_user(stage: Stage) -> N
     agents = [eager_agent(name, policy={"max_per_day": 4}) for name in ("guide", "coach")]
     models = {"guide": model_of(), "coach": model_of()}
     async with stage.world(*agents, models=models) as world:
-        await world.segue.set_user("ann", time_zone="Europe/Berlin")
+        await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin")
         threads = [await new_thread(world, agent=name) for name in ("guide", "coach")]
         for thread in threads:
             await world.say(thread, "Where is Oslo?")
@@ -64,7 +64,7 @@ async def test_two_agents_at_the_same_instant_cannot_both_have_the_last_one(stag
         assert sum(len(model.seen) for model in models.values()) == 3
         # It was considered anew at once, not when somebody found it again.
         [waiting] = [t for t in threads if not await sent_at(world, t)]
-        assert (await world.segue.follow_ups(waiting))[0].state is TimerState.POSTPONED
+        assert (await world.segue.list_follow_ups(waiting))[0].state is TimerState.POSTPONED
         await world.pass_time(days=1)
         times = sorted([moment for t in threads for moment in await sent_at(world, t)])
         assert times[:2] == [START + PATIENCE, START.replace(hour=0) + timedelta(days=1)]
@@ -119,7 +119,7 @@ async def test_an_agent_that_never_has_enough_keeps_to_the_caps_for_a_year(
     agents = [eager_agent(name, decider=ALWAYS_YES, policy=policy) for name in ("guide", "coach")]
     models = {"guide": model_of(), "coach": model_of()}
     async with sqlite_stage.world(*agents, models=models) as world:
-        await world.segue.set_user("ann", time_zone="Europe/Berlin", quiet_hours=NIGHT)
+        await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin", quiet_hours=NIGHT)
         threads = [await new_thread(world, agent=name) for name in ("guide", "coach")]
         await write_now_and_then(world, threads)
         times = [moment for t in threads for moment in await sent_at(world, t)]
@@ -128,7 +128,7 @@ async def test_an_agent_that_never_has_enough_keeps_to_the_caps_for_a_year(
         walls = [moment.astimezone(BERLIN).time() for moment in times]
         assert all(time(7) <= wall < time(22) for wall in walls)
         for thread in threads:
-            turns = await world.journal.list_turns(thread, limit=10_000)
+            turns = await world.journal.turns.list_of(thread, limit=10_000)
             shown = [t.epoch for t in turns if t.kind is TurnKind.FOLLOW_UP and t.shown_at]
             assert max(Counter(shown).values()) == 2
         assert sum(len(model.seen) for model in models.values()) == 36 + len(times)
@@ -154,7 +154,7 @@ async def test_a_model_that_decides_is_bounded_in_the_same_way(stage: Stage) -> 
         await world.pass_time(days=7)
         minute = timedelta(minutes=1)
         assert await sent_at(world, thread) == [START + n * minute for n in (1, 3, 7)]
-        decisions = await world.journal.list_decisions(thread)
+        decisions = await world.journal.decisions.list_of(thread)
         plans = [decision.facts for decision in decisions if decision.kind == "plan"]
         assert [plan.get("words") for plan in plans] == [None] + ["Why not?"] * 3
         assert (await told(world, thread, "planning"))[-1].endswith("the user is next.")
@@ -171,7 +171,7 @@ async def test_held_out_follow_ups_cost_nothing_and_say_so(stage: Stage) -> None
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(days=1)
         assert len(model.seen) == 1
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.SUPPRESSED
         assert await told(world, thread, "the follow-up planned") == [
             "suppressed: Held out: this share of follow-ups is not sent, to see what they change."

@@ -8,14 +8,14 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
-from segue.agent.config import AgentConfig
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.noting import FIELDS
-from segue.runtime.preview import context_json, next_context
+from segue.insight.views import context_json, next_context
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import Stage, World, plain_agent
+from segue.telemetry import FIELDS
 from segue.testing.providers import request_problems
-from segue.testing.world import Stage, World, plain_agent
 from tests.stories.scenes import PATIENCE, eager_agent, model_of, new_thread
 
 pytestmark = pytest.mark.anyio
@@ -73,8 +73,8 @@ async def test_a_follow_up_and_the_next_turn_know_a_long_message(
         thread = await new_thread(world)
         await tell_the_tale(world, thread)
         letter, follow_up, question = requests(model)
-        [first, *_] = await world.journal.list_live_batches(thread)
-        stored = await world.journal.load_batch(thread, first)
+        [first, *_] = await world.journal.messages.list_live_batches(thread)
+        stored = await world.journal.messages.load_batch(thread, first)
         assert (await world.heard(thread))[:2] == [LETTER, REPLY]
     assert [m.text for m in letter] == [LETTER]
     assert [has_letter(m) for m in follow_up] == [True, False, False]
@@ -128,8 +128,8 @@ async def test_an_operator_sees_what_is_told_in_part(stage: Stage) -> None:
     async with stage.world(agent, models={"guide": model_of(then=REPLY)}) as world:
         thread = await new_thread(world)
         await world.say(thread, LETTER)
-        found = await next_context(world.journal, await world.journal.get_thread(thread), agent)
-        [first] = await world.journal.list_live_batches(thread)
+        found = await next_context(world.journal, await world.journal.threads.get(thread), agent)
+        [first] = await world.journal.messages.list_live_batches(thread)
     [told] = context_json(found)["shortened"]
     assert told["batch"] == str(first)
     assert "Texts are cut to" in told["detail"]

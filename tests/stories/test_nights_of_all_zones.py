@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from segue.core.gates import Outcome, PolicyGates
-from segue.core.policy import Facts, Policy
-from segue.core.quiet import QuietHours
-from segue.testing.world import Stage
+from segue.core.autonomy.gates import GateOutcome, PolicyGates
+from segue.core.autonomy.local_time import QuietHours
+from segue.core.autonomy.policy import Facts, Policy
+from segue.simulate.world import Stage
 from tests.stories.scenes import PATIENCE, eager_agent, model_of, new_thread, sent_at
 
 YEAR = datetime(2027, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def test_in_no_zone_and_on_no_day_of_a_year_is_anybody_woken() -> None:
                 checked_at=moment, due_at=moment, armed_epoch=1, thread_epoch=1, zone=name
             )
             decision = gate.check(facts)
-            if decision.outcome is Outcome.ALLOW:
+            if decision.outcome is GateOutcome.ALLOW:
                 assert not is_quiet(moment, zone, hours.start, hours.end), (name, moment)
                 continue
             put_off += 1

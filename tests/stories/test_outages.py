@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from segue.core.errors import NotFoundError
+from segue.errors import NotFoundError
 from segue.journal.records import TimerState, TurnKind, TurnState
-from segue.testing.world import START, Stage
+from segue.simulate.world import START, Stage
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -59,7 +59,7 @@ async def test_an_outage_ends_with_one_follow_up_or_none(
         is_sent = state is TimerState.FIRED
         assert await sent_at(world, thread) == [START + away] * is_sent
         assert len(model.seen) == is_sent
-        timer = (await world.segue.follow_ups(thread))[-1]
+        timer = (await world.segue.list_follow_ups(thread))[-1]
         assert (timer.state, timer.missed) == (state, missed)
         assert await told(world, thread, "the gates") == [reason]
 
@@ -87,7 +87,7 @@ async def test_an_outage_longer_than_the_expiry_ends_in_silence(stage: Stage) ->
     async with stage.world(eager_agent(), models={"guide": model}) as world:
         await world.pass_time(days=1)
         assert model.seen == []
-        [timer] = await world.segue.follow_ups(thread)
+        [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.EXPIRED
         [reason] = await told(world, thread, "the gates")
         assert reason.startswith("suppress: It expired at 2027-01-17 08:00")
@@ -120,11 +120,11 @@ async def test_a_process_that_ends_while_the_model_thinks_leaves_it_to_the_next(
         await world.say(thread, "Where is Oslo?")
         async with passing(world, PATIENCE):
             await held.asked.wait()
-            await world.composed.runtime.turns.close(timedelta(0))
+            await world.system.runtime.turns.close(timedelta(0))
     async with stage.world(eager_agent(), models={"guide": model_of("Found!")}) as world:
         await world.clock.settle()
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, "Found!"]
-        [follow_up, _] = await world.journal.list_turns(thread)
+        [follow_up, _] = await world.journal.turns.list_of(thread)
         assert (follow_up.kind, follow_up.state) == (TurnKind.FOLLOW_UP, TurnState.DONE)
         assert follow_up.attempts == 2
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from segue.agent.config import AgentConfig, MemoryConfig
 from segue.agent.memory import MemoryBook
-from segue.core.errors import UnknownTrigger, UsageError
-from segue.core.outcomes import FollowUpOutcome, Verdict
-from segue.core.prompts import choose_prompt
-from segue.core.triggers import TRIGGER_PROMPTS
-from segue.runtime.stats import Outcomes, Stats
-from segue.testing.world import Stage, World
+from segue.core.autonomy.outcomes import FollowUpOutcome
+from segue.core.triggers import TRIGGER_PROMPTS, choose_prompt
+from segue.errors import UnknownTrigger, UsageError
+from segue.insight.stats import Outcomes, Stats
+from segue.settings.agents import AgentConfig, MemoryConfig
+from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -78,7 +77,7 @@ async def test_a_follow_up_that_is_answered_is_replied_to(stage: Stage) -> None:
         assert (row.latency, row.replied) == (None, None)
         await world.pass_time(DAY)
         [rate] = [r.replied for r in (await world.segue.stats()).outcomes if r.replied]
-        assert (rate.hits, rate.cases) == (1, 1)
+        assert (rate.value, rate.cases) == (1, 1)
         assert HOUR in [r.latency for r in (await world.segue.stats()).outcomes]
 
 
@@ -118,8 +117,8 @@ async def test_a_user_who_is_faster_stops_it(stage: Stage) -> None:
             await world.segue.send(thread, "Never mind.")
             held.go.set()
         assert said(await world.segue.stats()) == [
-            ("check_in", None, {"stopped": 1}),
             ("check_in", "default", {"stopped": 1}),
+            ("check_in", None, {"stopped": 1}),
         ]
 
 
@@ -127,7 +126,7 @@ async def test_a_gate_that_says_no_is_named(stage: Stage) -> None:
     """One that the user muted was suppressed, by that gate."""
     async with stage.world(once(), models={"guide": model_of()}) as world:
         thread = await ask(world)
-        await world.segue.set_thread(thread, muted=True)
+        await world.segue.set_thread_preferences(thread, muted=True)
         await world.pass_time(PATIENCE)
         row = the_only(await world.segue.stats())
         assert (dict(row.counts), dict(row.suppressed_by)) == (
@@ -168,14 +167,10 @@ async def test_of_those_held_out_some_write_on_their_own(stage: Stage) -> None:
         await world.say(threads[0], "And Bergen?")
         await world.pass_time(2 * DAY)
         stats = await world.segue.stats(until=world.clock.now() - 2 * DAY)
-        row = the_only(stats)
-        assert row.counts == {FollowUpOutcome.HELD_OUT: 3}
-        assert row.wrote_unasked is not None
-        assert (row.wrote_unasked.hits, row.wrote_unasked.cases) == (1, 3)
-        [contest] = stats.contests
-        assert (contest.arm, contest.other) == ("followed up", "held out")
-        assert contest.result.verdict is Verdict.TOO_EARLY
-        assert contest.sentence == "Too early to say: there is no conversation followed up yet."
+        assert the_only(stats).counts == {FollowUpOutcome.HELD_OUT: 3}
+        [silent] = stats.arms
+        assert (silent.variant, silent.difference) == (None, None)
+        assert (round(silent.wrote.value, 3), silent.wrote.cases) == (0.333, 3)
 
 
 async def test_a_thread_stays_in_its_arm(stage: Stage) -> None:
@@ -207,35 +202,41 @@ async def test_a_thread_stays_in_its_arm(stage: Stage) -> None:
     sizes = {name: sum(chosen[0] == name for chosen in arms.values()) for name in names}
     counted = {row.variant: row.total for row in stats.outcomes}
     assert counted == {name: 3 * size for name, size in sizes.items()}
-    in_contests = {c.arm: c.result.arm.threads for c in stats.contests}
-    assert in_contests.pop("followed up") == 12 - sizes[None]
-    [(challenger, size)] = in_contests.items()
-    assert sizes[challenger] == size
+    assert {arm.variant: arm.wrote.cases for arm in stats.arms} == sizes
 
 
 async def test_arms_are_compared_by_what_users_did(stage: Stage) -> None:
-    """Users of one variant who all write, and of the other who never do, make a verdict."""
-    agent = once(prompts=VARIANTS)
+    """A variant after which all users write differs from silence, one after which none do not."""
+    agent = once(prompts=VARIANTS, holdout=0.3, decider="none")
     async with stage.world(agent, models={"guide": model_of()}) as world:
-        users: dict[str, list[str]] = {"warm": [], "brief": []}
-        number = 0
-        while min(map(len, users.values())) < 45:
-            number += 1
+        users: dict[str | None, list[str]] = {"warm": [], "brief": [], None: []}
+        for number in range(60):
             thread = await new_thread(world, f"user {number}")
-            chosen = choose_prompt(agent.autonomy.prompts, 0, "check_in", thread)
-            if chosen is not None and len(users[chosen.variant]) < 45:
-                users[chosen.variant].append(thread)
-                await arm(world, thread, world.clock.now())
+            chosen = choose_prompt(agent.autonomy.prompts, 0.3, "check_in", thread)
+            users[chosen.variant if chosen else None].append(thread)
+            await arm(world, thread, world.clock.now())
         await world.pass_time(HOUR)
         for thread in users["warm"]:
             await world.segue.send(thread, "Hello!")
         await world.pass_time(2 * DAY)
         stats = await world.segue.stats(until=world.clock.now() - DAY - DAY / 2)
-        [contest] = stats.contests
-        assert {contest.arm, contest.other} == {"warm", "brief"}
-        better = Verdict.BETTER if contest.arm == "warm" else Verdict.WORSE
-        assert contest.result.verdict is better
-        assert contest.sentence.startswith(("Better with", "Worse with"))
+        assert [each.variant for each in stats.arms] == ["brief", "warm", None]
+        brief, warm, silent = stats.arms
+        assert (brief.wrote.value, warm.wrote.value, silent.wrote.value) == (0, 1, 0)
+        assert warm.difference is not None
+        assert warm.difference.low > 0
+        assert brief.difference is not None
+        assert brief.difference.low < 0 < brief.difference.high
+
+
+async def test_without_a_hold_out_there_is_nothing_to_compare_with(stage: Stage) -> None:
+    """Variants then differ by their reply rates alone."""
+    async with stage.world(once(prompts=VARIANTS), models={"guide": model_of()}) as world:
+        await arm(world, await new_thread(world), world.clock.now())
+        await world.pass_time(2 * DAY)
+        stats = await world.segue.stats()
+        assert stats.arms == ()
+        assert the_only(stats).replied is not None
 
 
 @pytest.mark.usefixtures("foreseen_meanings")
@@ -252,7 +253,7 @@ async def test_whose_words_searched_memories_is_counted(
         searches = (await world.segue.stats()).searches
         assert searches.by_source == {"last_real_user_message": 1, "none": 1}
         assert searches.fallbacks is not None
-        assert (searches.fallbacks.hits, searches.fallbacks.cases) == (1, 2)
+        assert (searches.fallbacks.value, searches.fallbacks.cases) == (0.5, 2)
         assert searches.failed == 0
 
         async def fail(*_: Any, **__: Any) -> list[Any]:
@@ -271,7 +272,7 @@ async def test_answers_do_not_record_their_search(stage: Stage) -> None:
     """A message is its own query; only what the agent says unasked is counted."""
     async with stage.world(remembering(), models={"guide": model_of()}) as world:
         thread = await ask(world)
-        assert [d.kind for d in await world.journal.list_decisions(thread)] == ["plan"]
+        assert [d.kind for d in await world.journal.decisions.list_of(thread)] == ["plan"]
         assert (await world.segue.stats()).searches.by_source == {}
 
 
@@ -309,7 +310,7 @@ async def test_no_word_of_a_trigger_is_counted(stage: Stage) -> None:
             await arm(world, thread, world.clock.now() + PATIENCE, reason=CANARY)
         await world.pass_time(2 * DAY)
         stats = await world.segue.stats()
-        shown = f"{stats!r} {stats.as_json()} {[c.sentence for c in stats.contests]}"
+        shown = f"{stats!r} {stats.as_json()}"
         assert "warm" in shown
         assert CANARY not in shown
         assert not any(words in shown for words in TRIGGER_PROMPTS.values())

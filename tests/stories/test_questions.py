@@ -10,13 +10,13 @@ from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from segue.agent.config import AgentConfig
-from segue.core.errors import ConflictError
 from segue.core.metadata import MessageMetadata
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.errors import ConflictError
+from segue.events import MessageStored, QuestionAsked
 from segue.journal.records import TimerState, TurnKind
-from segue.runtime.events import Asked, Said
-from segue.testing.world import START, Stage, World, with_graph
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, World, with_graph
 from tests.stories.scenes import (
     PATIENCE,
     Listener,
@@ -52,8 +52,8 @@ def waiter() -> AgentConfig:
 async def ask_for_a_table(world: World, listener: Listener, thread: str) -> int:
     """The user's request, up to the question that comes back; the id of the turn that waits."""
     await world.say(thread, "A table for two, please.")
-    await listener.until(Asked)
-    [asked] = [event for event in listener.events if isinstance(event, Asked)]
+    await listener.until(QuestionAsked)
+    [asked] = [event for event in listener.events if isinstance(event, QuestionAsked)]
     assert list(asked.questions.values()) == [QUESTION]
     return asked.turn_id
 
@@ -68,13 +68,13 @@ async def test_an_answer_lets_the_graph_go_on(stage: Stage) -> None:
             await world.clock.settle()
         assert await world.heard(thread) == ["A table for two, please.", "Booked: yes"]
         assert [type(event) for event in listener.events if not _is_piece(event)] == [
-            Said,
-            Asked,
-            Said,
+            MessageStored,
+            QuestionAsked,
+            MessageStored,
         ]
-        [second, first] = await world.journal.list_turns(thread)
+        [second, first] = await world.journal.turns.list_of(thread)
         assert second.batch == first.batch
-        assert (await world.journal.load_batch(thread, first.batch)).is_complete
+        assert (await world.journal.messages.load_batch(thread, first.batch)).is_complete
 
 
 async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: Stage) -> None:
@@ -83,7 +83,7 @@ async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: S
         thread = await new_thread(world)
         async with listening(world, thread) as listener:
             turn = await ask_for_a_table(world, listener, thread)
-            [planned] = await world.segue.follow_ups(thread)
+            [planned] = await world.segue.list_follow_ups(thread)
             assert planned.trigger_type == TriggerType.WAITING_FOR_DECISION
             assert await told(world, thread, "planning") == [
                 "follow_up: The agent stopped to wait for the user's answer."
@@ -92,7 +92,7 @@ async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: S
             await world.segue.answer(turn, "yes")
             await world.pass_time(PATIENCE / 2)
         assert await sent_at(world, thread) == []
-        cancelled = (await world.segue.follow_ups(thread))[-1]
+        cancelled = (await world.segue.list_follow_ups(thread))[-1]
         assert (cancelled.id, cancelled.state) == (planned.id, TimerState.CANCELLED)
         assert await told(world, thread, "the follow-up planned") == [
             "cancelled: The user answered the agent's question."
@@ -126,13 +126,13 @@ async def test_whoever_comes_back_after_a_follow_up_still_hears_the_question(sta
         page = await world.segue.history(thread)
         newest = str(MessageMetadata.of(page.messages[-1]).position)
         async with aclosing(world.segue.listen(thread, newest)) as events:
-            asked = (await anext(events)).event
-        assert isinstance(asked, Asked)
+            asked = (await anext(events)).payload
+        assert isinstance(asked, QuestionAsked)
         assert (asked.turn_id, [*asked.questions.values()]) == (turn, [QUESTION])
         await world.segue.answer(turn, "yes")
         await world.clock.settle()
         async with aclosing(world.segue.listen(thread, newest)) as events:
-            assert isinstance((await anext(events)).event, Said)
+            assert isinstance((await anext(events)).payload, MessageStored)
 
 
 async def test_a_plain_message_instead_of_an_answer_settles_the_question(stage: Stage) -> None:
@@ -147,8 +147,8 @@ async def test_a_plain_message_instead_of_an_answer_settles_the_question(stage: 
             "How is the weather?",
             "You said: How is the weather?",
         ]
-        [_, asking] = await world.journal.list_turns(thread)
-        assert (await world.journal.load_batch(thread, asking.batch)).is_complete
+        [_, asking] = await world.journal.turns.list_of(thread)
+        assert (await world.journal.messages.load_batch(thread, asking.batch)).is_complete
         with pytest.raises(ConflictError, match="does not wait"):
             await world.segue.answer(turn, "yes")
 
@@ -164,7 +164,7 @@ async def test_a_question_outlives_the_process_that_asked_it(stage: Stage) -> No
         await world.segue.answer(turn, "yes")
         await world.clock.settle()
         assert (await world.heard(thread))[-1] == "Booked: yes"
-        [second, _] = await world.journal.list_turns(thread)
+        [second, _] = await world.journal.turns.list_of(thread)
         assert second.kind is TurnKind.REPLY
 
 
@@ -176,13 +176,13 @@ async def test_a_question_whose_checkpoint_is_gone_is_asked_anew(
         thread = await new_thread(world, muted=True)
         async with listening(world, thread) as listener:
             turn = await ask_for_a_table(world, listener, thread)
-        asked = await world.journal.get_turn(turn)
-        await world.composed.runtime.sweeper.drop([asked.batch])
+        asked = await world.journal.turns.get(turn)
+        await world.system.runtime.sweeper.drop([asked.batch])
         await world.segue.answer(turn, "yes")
         await world.clock.settle()
-        [again] = await world.journal.list_turns(thread, only_waiting=True)
+        [again] = await world.journal.turns.list_of(thread, only_waiting=True)
         assert again.id > turn
-    assert "has no checkpoint: it asks its question anew" in caplog.text
+    assert "has no checkpoint; it asks its question again" in caplog.text
 
 
 @pytest.mark.parametrize("said", ["an answer", "something else"])
@@ -194,7 +194,7 @@ async def test_a_question_that_is_over_is_not_asked_again(stage: Stage, said: st
             turn = await ask_for_a_table(world, listener, thread)
         async with listening(world, thread) as meanwhile:
             pass
-        assert [type(event) for event in meanwhile.events] == [Said, Asked]
+        assert [type(event) for event in meanwhile.events] == [MessageStored, QuestionAsked]
         if said == "an answer":
             await world.segue.answer(turn, "yes")
         else:
@@ -202,9 +202,9 @@ async def test_a_question_that_is_over_is_not_asked_again(stage: Stage, said: st
         await world.clock.settle()
         async with listening(world, thread) as later:
             pass
-        assert {type(event) for event in later.events} == {Said}
+        assert {type(event) for event in later.events} == {MessageStored}
         assert len(later.events) == len(await world.heard(thread))
 
 
 def _is_piece(event: object) -> bool:
-    return not isinstance(event, Said | Asked)
+    return not isinstance(event, MessageStored | QuestionAsked)

@@ -11,27 +11,28 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.agent.config import AgentConfig, Autonomy
 from segue.agent.scripted import Line, ScriptedChatModel
-from segue.core.gates import Gate
+from segue.core.autonomy.gates import Gate
+from segue.core.autonomy.local_time import QuietHours
+from segue.core.autonomy.outcomes import FollowUpOutcome
+from segue.core.autonomy.preferences import Preferences
 from segue.core.messages import user_message
-from segue.core.preferences import Preferences
-from segue.core.quiet import QuietHours
 from segue.core.snowflake import millis_of
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
-from segue.journal.ports import Journal
+from segue.core.turn_rules import DoubleTexting
+from segue.journal.journal import Journal
 from segue.journal.records import nested_id
+from segue.replay.engine import EventKind, replay_user
+from segue.replay.past import PastPlan, PastThread, PastTurn
+from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import sleep
-from segue.runtime.past import Cycle, PastThread, Plan
-from segue.runtime.reliving import Kind, relive
-from segue.runtime.replay import Replay, Wanted, replay
-from segue.runtime.rules import DoubleTexting
-from segue.runtime.snowflakes import SnowflakeGenerator
+from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
+from segue.settings.agents import AgentConfig, Autonomy
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import START, Stage, World, plain_agent
 from segue.stores import JOURNAL_FILE, journal_of
-from segue.testing.clock import VirtualClock
-from segue.testing.world import START, Stage, World, plain_agent
 from tests.stories.deciders import SOON
 from tests.stories.scenes import PATIENCE, TOLD, eager_agent, model_of, new_thread, slowly
 
@@ -51,15 +52,15 @@ Sent = tuple[datetime, str, str | None]
 
 async def again(
     journal: Journal, *agents: AgentConfig, until: datetime = FAR, **wanted: Any
-) -> Replay:
+) -> ReplayReport:
     """The whole past under what these agents have as autonomy."""
     by_id = {agent.id: agent.autonomy for agent in agents}
-    chosen = Wanted(until=until, keep_entries=True, **wanted)
+    chosen = ReplayQuery(until=until, keep_events=True, **wanted)
     return await replay(journal, lambda agent_id: by_id.get(agent_id, Autonomy()), chosen)
 
 
-def of(found: Replay, kind: Kind) -> list[Sent]:
-    return [(e.at, e.thread_id, e.trigger) for e in found.entries if e.kind is kind]
+def of(found: ReplayReport, kind: EventKind) -> list[Sent]:
+    return [(e.at, e.thread_id, e.trigger) for e in found.events if e.kind is kind]
 
 
 def moody(clock: VirtualClock, chance: random.Random) -> ScriptedChatModel:
@@ -105,7 +106,7 @@ class Month:
         async with self.stage.world(*self.agents, models=models) as world:
             yield world
 
-    async def live(self) -> Replay:
+    async def live(self) -> ReplayReport:
         for _ in range(3):
             async with self.process() as world:
                 await self._weeks(world)
@@ -131,15 +132,15 @@ class Month:
             case "say":
                 await world.say(thread, chance.choice(("Where is Oslo?", "A table!", "Bye!")))
             case "type":
-                await world.segue.typing(thread)
+                await world.segue.report_typing(thread)
             case "mute":
-                await world.segue.set_thread(thread, muted=chance.random() < 0.3)
+                await world.segue.set_thread_preferences(thread, muted=chance.random() < 0.3)
             case "snooze":
                 await world.segue.snooze(thread, world.clock.now() + timedelta(hours=6))
             case "zone":
                 zone = chance.choice(("Asia/Tokyo", "America/New_York"))
                 hours = chance.choice(({"start": "22:00", "end": "07:00"}, False, None))
-                await world.segue.set_user("ann", time_zone=zone, quiet_hours=hours)
+                await world.segue.set_user_preferences("ann", time_zone=zone, quiet_hours=hours)
             case "drop":
                 await world.segue.cancel_follow_ups(thread)
             case "stop":
@@ -152,7 +153,9 @@ async def test_under_its_own_settings_the_past_is_what_it_was(stage: Stage, seed
     found = await Month(stage, seed).live()
     # What began in the last minute may not be seen yet.
     seen = found.until - timedelta(minutes=1)
-    then, now = ([s for s in of(found, k) if s[0] < seen] for k in (Kind.SENT_THEN, Kind.SENT))
+    then, now = (
+        [s for s in of(found, k) if s[0] < seen] for k in (EventKind.SENT_THEN, EventKind.SENT)
+    )
     assert now == then != []
     assert found.replies_lost.total() == found.assumed == 0
 
@@ -162,7 +165,7 @@ async def test_a_delay_that_a_decider_chose_is_doubled_once(stage: Stage) -> Non
     agent = eager_agent(decider="tests.stories.deciders:always_yes")
     async with after_a_silence(stage, lasts=DAY, agent=agent) as (world, _):
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
     assert waited(found) == [SOON, 3 * SOON, 7 * SOON]
 
 
@@ -177,8 +180,8 @@ async def test_a_follow_up_that_nobody_saw_is_not_sent_again(stage: Stage) -> No
         await world.say(thread, "Never mind.")
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
-    assert min(at for at, _, _ in of(found, Kind.SENT)) > START + timedelta(minutes=1)
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert min(at for at, _, _ in of(found, EventKind.SENT)) > START + timedelta(minutes=1)
 
 
 async def test_what_was_put_off_at_the_last_moment_comes_as_late_again(stage: Stage) -> None:
@@ -189,11 +192,11 @@ async def test_what_was_put_off_at_the_last_moment_comes_as_late_again(stage: St
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE + timedelta(seconds=50))
-        await world.segue.typing(thread)
+        await world.segue.report_typing(thread)
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
-    assert of(found, Kind.SENT)[0][0] == START + 2 * PATIENCE + timedelta(seconds=50)
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert of(found, EventKind.SENT)[0][0] == START + 2 * PATIENCE + timedelta(seconds=50)
 
 
 async def test_who_is_typing_is_not_interrupted_in_the_past_either(stage: Stage) -> None:
@@ -203,11 +206,11 @@ async def test_who_is_typing_is_not_interrupted_in_the_past_either(stage: Stage)
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE - timedelta(seconds=5))
-        await world.segue.typing(thread)
+        await world.segue.report_typing(thread)
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
-    assert of(found, Kind.SENT)[0][0] == START + 2 * PATIENCE - timedelta(seconds=5)
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert of(found, EventKind.SENT)[0][0] == START + 2 * PATIENCE - timedelta(seconds=5)
 
 
 async def test_an_answer_that_came_after_the_next_message_plans_nothing(stage: Stage) -> None:
@@ -224,7 +227,7 @@ async def test_an_answer_that_came_after_the_next_message_plans_nothing(stage: S
         )
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN) == []
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN) == []
     assert found.held_back.total() == 0
 
 
@@ -240,13 +243,13 @@ async def after_a_silence(
         yield world, thread
 
 
-def waited(found: Replay) -> list[timedelta]:
+def waited(found: ReplayReport) -> list[timedelta]:
     """After how long follow-ups would have come."""
-    return [at - START for at, _, _ in of(found, Kind.SENT)]
+    return [at - START for at, _, _ in of(found, EventKind.SENT)]
 
 
 DAY = timedelta(days=1)
-CHECK_IN = Plan(TriggerType.CHECK_IN)
+CHECK_IN = PastPlan(TriggerType.CHECK_IN)
 GROWING = [PATIENCE, 3 * PATIENCE, 7 * PATIENCE]
 NIGHT = {"quiet_hours": QuietHours(time(8), time(9))}  # the story begins at eight
 
@@ -254,24 +257,24 @@ NIGHT = {"quiet_hours": QuietHours(time(8), time(9))}  # the story begins at eig
 @pytest.mark.parametrize(
     ("autonomy", "sent", "stopped", "gate"),
     [
-        ({"policy": {"max_consecutive": 2}}, 2, Kind.HELD_BACK, Gate.CONSECUTIVE_CAP),
-        ({"policy": {"enabled": False}}, 0, Kind.HELD_BACK, Gate.ENABLED),
-        ({"enabled": False}, 0, Kind.HELD_BACK, Gate.ENABLED),
-        ({"policy": {"max_per_day": 1}}, 2, Kind.POSTPONED, Gate.DAILY_CAP),
-        ({"policy": NIGHT}, 3, Kind.POSTPONED, Gate.QUIET_HOURS),
-        ({"policy": {"cooldown": 3600}}, 3, Kind.POSTPONED, Gate.COOLDOWN),
-        ({"holdout": 1.0}, 0, Kind.HELD_OUT, None),
-        ({"decider": "none"}, 0, Kind.HELD_BACK, "decider"),
+        ({"policy": {"max_consecutive": 2}}, 2, EventKind.HELD_BACK, Gate.CONSECUTIVE_CAP),
+        ({"policy": {"enabled": False}}, 0, EventKind.HELD_BACK, Gate.ENABLED),
+        ({"enabled": False}, 0, EventKind.HELD_BACK, Gate.ENABLED),
+        ({"policy": {"max_per_day": 1}}, 2, EventKind.POSTPONED, Gate.DAILY_CAP),
+        ({"policy": NIGHT}, 3, EventKind.POSTPONED, Gate.QUIET_HOURS),
+        ({"policy": {"cooldown": 3600}}, 3, EventKind.POSTPONED, Gate.COOLDOWN),
+        ({"holdout": 1.0}, 0, EventKind.HELD_OUT, None),
+        ({"decider": "none"}, 0, EventKind.HELD_BACK, "decider"),
     ],
 )
 async def test_each_setting_counts_in_the_past(
-    stage: Stage, autonomy: dict[str, Any], sent: int, stopped: Kind, gate: str | None
+    stage: Stage, autonomy: dict[str, Any], sent: int, stopped: EventKind, gate: str | None
 ) -> None:
     """What another setting stops or puts off is told with the gate that did it."""
     async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, _):
         found = await again(world.journal, eager_agent(**autonomy), until=world.clock.now())
         assert (found.then.total(), found.now.total()) == (3, sent)
-        assert gate in {e.gate for e in found.entries if e.kind is stopped}
+        assert gate in {e.gate for e in found.events if e.kind is stopped}
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -289,11 +292,11 @@ async def test_another_policy_sends_what_it_would_have_sent(folder: str, seed: i
                 await world.say(thread, "Where is Oslo?")
                 await world.pass_time(hours=chance.choice((0.005, 0.02, 1, 7, 50)))
             found = await again(world.journal, agent, until=world.clock.now())
-            sent.append([at for at, _, _ in of(found, Kind.SENT_THEN)])
+            sent.append([at for at, _, _ in of(found, EventKind.SENT_THEN)])
             if number == 0:
                 under_b = eager_agent(policy={"cooldown": 600, **policies[1]}, expires_after=None)
                 found = await again(world.journal, under_b, until=world.clock.now())
-                expected = [at for at, _, _ in of(found, Kind.SENT)]
+                expected = [at for at, _, _ in of(found, EventKind.SENT)]
     assert len(sent[1]) < len(sent[0])
     assert sent[1] == expected
 
@@ -309,10 +312,10 @@ async def test_a_reply_is_lost_where_nothing_is_left_to_answer(stage: Stage) -> 
         await world.say(thread, "After two days, this is no answer any more.")
         found = await again(world.journal, slow, until=world.clock.now())
         stats = await world.segue.stats(window=timedelta(hours=24))
-        replied = sum(row.replied.hits for row in stats.outcomes if row.replied)
+        replied = sum(row.counts.get(FollowUpOutcome.REPLIED, 0) for row in stats.outcomes)
         assert (found.replies.total(), found.replies_lost.total()) == (replied, 1) == (2, 1)
         assert found.sentence.endswith("1 of 2 replies lost.")
-        lost = of(found, Kind.REPLY_LOST)
+        lost = of(found, EventKind.REPLY_LOST)
         assert [at for at, _, _ in lost] == [START + timedelta(seconds=210)]
 
 
@@ -322,11 +325,11 @@ async def test_what_nobody_ever_wrote_is_taken_to_be_of_the_same_kind(stage: Sta
     once = eager_agent(policy={"max_consecutive": 1})
     async with after_a_silence(stage, lasts=DAY, agent=once, replies=asks) as (world, _):
         found = await again(world.journal, eager_agent(), until=world.clock.now())
-    assert of(found, Kind.SENT_THEN) == of(found, Kind.SENT)[:1]
+    assert of(found, EventKind.SENT_THEN) == of(found, EventKind.SENT)[:1]
     # The second follows the words of the first, which are known; the third those of the second.
     assert waited(found) == GROWING
     assert (found.difference, found.assumed) == (2, 1)
-    assert {trigger for _, _, trigger in of(found, Kind.SENT)} == {"question_unanswered"}
+    assert {trigger for _, _, trigger in of(found, EventKind.SENT)} == {"question_unanswered"}
 
 
 async def test_words_are_read_where_a_policy_had_kept_the_decider_from_it(stage: Stage) -> None:
@@ -366,22 +369,22 @@ async def test_what_nobody_had_found_before_the_user_wrote_is_not_sent(stage: St
     try:
         now = stage.clock.now()
         ids = SnowflakeGenerator(9, clock=lambda: millis_of(now))
-        await journal.accept_message(thread, user_message("Hello?"), ids=ids, now=now)
+        await journal.inbox.accept(thread, user_message("Hello?"), ids=ids, now=now)
         found = await again(journal, agent, until=now)
     finally:
         await journal.close()
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN) == []
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN) == []
 
 
 async def test_what_was_said_may_be_gone_while_it_is_known_what_came_of_it(stage: Stage) -> None:
     """Retention takes words; what was decided about them is still there."""
     agent = eager_agent(policy={"max_consecutive": 1})
     async with after_a_silence(stage, lasts=DAY, agent=agent) as (world, thread):
-        turns = await world.journal.list_turns(thread)
-        await world.journal.remove_batches(thread, [turns[-1].batch])
+        turns = await world.journal.turns.list_of(thread)
+        await world.journal.removal.remove_batches(thread, [turns[-1].batch])
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
-    assert len(of(found, Kind.SENT)) == 1
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert len(of(found, EventKind.SENT)) == 1
 
 
 async def test_conversations_from_elsewhere_have_a_past_too(stage: Stage) -> None:
@@ -389,17 +392,17 @@ async def test_conversations_from_elsewhere_have_a_past_too(stage: Stage) -> Non
     import_from = [("Where is Oslo?", "Which Oslo do you mean?"), ("The one in Norway.", "Bye!")]
     async with stage.world(eager_agent(enabled=False)) as world:
         thread = await new_thread(world)
-        ids = world.composed.parts.ids
+        ids = world.system.deps.ids
         messages: list[BaseMessage] = []
         for question, answer in import_from:
             messages += stamp(
                 [HumanMessage(question, id=question), AIMessage(answer, id=answer)], ids
             )
             await world.clock.advance(DAY)
-        assert await world.journal.import_messages(thread, messages) == len(messages)
+        assert await world.journal.messages.import_messages(thread, messages) == len(messages)
         found = await again(world.journal, eager_agent(), until=world.clock.now())
     assert waited(found) == GROWING
-    assert found.brought_in == 1
+    assert found.imported == 1
 
 
 @pytest.mark.parametrize(("zone", "night"), [("Pacific/Honolulu", 1), ("UTC", 0)])
@@ -409,7 +412,7 @@ async def test_what_comes_at_night_is_counted_on_the_users_clock(
     """Eight in the morning in UTC is ten at night in Honolulu; then and now are counted each."""
     agent = eager_agent(policy={"max_consecutive": 1})
     async with stage.world(agent, models={agent.id: model_of()}) as world:
-        await world.segue.set_user("ann", time_zone=zone)
+        await world.segue.set_user_preferences("ann", time_zone=zone)
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(hours=1)
@@ -448,8 +451,8 @@ async def test_an_agent_that_goes_on_has_ended_when_it_is_done(stage: Stage) -> 
     agent = eager_agent().model_copy(update={"continuations": 2})
     async with after_a_silence(stage, lasts=DAY, agent=agent, replies=replies) as (world, _):
         found = await again(world.journal, agent, until=world.clock.now())
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
-    assert of(found, Kind.SENT)[0][0] == START + timedelta(hours=1) + PATIENCE
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert of(found, EventKind.SENT)[0][0] == START + timedelta(hours=1) + PATIENCE
 
 
 async def test_a_thread_that_cannot_be_read_is_left_out(folder: str) -> None:
@@ -465,7 +468,7 @@ async def test_a_thread_that_cannot_be_read_is_left_out(folder: str) -> None:
             db.execute("UPDATE decisions SET facts = '[1]' WHERE thread_id = ?", (broken,))
         found = await again(world.journal, agent, until=world.clock.now())
     assert (found.threads, found.unreadable, found.then.total()) == (1, 1, 3)
-    assert of(found, Kind.SENT) == of(found, Kind.SENT_THEN)
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
 
 
 async def test_settings_without_any_delay_come_to_an_end(stage: Stage) -> None:
@@ -480,17 +483,17 @@ async def test_settings_without_any_delay_come_to_an_end(stage: Stage) -> None:
 
 def test_what_was_put_off_until_now_is_not_tried_for_ever() -> None:
     """A clock that went back may have left such a record."""
-    asked = Cycle(batch=1, is_follow_up=False, began_at=START, ended_at=START, plan=CHECK_IN)
+    asked = PastTurn(batch=1, is_follow_up=False, began_at=START, ended_at=START, plan=CHECK_IN)
     due = START + PATIENCE
-    unseen = Cycle(batch=2, is_follow_up=True, began_at=due, put_off_until=due)
-    past = PastThread("t", "guide", "ann", (asked, unseen), (), (), (), Preferences(), False)
-    assert [*relive([past], lambda _: eager_agent().autonomy, FAR)] == []
+    unseen = PastTurn(batch=2, is_follow_up=True, began_at=due, postponed_until=due)
+    past = PastThread("t", "guide", (asked, unseen), (), (), (), Preferences(), False)
+    assert [*replay_user([past], lambda _: eager_agent().autonomy, FAR)] == []
 
 
 async def test_threads_in_which_agents_ask_each_other_are_not_counted(stage: Stage) -> None:
     """Nobody is followed up in them."""
     async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, thread):
-        await world.journal.create_thread(
+        await world.journal.threads.create(
             nested_id(thread, "guide"), agent_id="guide", user_id="ann", now=world.clock.now()
         )
         found = await again(world.journal, eager_agent(), until=world.clock.now())

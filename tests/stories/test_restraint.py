@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
-from segue.agent.config import AgentConfig
 from segue.core.triggers import TriggerType
 from segue.journal.records import TimerState
-from segue.noting import FIELDS
-from segue.testing.world import START, Stage, plain_agent
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, plain_agent
+from segue.telemetry import FIELDS
 from tests.stories.scenes import (
     PATIENCE,
     TOLD,
@@ -67,7 +67,7 @@ async def test_the_gate_refuses_a_fourth_that_somebody_arms_by_hand(stage: Stage
         await world.pass_time(days=1)
         assert len(await sent_at(world, thread)) == 3
         assert len(model.seen) == 4
-        [refused, *_] = await world.segue.follow_ups(thread)
+        [refused, *_] = await world.segue.list_follow_ups(thread)
         assert (refused.id, refused.state) == (timer.id, TimerState.SUPPRESSED)
         assert (await told(world, thread, "the gates"))[-1] == f"suppress: {ENOUGH}"
 
@@ -80,7 +80,7 @@ async def test_a_goodbye_is_the_end(stage: Stage) -> None:
         await world.say(thread, "That's all, thanks. Bye!")
         await world.pass_time(days=30)
         assert len(model.seen) == 1
-        assert await world.segue.follow_ups(thread) == []
+        assert await world.segue.list_follow_ups(thread) == []
         assert await told(world, thread, "planning") == [
             "nothing: The talk is closed: goodbye, thanks, or all that was needed."
         ]
@@ -129,7 +129,7 @@ async def test_typing_puts_a_follow_up_off(stage: Stage) -> None:
         await world.say(thread, "Where is Oslo?")
         for _ in range(6):
             await world.pass_time(seconds=20)
-            await world.segue.typing(thread)
+            await world.segue.report_typing(thread)
         assert await sent_at(world, thread) == []
         await world.pass_time(minutes=1)
         assert await sent_at(world, thread) == [START + timedelta(seconds=150)]

@@ -6,8 +6,8 @@ import pytest
 
 from segue.core.context import build_context
 from segue.journal.records import NewMemory
+from segue.simulate.world import Stage, World
 from segue.testing.providers import request_problems
-from segue.testing.world import Stage, World
 from tests.stories.scenes import eager_agent, model_of
 from tests.stories.test_asking_agents import agents, asking, told_back
 from tests.transfer.test_forgetting import files_with
@@ -18,28 +18,28 @@ WEEK = timedelta(weeks=1)
 
 
 async def batch_count(world: World, thread: str) -> int:
-    return len(await world.journal.tail(thread, max_tokens=1_000_000))
+    return len(await world.journal.messages.tail(thread, max_tokens=1_000_000))
 
 
 async def test_old_batches_go_once_a_day(stage: Stage) -> None:
     """By age, without anybody asking; what is left is valid, and memories stay."""
     async with stage.world(retention={"older_than": "7d"}) as world:
         thread = (await world.segue.create_thread("ann", settings={"opted_out": True})).id
-        ids, now = world.composed.parts.ids, stage.clock.now()
+        ids, now = world.system.deps.ids, stage.clock.now()
         memory = NewMemory("guide", "ann", "drink", "Likes tea.")
-        await world.journal.put_memory(memory, ids=ids, now=now)
+        await world.journal.memories.put(memory, ids=ids, now=now)
         await world.say(thread, "Is the mill open?")
         await world.pass_time(WEEK - timedelta(hours=2))
         await world.say(thread, "And the mine?")
         assert len(await world.heard(thread)) == 4
         await world.pass_time(timedelta(days=1, hours=3))
         assert (await world.heard(thread))[0] == "And the mine?"
-        assert await world.journal.search("ann", "mill") == []
+        assert await world.journal.search.find("ann", "mill") == []
         assert files_with(stage.database, "mill") == []  # also while the server runs
-        batches = await world.journal.tail(thread, max_tokens=1_000_000)
+        batches = await world.journal.messages.tail(thread, max_tokens=1_000_000)
         messages = [m for batch in reversed(batches) for m in batch.messages]
         assert request_problems(build_context(messages).messages) == []
-        assert len(await world.journal.list_memories("guide", "ann")) == 1
+        assert len(await world.journal.memories.list_of("guide", "ann")) == 1
 
 
 async def test_nothing_goes_unless_it_is_set(stage: Stage) -> None:
@@ -88,7 +88,7 @@ async def test_a_type_may_be_kept_for_its_own_time(stage: Stage) -> None:
         thread = (await world.segue.create_thread("ann")).id
         await world.say(thread, "Hello!")
         await world.pass_time(timedelta(hours=3))
-        await world.segue.set_thread(thread, opted_out=True)
+        await world.segue.set_thread_preferences(thread, opted_out=True)
         await world.say(thread, "I am.")
         assert "Still there?" in await world.heard(thread)
         await world.pass_time(timedelta(days=3))

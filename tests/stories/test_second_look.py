@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from segue.journal.records import TimerState, TurnKind, TurnState
-from segue.testing.world import START, Stage, World
+from segue.simulate.world import START, Stage, World
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -62,7 +62,7 @@ async def change_of_mind(world: World, held: Held, **wish: Any) -> str:
     await world.say(thread, "Where is Oslo?")
     async with passing(world, PATIENCE):
         await held.asked.wait()
-        await world.segue.set_thread(thread, **wish)
+        await world.segue.set_thread_preferences(thread, **wish)
         held.go.set()
     return thread
 
@@ -85,7 +85,7 @@ async def test_who_wants_no_follow_ups_while_the_model_thinks_gets_none(
         await world.pass_time(days=7)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD]
         assert len(model.seen) == 2
-        [withdrawn, _] = await world.journal.list_turns(thread)
+        [withdrawn, _] = await world.journal.turns.list_of(thread)
         assert (withdrawn.kind, withdrawn.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
         assert await told(world, thread, "the gates before") == [f"suppress: {reason}"]
 
@@ -111,7 +111,7 @@ async def test_a_user_who_begins_to_type_is_not_interrupted(stage: Stage) -> Non
         thread = await new_thread(world)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(PATIENCE + LONG - timedelta(seconds=10))
-        await world.segue.typing(thread)
+        await world.segue.report_typing(thread)
         await world.pass_time(hours=1)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, "Well?"]
         assert await sent_at(world, thread) == [START + LONG + timedelta(seconds=50)]
@@ -126,14 +126,14 @@ async def test_what_is_put_off_at_the_second_look_keeps_its_rules(stage: Stage) 
         thread = await new_thread(world, time_zone="UTC", quiet_hours=MORNING)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(minutes=10)
-        [waiting, first] = await world.segue.follow_ups(thread)
+        [waiting, first] = await world.segue.list_follow_ups(thread)
         assert (waiting.due_at, waiting.missed) == (START.replace(hour=9), "skip")
         assert waiting.expires_at == first.expires_at
     await stage.clock.advance(timedelta(hours=2))
     async with stage.world(agent, models={"guide": model}) as world:
         await world.pass_time(hours=1)
         assert await sent_at(world, thread) == []
-        [missed, _] = await world.segue.follow_ups(thread)
+        [missed, _] = await world.segue.list_follow_ups(thread)
         assert missed.state is TimerState.MISSED
 
 
@@ -150,6 +150,6 @@ async def test_who_drops_follow_ups_while_the_model_thinks_gets_none(stage: Stag
             await world.pass_time(days=7)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD]
         assert "Still" not in repr(listener.events)
-        [dropped, _] = await world.journal.list_turns(thread)
+        [dropped, _] = await world.journal.turns.list_of(thread)
         assert (dropped.kind, dropped.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
         assert "void: The user did not want it." in await told(world, thread, "a follow-up")

@@ -10,9 +10,9 @@ from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from segue.agent.config import AgentConfig
-from segue.core.errors import BackendError, UsageError
-from segue.testing.world import START, Stage, World, plain_agent, with_graph
+from segue.errors import BackendError, UsageError
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import START, Stage, World, plain_agent, with_graph
 from tests.stories.scenes import new_thread
 
 pytestmark = pytest.mark.anyio
@@ -60,20 +60,20 @@ def of_two_nodes(*, at_once: bool) -> AgentConfig:
 
 async def open_questions(world: World, thread: str) -> tuple[int, dict[str, str]]:
     """The turn that waits, and the ids of its questions by their words."""
-    [turn] = await world.journal.list_turns(thread, only_waiting=True)
+    [turn] = await world.journal.turns.list_of(thread, only_waiting=True)
     assert turn.ending is not None
     return turn.id, {words: key for key, words in turn.ending["questions"].items()}
 
 
 def fail_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next end of a turn cannot be stored, as if the process died before it."""
-    finish = world.journal.finish_turn
+    finish = world.journal.turns.finish
 
     async def away(*_: Any, **__: Any) -> Any:
-        monkeypatch.setattr(world.journal, "finish_turn", finish)
+        monkeypatch.setattr(world.journal.turns, "finish", finish)
         raise BackendError("The database is away.")
 
-    monkeypatch.setattr(world.journal, "finish_turn", away)
+    monkeypatch.setattr(world.journal.turns, "finish", away)
 
 
 @pytest.mark.parametrize("agent", [in_one_node(), of_two_nodes(at_once=False)])

@@ -7,9 +7,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from segue.core.triggers import TriggerType
+from segue.events import MessageDelta, MessageRetracted, TurnFailed
 from segue.journal.records import TimerState
-from segue.runtime.events import Failed, Retracted, Writing
-from segue.testing.world import START, Stage
+from segue.simulate.world import START, Stage
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -52,7 +52,7 @@ async def test_silence_is_answered_by_the_trigger_that_fits(
         assert await world.heard(thread) == ["Hello from Oslo.", LINES[trigger], "Still there?"]
         assert [asked_by(request) for request in model.seen] == [None, trigger]
         assert await sent_at(world, thread) == [START + PATIENCE]
-        [fired, _] = reversed(await world.segue.follow_ups(thread))
+        [fired, _] = reversed(await world.segue.list_follow_ups(thread))
         assert (fired.trigger_type, fired.state) == (trigger, TimerState.FIRED)
         assert await told(world, thread, "the gates") == ["allow: All gates are open."]
 
@@ -66,7 +66,7 @@ async def test_each_trigger_waits_for_its_own_delay(stage: Stage) -> None:
         for _ in LINES:
             thread = await new_thread(world)
             await world.say(thread, "Hello from Oslo.")
-            [timer] = await world.segue.follow_ups(thread)
+            [timer] = await world.segue.list_follow_ups(thread)
             found[timer.trigger_type] = (timer.due_at - START).total_seconds()
         assert found == {**delays, "waiting_for_decision": 200}
 
@@ -94,7 +94,7 @@ async def test_a_reply_at_the_same_instant_comes_first(stage: Stage) -> None:
             await world.pass_time(PATIENCE)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, "And Bergen?", TOLD]
         assert [asked_by(request) for request in model.seen] == [None, None]
-        [_, cancelled] = await world.segue.follow_ups(thread)
+        [_, cancelled] = await world.segue.list_follow_ups(thread)
         assert (cancelled.due_at, cancelled.updated_at) == (due, due)
         assert await told(world, thread, "the follow-up planned") == ["cancelled: The user wrote."]
 
@@ -130,8 +130,8 @@ async def test_a_message_that_another_process_took_in_counts_as_well(stage: Stag
         await world.say(thread, "Where is Oslo?")
         async with listening(world, thread) as listener, passing(world, PATIENCE):
             await held.asked.wait()
-            parts = world.composed.parts
-            await world.journal.accept_message(
+            parts = world.system.deps
+            await world.journal.inbox.accept(
                 thread, HumanMessage("And Bergen?"), ids=parts.ids, now=world.clock.now()
             )
             held.go.set()
@@ -147,7 +147,7 @@ async def test_a_follow_up_that_has_just_begun_is_taken_back(stage: Stage) -> No
         await world.say(thread, "Where is Oslo?")
         model.stop_after_a_word()
         async with listening(world, thread) as listener, passing(world, PATIENCE):
-            await listener.until(Writing)
+            await listener.until(MessageDelta)
             await world.segue.send(thread, "And Bergen?")
             model.go_on()
         assert await world.heard(thread) == [
@@ -156,7 +156,7 @@ async def test_a_follow_up_that_has_just_begun_is_taken_back(stage: Stage) -> No
             "And Bergen?",
             "Bergen is in the west.",
         ]
-        assert sum(isinstance(event, Retracted) for event in listener.events) == 1
+        assert sum(isinstance(event, MessageRetracted) for event in listener.events) == 1
         assert await sent_at(world, thread) == []
         assert "void: The user wrote." in await told(world, thread, "a follow-up")
 
@@ -173,7 +173,7 @@ async def test_a_follow_up_that_fails_is_not_heard_of(stage: Stage) -> None:
         async with listening(world, thread) as listener:
             await world.say(thread, "Where is Oslo?")
             await world.pass_time(PATIENCE)
-        assert not any(isinstance(event, Failed) for event in listener.events)
+        assert not any(isinstance(event, TurnFailed) for event in listener.events)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD]
         [_, failed] = await told(world, thread, "a follow-up")
         assert failed.startswith("failed: ")

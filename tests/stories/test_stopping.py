@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
-from segue.runtime import processor
-from segue.runtime.events import Writing
+from segue.events import MessageDelta
+from segue.runtime import output
+from segue.simulate.world import Stage, plain_agent
 from segue.testing.providers import request_problems
-from segue.testing.world import Stage, plain_agent
 from tests.stories.scenes import Halting, listening, model_of, new_thread
 
 pytestmark = pytest.mark.anyio
@@ -42,14 +42,14 @@ async def test_a_reply_that_is_stopped_does_not_go_on_later(stage: Stage) -> Non
         thread = await new_thread(world)
         async with listening(world, thread) as listener:
             await world.segue.send(thread, "Please send the parcel.")
-            await listener.until(Writing)
+            await listener.until(MessageDelta)
             await world.segue.cancel(thread)
-        [turn] = await world.journal.list_turns(thread)
-        assert (await world.journal.load_batch(thread, turn.batch)).is_complete
+        [turn] = await world.journal.turns.list_of(thread)
+        assert (await world.journal.messages.load_batch(thread, turn.batch)).is_complete
         model.go_on()
         await world.say(thread, "Good evening.")
         await world.pass_time(hours=1)
-        assert len(await world.journal.list_turns(thread)) == 2
+        assert len(await world.journal.turns.list_of(thread)) == 2
         request = model.seen[-1]
         assert [message.text for message in request][1:] == [
             "Please send the parcel.",
@@ -75,16 +75,16 @@ async def test_a_message_that_was_just_stored_is_not_kept_twice(
     call = LATER.model_copy(update={"content": "One moment."})
     agent = plain_agent(continuations=2, autonomy={"decider": "none"})
     async with stage.world(agent, models={"guide": model_of(call)}) as world:
-        append = world.journal.append
-        monkeypatch.setattr(world.journal, "append", store_and_hang)
+        append = world.journal.messages.append
+        monkeypatch.setattr(world.journal.messages, "append", store_and_hang)
         thread = await new_thread(world)
         await world.segue.send(thread, "Please send the parcel.")
         await stored.wait()
         await world.segue.cancel(thread)
         stopped.set()
         await world.clock.settle()
-        [turn] = await world.journal.list_turns(thread)
-        assert (await world.journal.load_batch(thread, turn.batch)).is_complete
+        [turn] = await world.journal.turns.list_of(thread)
+        assert (await world.journal.messages.load_batch(thread, turn.batch)).is_complete
         assert await world.heard(thread) == ["Please send the parcel.", "One moment."]
 
 
@@ -92,7 +92,7 @@ async def test_a_stop_that_a_driver_keeps_to_itself_counts(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some answer a cancellation as if nothing were: the reply ends at the agent's next word."""
-    monkeypatch.setattr(processor, "_KEEP_DRAFT_SECONDS", 0)
+    monkeypatch.setattr(output, "_SAVE_EVERY_SECONDS", 0)
     is_keeping = asyncio.Event()
 
     async def keep(*args: Any) -> None:
@@ -104,7 +104,7 @@ async def test_a_stop_that_a_driver_keeps_to_itself_counts(
 
     async with stage.world(models={"guide": model_of("One two three four.")}) as world:
         thread = await new_thread(world)
-        monkeypatch.setattr(world.journal, "save_partial", keep)
+        monkeypatch.setattr(world.journal.turns, "save_draft", keep)
         await world.segue.send(thread, "Please count.")
         await is_keeping.wait()
         await world.segue.cancel(thread)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from segue.agent.scripted import ScriptedChatModel
-from segue.testing.world import Stage, World, plain_agent
+from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import calling
 from tests.stories.scenes import listening, new_thread
 from tests.stories.test_questions import ask_for_a_table, waiter
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.anyio
 
 async def attempts(world: World) -> set[tuple[str, int]]:
     """What there is of checkpoints: batches, each with the turn that stored them."""
-    return await world.composed.runtime.sweeper._checkpoints.attempts()
+    return await world.system.runtime.sweeper._checkpoints.attempts()
 
 
 async def test_a_question_keeps_its_checkpoints_until_it_is_answered(stage: Stage) -> None:
     """The sweep leaves it alone, so that the answer finds the graph where it stopped."""
     async with stage.world(waiter()) as world:
-        sweeper = world.composed.runtime.sweeper
+        sweeper = world.system.runtime.sweeper
         thread = await new_thread(world)
         async with listening(world, thread) as listener:
             turn = await ask_for_a_table(world, listener, thread)
@@ -74,7 +74,7 @@ async def test_a_turn_whose_thread_is_deleted_under_it_leaves_nothing(
         thread = await new_thread(world)
         await world.segue.send(thread, "What is there?")
         await begun.wait()
-        await world.journal.delete_thread(thread)
+        await world.journal.threads.delete(thread)
         go_on.set()
         await world.clock.settle()
         assert await attempts(world) == set()

@@ -9,8 +9,8 @@ from langchain_core.messages import BaseMessage
 from segue.agent.scripted import Line
 from segue.journal.records import TurnState
 from segue.runtime.clock import sleep
-from segue.testing.clock import VirtualClock
-from segue.testing.world import START, Stage
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import START, Stage
 from tests.runtime.scenes import PATIENCE, Held, lines
 from tests.stories.scenes import TOLD, model_of, new_thread
 
@@ -46,18 +46,18 @@ async def test_a_reply_outlives_a_day_of_deployments(stage: Stage) -> None:
     async with stage.world(models={"guide": model_of()}) as world:
         await world.clock.settle()
         assert await world.heard(thread) == [ASKED, TOLD]
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         assert (turn.state, turn.faults, turn.interruptions) == (TurnState.DONE, 0, 9)
 
 
 async def test_a_reply_outlives_a_server_that_keeps_crashing(stage: Stage) -> None:
     """Nine workers died while they had it; the tenth answers."""
     async with stage.world(models={"guide": model_of()}) as world:
-        await world.composed.runtime.turns.close(timedelta(0))
+        await world.system.runtime.turns.close(timedelta(0))
         thread = await new_thread(world)
         await world.segue.send(thread, ASKED)
         for number in range(9):
-            claim = world.journal.claim_turn(
+            claim = world.journal.turns.claim_one(
                 f"dead {number}", now=world.clock.now(), lease_for=LEASE
             )
             assert await claim is not None
@@ -82,7 +82,7 @@ async def test_a_turn_that_fails_by_itself_has_its_number_of_tries(
         models={"guide": model}, retries=9, max_attempts=tries, batch_time=timedelta(days=1)
     ) as world:
         await world.pass_time(hours=12)
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         assert (turn.state, len(asked_at)) == (TurnState.FAILED, tries)
 
 
@@ -97,7 +97,7 @@ async def test_the_time_of_a_batch_is_that_of_all_its_tries(
         thread = await new_thread(world)
         await world.segue.send(thread, ASKED)
         await world.pass_time(hours=1)
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         assert (turn.state, len(asked_at)) == (TurnState.FAILED, tries)
         assert "cannot be reached" in (turn.error or "")
 
@@ -108,17 +108,17 @@ async def test_what_a_dead_worker_did_counts_and_that_none_was_there_does_not(
 ) -> None:
     """Nine minutes of work and a day of silence leave a minute of ten; ten leave nothing."""
     async with stage.world(models={"guide": model_of()}) as world:
-        await world.composed.runtime.turns.close(timedelta(0))
+        await world.system.runtime.turns.close(timedelta(0))
         thread = await new_thread(world)
         await world.segue.send(thread, ASKED)
-        lease = await world.journal.claim_turn("dead", now=START, lease_for=LEASE)
+        lease = await world.journal.turns.claim_one("dead", now=START, lease_for=LEASE)
         assert lease is not None
         at = START + minutes * MINUTE
-        await world.journal.extend_turn(lease, now=at, lease_for=LEASE)
+        await world.journal.turns.extend(lease, now=at, lease_for=LEASE)
     await stage.clock.advance(timedelta(days=1))
     async with stage.world(models={"guide": model_of()}) as world:
         await world.clock.settle()
-        [turn] = await world.journal.list_turns(thread)
+        [turn] = await world.journal.turns.list_of(thread)
         if minutes < 10:
             assert await world.heard(thread) == [ASKED, TOLD]
         else:

@@ -8,11 +8,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
-from segue.core.errors import UsageError
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.runtime.events import Said
-from segue.testing.world import Stage, World, plain_agent, with_graph
+from segue.errors import UsageError
+from segue.events import MessageStored
+from segue.simulate.world import Stage, World, plain_agent, with_graph
 from tests.runtime.scenes import Held
 from tests.stories.scenes import (
     PATIENCE,
@@ -36,7 +36,7 @@ async def all_that_shows(world: World, thread: str, listener: Listener) -> str:
     """Everything that a user can get to see of a thread, as one text."""
     async with listening(world, thread) as again:
         pass
-    said = [event.message.text for event in again.events if isinstance(event, Said)]
+    said = [event.message.text for event in again.events if isinstance(event, MessageStored)]
     assert said == await world.heard(thread)
     return repr(
         [
@@ -44,9 +44,9 @@ async def all_that_shows(world: World, thread: str, listener: Listener) -> str:
             listener.events,
             again.events,
             await world.segue.why(thread, limit=1_000),
-            await world.journal.list_threads("ann"),
-            [timer.payload for timer in await world.segue.follow_ups(thread)],
-            *[await world.journal.search("ann", text) for text in TRIGGER_PROMPTS.values()],
+            await world.journal.threads.list_of("ann"),
+            [timer.payload for timer in await world.segue.list_follow_ups(thread)],
+            *[await world.journal.search.find("ann", text) for text in TRIGGER_PROMPTS.values()],
         ]
     )
 
@@ -62,12 +62,12 @@ async def test_no_triggers_words_are_ever_shown(stage: Stage) -> None:
             await world.say(thread, "Where is Oslo?")
             for trigger in TriggerType:
                 await arm(world, thread, world.clock.now() + PATIENCE, trigger)
-                await world.segue.typing(thread)
+                await world.segue.report_typing(thread)
                 await world.pass_time(minutes=2)
             await arm(world, thread, world.clock.now() + PATIENCE)
             async with passing(world, PATIENCE):
                 await held.asked.wait()
-                await world.segue.set_thread(thread, muted=True)
+                await world.segue.set_thread_preferences(thread, muted=True)
                 held.go.set()
             await arm(world, thread, world.clock.now() + PATIENCE)
             await world.pass_time(minutes=2)

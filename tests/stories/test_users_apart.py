@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.testing.world import Stage, plain_agent
+from segue.simulate.world import Stage, plain_agent
 from tests.agent.meanings import Meanings
 from tests.stories.scenes import PATIENCE, eager_agent, model_of, new_thread, sent_at
 
@@ -27,7 +27,7 @@ async def test_a_model_is_told_what_its_own_user_said_and_nothing_else(
     models = {"guide": model_of(), "coach": model_of()}
     question = ASKED if found_by == "words" else "Who barks?"
     async with stage.world(*agents, models=models) as world:
-        book = world.composed.books["guide"]
+        book = world.system.books["guide"]
         for user, dog in DOGS.items():
             if dog:
                 await book.remember("guide", user, dog)

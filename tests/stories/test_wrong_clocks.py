@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from segue.core.metadata import MessageMetadata
-from segue.server.wire import message_out
-from segue.testing.clock import VirtualClock
-from segue.testing.world import START, Stage
+from segue.server.responses import MessageOut
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import START, Stage
 from tests.runtime.scenes import Held, lines
 from tests.stories.scenes import TOLD, model_of, new_thread
 
@@ -49,11 +49,11 @@ async def test_a_start_in_a_wrong_year_dates_no_later_message(database: str) -> 
         await world.say(first, "And Bergen?")
         second = await new_thread(world, "bob")
         await world.say(second, "Where is Oslo?")
-        shown = [message_out(m) for m in (await world.segue.history(first)).messages]
+        shown = [MessageOut.of(m) for m in (await world.segue.history(first)).messages]
         assert [each.created_at.year for each in shown] == [2043, 2043, 2027, 2027]
         assert [each.created_at for each in shown[2:]] == [START, START]
         positions = [each.position for each in shown]
         assert positions == sorted({*positions})
         others = (await world.segue.history(second)).messages
-        assert [message_out(m).created_at.date() for m in others] == [START.date()] * 2
+        assert [MessageOut.of(m).created_at.date() for m in others] == [START.date()] * 2
         assert [MessageMetadata.of(m).stored_at for m in others] == [None] * 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from segue.core.errors import BackendError, DeniedError, NotFoundError
+from segue.errors import BackendError, DeniedError, NotFoundError
 from segue.testing import postgres
 from segue.testing.postgres import PostgresServer
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from segue.agent.config import AgentConfig
-from segue.core.errors import UsageError
-from segue.core.quiet import QuietHours
-from segue.testing.scenario import KINDS, Scenario, Timetable, load_scenario, read_scenario
+from segue.core.autonomy.local_time import QuietHours
+from segue.errors import UsageError
+from segue.settings.agents import AgentConfig
+from segue.simulate.scenario import KINDS, Scenario, Timetable, load_scenario, read_scenario
 
 WEEK = {"start": "2027-03-22 09:00", "for": "1 week"}
 BERLIN = {"time_zone": "Europe/Berlin"}
@@ -144,59 +144,65 @@ def agent(**settings: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"start": None}, "start: it is missing"),
-        ({"start": "soon"}, "start: 'soon' is no moment; write it like"),
+        ({"start": None}, "start: missing; expected a moment"),
+        ({"start": "soon"}, "start: 'soon' is not a moment; write it like"),
         ({"start": "+2h"}, "start: a story starts at a date"),
         ({"start": "1999-01-01"}, "start, end: the story cannot be from 1999-01-01"),
-        ({"start": 7}, "start: 7 is no moment"),
+        ({"start": 7}, "start: 7 is not a moment"),
         ({"for": None}, "end, for: a story has exactly one of them"),
         ({"end": "day 3 09:00"}, "end, for: a story has exactly one of them"),
-        ({"for": "1 month"}, "for: '1 month' is no length of time; write it like '30s'"),
-        ({"for": 7}, "for: 7 has no unit"),
-        ({"for": "0s"}, "for: it is no time at all"),
-        ({"for": "999999 weeks"}, "end, for: the story ends beyond the calendar"),
+        ({"for": "1 month"}, "for: got '1 month'; expected a length of time ('30s',"),
+        ({"for": [7]}, "for: got a list; expected a length of time ('30s',"),
+        ({"for": "0s"}, "for: got '0s'; expected a length of time ('30s',"),
+        ({"for": "999999 weeks"}, "for: it is beyond the end of the calendar"),
         ({"for": None, "end": "day 1 08:00"}, "start, end: the story cannot be from"),
-        ({"sede": 3}, "sede: there is no such setting; perhaps 'seed' is meant"),
-        ({"qqq": 3}, "qqq: there is no such setting"),
+        ({"sede": 3}, "sede: unknown; did you mean seed?"),
+        ({"qqq": 3}, "qqq: unknown; there are: title, start, end, for, seed, user,"),
         ({"seed": "x"}, "seed: "),
-        ({"user": {"time_zone": "Mars"}}, "user.time_zone: 'Mars' is no time zone"),
-        ({"user": {"quiet_hours": "late"}}, "user.quiet_hours: 'late' are no quiet hours"),
+        ({"user": {"time_zone": "Mars"}}, "user.time_zone: 'Mars' is not a time zone"),
+        ({"user": {"quiet_hours": "late"}}, "user.quiet_hours: 'late' are not quiet hours"),
         ({"user": {"quiet_hours": "25:00 to 07:00"}}, "user.quiet_hours: "),
-        ({"user": {"quiet_hours": True}}, "user.quiet_hours: True are no quiet hours"),
+        ({"user": {"quiet_hours": True}}, "user.quiet_hours: True are not quiet hours"),
         ({"user": {"quiet_hours": {"start": "22:00"}}}, "user.quiet_hours: "),
         ({"user": {"id": " "}}, "user.id: it is empty"),
         ({"user": {"mute": "yes"}}, "user.mute: "),
-        ({"user": {"replies": {"after": "1h"}}}, "user.replies.share: it is missing"),
+        ({"user": {"replies": {"after": "1h"}}}, "user.replies.share: missing; expected a number"),
         ({"user": {"replies": {"share": 2}}}, "user.replies.share: "),
-        ({"user": {"replies": {"share": 1, "after": "2x"}}}, "user.replies.after: '2x' is no"),
-        ({"user": {"replies": {"share": 1, "say": []}}}, "user.replies.say: there is none"),
+        (
+            {"user": {"replies": {"share": 1, "after": "2x"}}},
+            "user.replies.after: got '2x';",
+        ),
+        (
+            {"user": {"replies": {"share": 1, "say": []}}},
+            "user.replies.say: got a list; expected",
+        ),
         ({"user": 3}, "user: "),
         (event(), "event 1: an event has exactly one of say, type, mute, snooze"),
         (event(say="x", mute=True), "event 1: an event has exactly one of"),
-        (event(sya="x"), "event 1: sya: there is no such setting; perhaps 'say' is meant"),
+        (event(sya="x"), "event 1: sya: unknown; did you mean say?"),
         (event(say=" "), "event 1: say: it is empty"),
         (event(say=3), "event 1: say: "),
         (event(type=False), "event 1: type: "),
         (event(mute="yes"), "event 1: mute: "),
         (event(opt_out=1), "event 1: opt_out: "),
-        (event(snooze="soon"), "event 1: snooze: 'soon' is no length of time"),
-        (event(snooze=4), "event 1: snooze: 4 has no unit"),
-        (event(time_zone="Mars"), "event 1: time_zone: 'Mars' is no time zone"),
-        (event(quiet_hours="x"), "event 1: quiet_hours: 'x' are no quiet hours"),
+        (event(snooze="soon"), "event 1: snooze: got 'soon'; expected a length of time"),
+        (event(snooze=0), "event 1: snooze: got 0; expected a length of time"),
+        (event(time_zone="Mars"), "event 1: time_zone: 'Mars' is not a time zone"),
+        (event(quiet_hours="x"), "event 1: quiet_hours: 'x' are not quiet hours"),
         (event(down="30 days"), "event 1: down: the outage lasts beyond the end"),
-        (event(replies=[]), "event 1: replies: there is none"),
+        (event(replies=[]), "event 1: replies: got a list; expected a list, at least 1 long"),
         (event(replies="x"), "event 1: replies: "),
         (event(say="x", agent="bob"), "event 1: agent: there is no 'bob'; there are: companion"),
         (event(down="1h", agent="companion"), "event 1: agent: down is the same for all"),
-        ({"events": [{"say": "x"}]}, "event 1: at: it is missing"),
-        ({"events": saying("day 3 25:00")}, "event 1: at: 'day 3 25:00' is no moment"),
-        ({"events": saying("+2x")}, "event 1: at: '2x' is no length of time"),
+        ({"events": [{"say": "x"}]}, "event 1: at: missing; expected a moment"),
+        ({"events": saying("day 3 25:00")}, "event 1: at: 'day 3 25:00' is not a moment"),
+        ({"events": saying("+2x")}, "event 1: at: '2x' is not a duration"),
         ({"events": saying("day 0 09:00")}, "event 1: at: 2027-03-21 09:00 is not in the story"),
         ({"events": saying("+8 days")}, "event 1: at: 2027-03-30 09:00 is not in the story"),
         ({"events": saying("day 99999 09:00")}, "event 1: at: "),
         (
             {"events": saying("+9999999 days")},
-            "event 1: at: it lies beyond the end of the calendar",
+            "event 1: at: it is beyond the end of the calendar",
         ),
         ({"events": saying("+2h", "+1h")}, "event 2: at: 2027-03-22 10:00 is before the event"),
         (
@@ -207,15 +213,21 @@ def agent(**settings: Any) -> dict[str, Any]:
         ({"events": [3]}, "event 1: "),
         ({"agents": []}, "agents: there is none"),
         ({"agents": [{"id": "a"}, {"id": "a"}]}, "agents: two have the same id"),
-        ({"agents": [{}]}, "agent 1: id: it is missing"),
-        ({"agents": [3]}, "agent 1: "),
-        (agent(autonomy={"delays": {"check_in": "2x"}}), "agent 1: autonomy.delays.check_in: '2x'"),
-        (agent(autonomy={"policy": {"cooldwn": 1}}), "agent 1: autonomy.policy.cooldwn: there is"),
-        (agent(autonomy={"policy": {"quiet_hours": "x"}}), "agent 1: autonomy.policy.quiet_hours:"),
-        (agent(autonomy={"policy": {"max_per_day": -1}}), "agent 1: autonomy.policy.max_per_day: "),
-        (agent(autonomy={"holdout": 3}), "agent 1: autonomy.holdout: "),
-        (agent(autonomy={"prompts": {"hi": "x"}}), "agent 1: autonomy.prompts.hi: "),
-        (agent(autonomy={"decider": "model"}), "agent 1: autonomy.decider: the scripted model"),
+        ({"agents": [{}]}, "agents.0.id: missing; expected a text"),
+        ({"agents": [3]}, "agents.0: "),
+        (
+            agent(autonomy={"delays": {"check_in": "2x"}}),
+            "agents.a.autonomy.delays.check_in: got",
+        ),
+        (
+            agent(autonomy={"policy": {"cooldwn": 1}}),
+            "agents.a.autonomy.policy.cooldwn: unknown",
+        ),
+        (agent(autonomy={"policy": {"quiet_hours": "x"}}), "agents.a.autonomy.policy.quiet_hours:"),
+        (agent(autonomy={"policy": {"max_per_day": -1}}), "agents.a.autonomy.policy.max_per_day: "),
+        (agent(autonomy={"holdout": 3}), "agents.a.autonomy.holdout: "),
+        (agent(autonomy={"prompts": {"hi": "x"}}), "agents.a.autonomy.prompts.hi: "),
+        (agent(autonomy={"decider": "model"}), "agents.a.autonomy.decider: the scripted model"),
         (agent(may_ask=["b"]), "agents.a.may_ask: there is no agent 'b'"),
         (agent(model="openai:x") | event(replies=["x"]), "event 1: replies: the model of 'a' is"),
         (agent(graph="x:y") | event(replies=["x"]), "event 1: replies: the model of 'a' is"),
@@ -224,7 +236,7 @@ def agent(**settings: Any) -> dict[str, Any]:
 def test_a_mistake_is_told_in_one_line_that_names_the_setting(
     wrong: dict[str, Any], said: str
 ) -> None:
-    """Which event or agent, counted from one, and which of its settings."""
+    """Which event, counted from one, or which agent, and which of its settings."""
     values = {name: value for name, value in {**WEEK, **wrong}.items() if value is not None}
     with pytest.raises(UsageError) as error:
         read_scenario(values, "week.toml")
@@ -255,12 +267,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"start = ", "is no TOML"), (b"\xff", "it is not UTF-8"), (None, "cannot be read")],
+    [(b"start = ", "is not TOML"), (b"\xff", "it is not UTF-8"), (None, "There is no scenario")],
 )
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, content: bytes | None, said: str
 ) -> None:
-    """Not there, no text, no TOML."""
+    """Not there, not UTF-8, not TOML."""
     path = tmp_path / "week.toml"
     if content is not None:
         path.write_bytes(content)

@@ -14,14 +14,14 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from segue.core.errors import UsageError
-from segue.core.gates import Gate
+from segue.core.autonomy.gates import Gate
 from segue.core.triggers import TRIGGER_PROMPTS
+from segue.errors import UsageError
+from segue.simulate.clock import VirtualClock
+from segue.simulate.report import EntryKind, SimulationReport, TimelineEntry, Usage
+from segue.simulate.scenario import read_scenario
+from segue.simulate.simulation import simulate
 from segue.stores import JOURNAL_FILE
-from segue.testing.clock import VirtualClock
-from segue.testing.scenario import read_scenario
-from segue.testing.simulation import simulate
-from segue.testing.simulation_report import Entry, Kind, SimulationReport, Usage
 
 # The user writes at nine and is asked something back: without more, a follow-up comes at ten.
 ASKED = [
@@ -41,13 +41,13 @@ def once(**policy: Any) -> list[dict[str, Any]]:
     return [{"id": "coach", "autonomy": {"policy": {"max_consecutive": 1, **policy}}}]
 
 
-def short(entry: Entry) -> tuple[str, str, str | None]:
+def short(entry: TimelineEntry) -> tuple[str, str, str | None]:
     return f"{entry.at:%d %H:%M:%S}", entry.kind.value, entry.gate or entry.trigger
 
 
-def told(report: SimulationReport, *kinds: Kind) -> list[tuple[str, str, str | None]]:
+def told(report: SimulationReport, *kinds: EntryKind) -> list[tuple[str, str, str | None]]:
     """What became of follow-ups, or some kinds of entries."""
-    chosen = kinds or (Kind.FOLLOW_UP, Kind.POSTPONED, Kind.NOT_SENT)
+    chosen = kinds or (EntryKind.FOLLOW_UP, EntryKind.POSTPONED, EntryKind.NOT_SENT)
     return [short(entry) for entry in report.of(*chosen)]
 
 
@@ -90,7 +90,7 @@ def test_typing_holds_a_follow_up_back() -> None:
         ("01 10:00:00", "postponed", "typing"),
         ("01 10:00:15", "follow_up", "question_unanswered"),
     ]
-    assert told(report, Kind.WISH) == [("01 09:59:45", "wish", None)]
+    assert told(report, EntryKind.WISH) == [("01 09:59:45", "wish", None)]
 
 
 def test_a_mute_ends_a_follow_up_when_it_is_due() -> None:
@@ -151,11 +151,11 @@ def test_what_is_due_in_an_outage_is_found_late() -> None:
     """The process is really gone: what the agent's rule for it says happens when it is back."""
     outage = {"at": "+30m", "down": "3h"}
     report = run(outage, agents=once())
-    assert told(report, Kind.OUTAGE, Kind.FOLLOW_UP) == [
+    assert told(report, EntryKind.OUTAGE, EntryKind.FOLLOW_UP) == [
         ("01 09:30:00", "outage", None),
         ("01 12:30:00", "follow_up", "question_unanswered"),
     ]
-    [down] = report.of(Kind.OUTAGE)
+    [down] = report.of(EntryKind.OUTAGE)
     assert (down.who, down.until) == ("segue", report.start + timedelta(hours=3.5))
     skipping = [{"id": "coach", "autonomy": {"missed": "skip"}}]
     assert told(run(outage, agents=skipping)) == [("01 12:30:00", "not_sent", "missed")]
@@ -171,8 +171,12 @@ def test_the_process_can_go_down_more_than_once() -> None:
         {"at": "+5h30m", "say": "Hello again"},
         agents=[{"id": "coach", "autonomy": {"enabled": False}}],
     )
-    assert [entry.what for entry in report.of(Kind.REPLY)] == ["What is your goal?", "One.", "Two."]
-    assert len(report.of(Kind.OUTAGE)) == 2
+    assert [entry.what for entry in report.of(EntryKind.REPLY)] == [
+        "What is your goal?",
+        "One.",
+        "Two.",
+    ]
+    assert len(report.of(EntryKind.OUTAGE)) == 2
 
 
 def test_the_model_says_what_it_is_given_and_then_speaks_for_itself() -> None:
@@ -182,7 +186,7 @@ def test_the_model_says_what_it_is_given_and_then_speaks_for_itself() -> None:
         {"at": "+90m", "say": "In the autumn."},
         agents=once(),
     )
-    spoken = [e.what for e in report.of(Kind.REPLY, Kind.FOLLOW_UP)]
+    spoken = [e.what for e in report.of(EntryKind.REPLY, EntryKind.FOLLOW_UP)]
     assert spoken[:2] == ["What is your goal?", "And when?"]
     assert spoken[2] not in ("", *spoken[:2])
 
@@ -197,7 +201,7 @@ def test_what_names_an_agent_is_about_that_one() -> None:
         agents=quiet,
     )
     assert told(report) == [SENT, ("01 10:05:00", "not_sent", "muted")]
-    assert [e.agent for e in report.of(Kind.USER_MESSAGE)] == ["coach", "tutor"]
+    assert [e.agent for e in report.of(EntryKind.USER_MESSAGE)] == ["coach", "tutor"]
     assert [e.agent for e in report.not_sent] == ["tutor"]
 
 
@@ -213,7 +217,7 @@ def test_the_daily_cap_counts_all_agents() -> None:
         agents=agents,
     )
     assert told(report)[:2] == [SENT, ("01 10:30:00", "postponed", "daily_cap")]
-    [first, *_] = report.of(Kind.POSTPONED)
+    [first, *_] = report.of(EntryKind.POSTPONED)
     assert (first.agent, first.until) == ("tutor", report.start + timedelta(hours=22))
     assert "All 1 of the day are sent" in first.why
     assert "Quiet hours are" in first.why
@@ -229,7 +233,7 @@ def test_what_is_held_out_is_told() -> None:
 def test_what_is_still_planned_at_the_end_is_told() -> None:
     """With its time, which lies behind the end."""
     report = run(**{"for": "30m"})
-    [pending] = report.of(Kind.PENDING)
+    [pending] = report.of(EntryKind.PENDING)
     assert (pending.at, pending.until) == (report.end, report.start + timedelta(hours=1))
     assert pending.trigger == "question_unanswered"
 
@@ -237,8 +241,8 @@ def test_what_is_still_planned_at_the_end_is_told() -> None:
 def test_events_at_the_very_end_still_happen() -> None:
     """The end belongs to the story."""
     report = run({"at": "+1 day", "say": "Here I am."}, agents=once())
-    assert [e.what for e in report.of(Kind.USER_MESSAGE)][-1] == "Here I am."
-    assert report.of(Kind.REPLY)[-1].at == report.end
+    assert [e.what for e in report.of(EntryKind.USER_MESSAGE)][-1] == "Here I am."
+    assert report.of(EntryKind.REPLY)[-1].at == report.end
 
 
 def answering(share: float = 1, **more: Any) -> dict[str, Any]:
@@ -247,8 +251,8 @@ def answering(share: float = 1, **more: Any) -> dict[str, Any]:
 
 def test_the_user_answers_follow_ups_after_a_while() -> None:
     """All of them at a share of one, with the words given in turn, and none at a share of zero."""
-    report = run(user=answering(say=["First.", "Second."]), **{"for": "7h"})
-    answers = [e for e in report.of(Kind.USER_MESSAGE) if e.why]
+    report = run(user=answering(say=["First.", "Second."]), agents=once(), **{"for": "7h"})
+    answers = [e for e in report.of(EntryKind.USER_MESSAGE) if e.why]
     assert [(f"{e.at:%H:%M}", e.what) for e in answers] == [
         ("12:00", "First."),
         ("15:00", "Second."),
@@ -256,7 +260,7 @@ def test_the_user_answers_follow_ups_after_a_while() -> None:
     assert answers[0].why == "answers the follow-up of 2027-03-01 10:00"
     assert report.answered == len(answers)
     nothing = run(user=answering(0), **{"for": "7h"})
-    assert [e.what for e in nothing.of(Kind.USER_MESSAGE)] == ["I want to run."]
+    assert [e.what for e in nothing.of(EntryKind.USER_MESSAGE)] == ["I want to run."]
     assert nothing.answered == 0
 
 
@@ -264,14 +268,14 @@ def test_a_user_who_wrote_meanwhile_does_not_answer_again() -> None:
     """What the scenario says is the answer then, even at the moment at which it comes."""
     for at in ("+2h", "+1h"):
         report = run({"at": at, "say": "Goodbye!"}, user=answering(), agents=once())
-        assert [e.what for e in report.of(Kind.USER_MESSAGE)] == ["I want to run.", "Goodbye!"]
+        assert [e.what for e in report.of(EntryKind.USER_MESSAGE)] == ["I want to run.", "Goodbye!"]
         assert told(report) == [SENT]
 
 
 def test_an_answer_that_falls_into_an_outage_comes_when_it_is_over() -> None:
     """Nobody can write to a process that is not there."""
     report = run({"at": "+2h", "down": "4h"}, user=answering(), agents=once(), **{"for": "7h"})
-    assert [f"{e.at:%H:%M}" for e in report.of(Kind.USER_MESSAGE)] == ["09:00", "15:00"]
+    assert [f"{e.at:%H:%M}" for e in report.of(EntryKind.USER_MESSAGE)] == ["09:00", "15:00"]
 
 
 def test_the_seed_decides_which_follow_ups_are_answered() -> None:
@@ -437,14 +441,17 @@ def test_a_graph_of_ones_own_can_be_simulated() -> None:
         "events": [{"at": "+0s", "say": "Hello"}, {"at": "+12h", "say": "Fail!"}],
     }
     report = simulate(read_scenario(values))
-    assert [e.what for e in report.of(Kind.REPLY, Kind.FOLLOW_UP)] == ["Is 1 right?", "Is 3 right?"]
-    [failed] = report.of(Kind.FAILED)
+    assert [e.what for e in report.of(EntryKind.REPLY, EntryKind.FOLLOW_UP)] == [
+        "Is 1 right?",
+        "Is 3 right?",
+    ]
+    [failed] = report.of(EntryKind.FAILED)
     assert f"{failed.at:%H:%M}" == "21:00"
     assert failed.why
 
 
-def entry(kind: Kind, at: datetime, **more: Any) -> Entry:
-    return Entry(at=at, kind=kind, who="x", what="y", **more)
+def entry(kind: EntryKind, at: datetime, **more: Any) -> TimelineEntry:
+    return TimelineEntry(at=at, kind=kind, who="x", what="y", **more)
 
 
 def test_a_report_adds_up() -> None:
@@ -457,14 +464,14 @@ def test_a_report_adds_up() -> None:
         day,
         day + timedelta(hours=9),
         (
-            entry(Kind.USER_MESSAGE, day, agent="a"),
-            entry(Kind.FOLLOW_UP, day, agent="a", trigger="check_in"),
-            entry(Kind.FOLLOW_UP, day, agent="a", trigger="check_in"),
-            entry(Kind.USER_MESSAGE, day, agent="b"),
-            entry(Kind.USER_MESSAGE, day + timedelta(hours=2), agent="a"),
-            entry(Kind.POSTPONED, day, agent="a", gate="typing"),
-            entry(Kind.NOT_SENT, day, agent="a", gate="muted"),
-            entry(Kind.NOT_PLANNED, day, agent="a", why="Enough."),
+            entry(EntryKind.USER_MESSAGE, day, agent="a"),
+            entry(EntryKind.FOLLOW_UP, day, agent="a", trigger="check_in"),
+            entry(EntryKind.FOLLOW_UP, day, agent="a", trigger="check_in"),
+            entry(EntryKind.USER_MESSAGE, day, agent="b"),
+            entry(EntryKind.USER_MESSAGE, day + timedelta(hours=2), agent="a"),
+            entry(EntryKind.POSTPONED, day, agent="a", gate="typing"),
+            entry(EntryKind.NOT_SENT, day, agent="a", gate="muted"),
+            entry(EntryKind.NOT_PLANNED, day, agent="a", why="Enough."),
         ),
         run(**{"for": "1m"}).usage,
     )
@@ -489,7 +496,7 @@ def test_follow_ups_in_the_users_night_are_counted() -> None:
     zone = ZoneInfo("Asia/Tokyo")
     times = ("21:59", "22:00", "03:00", "07:59", "08:00")
     sent = [datetime.fromisoformat(f"2027-03-01 {each}").replace(tzinfo=zone) for each in times]
-    entries = tuple(entry(Kind.FOLLOW_UP, at, trigger="check_in") for at in sent)
+    entries = tuple(entry(EntryKind.FOLLOW_UP, at, trigger="check_in") for at in sent)
     report = SimulationReport("", 0, "mia", sent[0], sent[-1], entries, Usage())
     assert (report.sent_at_night, report.share_at_night) == (3, 0.6)
     silent = SimulationReport("", 0, "mia", sent[0], sent[-1], (), Usage())

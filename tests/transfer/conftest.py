@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.postgres import PostgresJournal
 from segue.journal.sqlite import SqliteJournal
 from segue.testing.postgres import PostgresServer

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from segue.journal.tables import Row, Table
-from segue.transfer import importing
-from segue.transfer.draft import Draft
-from segue.transfer.importing import Manner, import_file
+from segue.transfer import imports
+from segue.transfer.imports import ImportOptions, StagedFile, import_file
 from tests.journal.stores import journal_at
 from tests.processes import PROCESSES
 from tests.transfer.files import MADE_AT
@@ -37,7 +36,7 @@ def _run(pipe: Connection, address: str, data: bytes, stop_at: int) -> None:
 
 
 async def _import(pipe: Connection, address: str, data: bytes, stop_at: int) -> None:
-    class Stopping(Draft):
+    class Stopping(StagedFile):
         def rows(self) -> Iterator[tuple[Table, Row]]:
             for row in super().rows():
                 yield row
@@ -47,5 +46,5 @@ async def _import(pipe: Connection, address: str, data: bytes, stop_at: int) -> 
 
     journal = journal_at(address)
     await journal.open()
-    vars(importing)["Draft"] = Stopping
-    await import_file(journal, io.BytesIO(data), Manner(), now=MADE_AT)
+    vars(imports)["StagedFile"] = Stopping
+    await import_file(journal, io.BytesIO(data), ImportOptions(), now=MADE_AT)

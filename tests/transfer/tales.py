@@ -9,8 +9,8 @@ from itertools import count
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
-from segue.core.errors import ConflictError
-from segue.journal.ports import Journal
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
 from segue.journal.records import (
     Arrival,
     Decision,
@@ -67,12 +67,12 @@ class Tale:
 
     async def say(self) -> None:
         words = f"What about 🙂 \u2028 {self.ids.next()}?"
-        await self.journal.accept_message(
+        await self.journal.inbox.accept(
             self.thread,
             user_message([{"type": "text", "text": words}]),
             ids=self.ids,
             now=self.now,
-            client_message_id=words,
+            client_message_id=words.replace("\u2028", "-"),
         )
 
     async def answer(self) -> None:
@@ -87,7 +87,7 @@ class Tale:
             call = {"name": "look", "args": {"n": 0.1}, "id": f"call {lease.turn.id}"}
             result = ToolMessage("Found.", tool_call_id=call["id"], artifact={"half": "\ud83d"})
             messages = [AIMessage("", tool_calls=[call]), result]
-            await self.journal.append(lease, messages, ids=self.ids, now=self.now)
+            await self.journal.messages.append(lease, messages, ids=self.ids, now=self.now)
             await self._finish(lease, Ending(says={"kind": "note", "turn": lease.turn.id}))
 
     async def ask_back(self) -> None:
@@ -95,79 +95,79 @@ class Tale:
             call = {"name": "book", "args": {}, "id": f"call {lease.turn.id}"}
             asking = AIMessage("Shall I?", tool_calls=[call])
             ending = Ending(is_waiting=True, says={"kind": "question", "questions": {}})
-            await self.journal.finish_turn(
+            await self.journal.turns.finish(
                 lease, [asking], ids=self.ids, now=self.now, ending=ending
             )
 
     async def fail(self) -> None:
         if lease := await self._taken():
-            await self.journal.fail_turn(lease, "It broke.", ids=self.ids, now=self.now)
+            await self.journal.turns.fail(lease, "It broke.", ids=self.ids, now=self.now)
 
     async def take(self) -> None:
         """Have a turn in hand, half written."""
         if lease := await self._taken():
-            await self.journal.save_partial(lease, "m", "half a")
+            await self.journal.turns.save_draft(lease, "m", "half a")
 
     async def arm(self) -> None:
         due = self.now + timedelta(hours=1)
         timer = NewTimer(self.thread, due, "check_in", CANARY, missed="skip", expires_at=due)
-        await self.journal.arm_timer(timer, ids=self.ids, now=self.now)
+        await self.journal.timers.arm(timer, ids=self.ids, now=self.now)
 
     async def go_on(self) -> None:
         """A batch is to be continued."""
-        if tail := await self.journal.tail(self.thread, max_tokens=1):
+        if tail := await self.journal.messages.tail(self.thread, max_tokens=1):
             kind = TurnKind.CONTINUATION
             timer = NewTimer(self.thread, self.now + LEASE, kind=kind, batch=tail[0].id)
-            await self.journal.arm_timer(timer, ids=self.ids, now=self.now)
+            await self.journal.timers.arm(timer, ids=self.ids, now=self.now)
 
     async def fire(self) -> None:
         self.now += timedelta(hours=2)
-        for lease in await self.journal.claim_due_timers("t", now=self.now, lease_for=LEASE):
+        for lease in await self.journal.timers.claim_due("t", now=self.now, lease_for=LEASE):
             message = synthetic_message("check_in", CANARY, prompt=f"{CANARY}: say hello.")
-            await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
+            await self.journal.timers.fire(lease, message, ids=self.ids, now=self.now)
 
     async def put_off(self) -> None:
         self.now += timedelta(hours=2)
-        for lease in await self.journal.claim_due_timers("t", now=self.now, lease_for=LEASE):
+        for lease in await self.journal.timers.claim_due("t", now=self.now, lease_for=LEASE):
             until = self.now + timedelta(hours=3)
             timer = lease.timer
             place = (self.ids.next(), timer.thread_id)
             reasons = ("Quiet.",)
             gates = Decision(*place, "gates", "postpone", reasons, {}, timer.id, None, self.now)
-            await self.journal.postpone_timer(
+            await self.journal.timers.postpone(
                 lease, until, "Quiet hours.", now=self.now, decisions=[gates]
             )
 
     async def close(self) -> None:
         self.now += timedelta(hours=4)
-        for lease in await self.journal.claim_due_timers("t", now=self.now, lease_for=LEASE):
-            await self.journal.close_timer(
+        for lease in await self.journal.timers.claim_due("t", now=self.now, lease_for=LEASE):
+            await self.journal.timers.close(
                 lease, TimerState.MISSED, "Too late.", ids=self.ids, now=self.now
             )
 
     async def claim_timers(self) -> None:
         self.now += timedelta(hours=4)
-        await self.journal.claim_due_timers("t", now=self.now, lease_for=LEASE)
+        await self.journal.timers.claim_due("t", now=self.now, lease_for=LEASE)
 
     async def claim_effects(self) -> None:
-        await self.journal.claim_effects("e", kind="webhook", now=self.now, lease_for=LEASE)
+        await self.journal.effects.claim("e", kind="webhook", now=self.now, lease_for=LEASE)
 
     async def do_effects(self) -> None:
-        leases = await self.journal.claim_effects(
+        leases = await self.journal.effects.claim(
             "e", kind="webhook", now=self.now, lease_for=LEASE
         )
         for number, lease in enumerate(leases):
             if number % 2:
-                await self.journal.complete_effect(lease, "204")
+                await self.journal.effects.complete(lease, "204")
             else:
-                await self.journal.retry_effect(lease, "503", retry_at=self.now + LEASE)
+                await self.journal.effects.retry(lease, "503", retry_at=self.now + LEASE)
 
     async def sum_up(self) -> None:
-        tail = await self.journal.tail(self.thread, max_tokens=10_000)
+        tail = await self.journal.messages.tail(self.thread, max_tokens=10_000)
         batches = [batch.id for batch in tail if batch.is_complete][-2:]
         with suppress(ConflictError):  # still being processed
             if batches:
-                await self.journal.save_summary(
+                await self.journal.summaries.save(
                     self.thread, "They talked.", batches, ids=self.ids, now=self.now
                 )
 
@@ -184,37 +184,37 @@ class Tale:
             vector,
             "m" if vector else None,
         )
-        await self.journal.put_memory(fact, ids=self.ids, now=self.now)
+        await self.journal.memories.put(fact, ids=self.ids, now=self.now)
 
     async def wish(self) -> None:
         wishes = {"time_zone": "Europe/Oslo", "muted": False}
-        await self.journal.update_user_settings(self.user, wishes, now=self.now)
-        await self.journal.update_thread(self.thread, title="Ours", settings=wishes)
+        await self.journal.users.update_settings(self.user, wishes, now=self.now)
+        await self.journal.threads.update(self.thread, title="Ours", settings=wishes)
 
     async def ask_agent(self) -> None:
         """Another agent is asked, on a thread of its own."""
-        tail = await self.journal.tail(self.thread, max_tokens=1)
+        tail = await self.journal.messages.tail(self.thread, max_tokens=1)
         nested = nested_id(self.thread, "cook")
         await self._begin(nested, "cook")
         if tail:
             arrival = Arrival(parent_batch=tail[0].id, source_agent_id="guide")
-            await self.journal.accept_message(
+            await self.journal.inbox.accept(
                 nested, user_message("How hot?"), ids=self.ids, now=self.now, arrival=arrival
             )
 
     async def _begin(self, thread_id: str, agent_id: str = "guide") -> None:
-        await self.journal.create_thread(
+        await self.journal.threads.create(
             thread_id, agent_id=agent_id, user_id=self.user, now=self.now
         )
 
     async def _taken(self) -> TurnLease | None:
-        return await self.journal.claim_turn("w", now=self.now, lease_for=LEASE)
+        return await self.journal.turns.claim_one("w", now=self.now, lease_for=LEASE)
 
     async def _finish(self, lease: TurnLease, ending: Ending) -> None:
         if lease.turn.kind is TurnKind.FOLLOW_UP:
-            await self.journal.show_turn(lease, now=self.now)
+            await self.journal.turns.show(lease, now=self.now)
         said = AIMessage(f"Half and half, {lease.turn.id}.")
-        await self.journal.finish_turn(lease, [said], ids=self.ids, now=self.now, ending=ending)
+        await self.journal.turns.finish(lease, [said], ids=self.ids, now=self.now, ending=ending)
 
     def _decision(self, lease: TurnLease) -> Decision:
         turn = lease.turn

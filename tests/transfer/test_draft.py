@@ -11,13 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from segue.core.errors import BackendError
-from segue.journal.ports import Journal
+from segue.errors import BackendError
+from segue.journal.journal import Journal
 from segue.journal.tables import USERS, Restored, Row, Table
-from segue.transfer.draft import Draft
-from segue.transfer.importing import Manner, import_file
-from segue.transfer.lines import FormatError, Writing
-from segue.transfer.reading import Reading
+from segue.transfer.imports import ImportOptions, StagedFile, import_file
+from segue.transfer.lines import ExportWriter, FormatError
+from segue.transfer.reader import ExportReader
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import MADE_AT, full
 from tests.transfer.tales import EVERYTHING, Tale
@@ -30,12 +29,13 @@ class Faltering:
 
     def __init__(self, between: Callable[[], object]) -> None:
         self._between = between
+        self.transfer = self
         self.tries: list[list[tuple[Table, Row]]] = []
 
     async def restore(
-        self, rows: Callable[[], Iterable[tuple[Table, Row]]], *, now: datetime, **manner: bool
+        self, rows: Callable[[], Iterable[tuple[Table, Row]]], *, now: datetime, **options: bool
     ) -> Restored:
-        del now, manner
+        del now, options
         first = iter(rows())
         self.tries.append([next(first) for _ in range(3)])
         self._between()
@@ -52,7 +52,7 @@ async def data(new_journal: NewJournal) -> bytes:
 
 
 def rows_of(data: bytes) -> list[tuple[int, str, Row]]:
-    reading = Reading(io.BytesIO(data))
+    reading = ExportReader(io.BytesIO(data))
     return [(reading.line, table.name, row) for table, row in reading.rows()]
 
 
@@ -63,7 +63,7 @@ def plain(row: Row) -> dict[str, Any]:
 
 async def test_a_draft_has_every_row_with_its_line(data: bytes) -> None:
     """Of all tables, in their order, as they were read; a second look finds the same."""
-    with closing(Draft()) as draft:
+    with closing(StagedFile()) as draft:
         draft.fill(io.BytesIO(data))
         for _ in range(2):
             found = [(draft.line, table.name, plain(row)) for table, row in draft.rows()]
@@ -74,7 +74,7 @@ async def test_what_is_written_is_what_was_checked(data: bytes) -> None:
     """A step that is tried again begins anew, and a file that changes meanwhile changes nothing."""
     file = io.BytesIO(data)
     journal = Faltering(lambda: file.truncate(100))
-    await import_file(cast("Journal", journal), file, Manner(), now=MADE_AT)
+    await import_file(cast("Journal", journal), file, ImportOptions(), now=MADE_AT)
     expected = [(name, plain(row)) for _, name, row in rows_of(data)]
     broken_off, whole = ([(t.name, plain(row)) for t, row in each] for each in journal.tries)
     assert broken_off == expected[:3]
@@ -86,7 +86,7 @@ async def test_a_wrong_file_is_never_tried(data: bytes) -> None:
     journal = Faltering(lambda: None)
     cut = b"".join(data.splitlines(keepends=True)[:-1])
     with pytest.raises(FormatError, match="without a footer"):
-        await import_file(cast("Journal", journal), io.BytesIO(cut), Manner(), now=MADE_AT)
+        await import_file(cast("Journal", journal), io.BytesIO(cut), ImportOptions(), now=MADE_AT)
     assert journal.tries == []
 
 
@@ -97,7 +97,7 @@ async def test_without_room_for_what_was_checked_it_says_where(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     journal = Faltering(lambda: None)
     with pytest.raises(BackendError, match=r"gone.*TMPDIR"):
-        await import_file(cast("Journal", journal), io.BytesIO(data), Manner(), now=MADE_AT)
+        await import_file(cast("Journal", journal), io.BytesIO(data), ImportOptions(), now=MADE_AT)
     assert journal.tries == []
 
 
@@ -109,7 +109,7 @@ def test_a_draft_needs_memory_for_some_rows() -> None:
 
 def _peak(count: int) -> int:
     """The most memory that a draft of so many rows had, without the file itself."""
-    writing = Writing()
+    writing = ExportWriter()
     lines = [writing.header("full", MADE_AT)]
     for number in range(count):
         wishes = {"user_id": f"{number:09}", "settings": {"note": f"{number}" * 100}}
@@ -117,7 +117,7 @@ def _peak(count: int) -> int:
     file = io.BytesIO(b"".join([*lines, writing.footer()]))
     tracemalloc.start()
     try:
-        with closing(Draft()) as draft:
+        with closing(StagedFile()) as draft:
             draft.fill(file)
             assert sum(1 for _ in draft.rows()) == count
         return tracemalloc.get_traced_memory()[1]

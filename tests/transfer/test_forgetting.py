@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from segue.events import QuestionAsked
 from segue.journal.records import NewMemory
-from segue.runtime.events import Asked
-from segue.server.keys import new_key
-from segue.testing.world import Stage, World
+from segue.server.auth import new_key
+from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held, lines
 from tests.stories.scenes import PATIENCE, listening
 from tests.stories.test_questions import ask_for_a_table, waiter
@@ -67,14 +67,14 @@ async def live(world: World, user: str, word: str) -> str:
     await world.pass_time(PATIENCE)
     async with listening(world, thread) as listener:
         await ask_for_a_table(world, listener, thread)
-    assert [event for event in listener.events if isinstance(event, Asked)]
-    parts = world.composed.parts
+    assert [event for event in listener.events if isinstance(event, QuestionAsked)]
+    parts = world.system.deps
     now = world.clock.now()
     fact = NewMemory("guide", user, word, f"Has a {word}.", {"of": word}, [1.0, 0.5], "m")
-    await parts.journal.put_memory(fact, ids=parts.ids, now=now)
-    await world.segue.set_user(user, time_zone="Europe/Oslo")
-    await world.segue.set_thread(thread, muted=True)
-    await parts.journal.add_key(new_key(f"{user}'s phone", user, now)[0])
+    await parts.journal.memories.put(fact, ids=parts.ids, now=now)
+    await world.segue.set_user_preferences(user, time_zone="Europe/Oslo")
+    await world.segue.set_thread_preferences(thread, muted=True)
+    await parts.journal.keys.add(new_key(f"{user}'s phone", user, now)[0])
     return thread
 
 
@@ -127,10 +127,12 @@ async def test_what_the_agent_does_for_a_deleted_user_comes_to_nothing(stage: St
     async with stage.world(waiter()) as world:
         thread = (await world.segue.create_thread("ann")).id
         await world.say(thread, "Hello.")
-        assert [timer.state.value for timer in await world.segue.follow_ups(thread)] == ["pending"]
+        assert [timer.state.value for timer in await world.segue.list_follow_ups(thread)] == [
+            "pending"
+        ]
         await world.segue.delete_user("ann")
         await world.pass_time(PATIENCE * 3)
-        assert await world.segue.threads("ann") == []
+        assert await world.segue.list_threads("ann") == []
         again = (await world.segue.create_thread("ann")).id
         await world.say(again, "Hello again.")
         assert await world.heard(again) == ["Hello again.", "You said: Hello again."]
@@ -146,5 +148,5 @@ async def test_a_user_can_be_deleted_while_the_agent_writes_to_them(stage: Stage
         await world.segue.delete_user("ann")
         held.go.set()
         await world.clock.settle()
-        assert await world.segue.threads("ann") == []
+        assert await world.segue.list_threads("ann") == []
     assert tables_with(stage.database, CANARY) == set()

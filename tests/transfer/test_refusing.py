@@ -1,6 +1,5 @@
 """Files that are refused: with the line that is wrong, and with nothing written."""
 
-import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -9,28 +8,15 @@ from typing import Any
 
 import pytest
 
-from segue.core.errors import ConflictError, UsageError
-from segue.transfer.importing import Manner, import_file
+from segue.errors import ConflictError, UsageError
+from segue.transfer.export import Scope
+from segue.transfer.imports import ImportOptions, import_file
 from segue.transfer.lines import FormatError
-from segue.transfer.writing import Scope
 from tests.transfer.conftest import NewJournal
-from tests.transfer.files import full, of_user, take_in
+from tests.transfer.files import Lines, full, of_user, sealed, take_in
 from tests.transfer.tales import EVERYTHING, START, Tale
 
 pytestmark = pytest.mark.anyio
-Lines = list[dict[str, Any]]
-
-
-def sealed(lines: Lines) -> bytes:
-    """The lines with a footer that fits them: wrong in itself, and nowhere damaged."""
-    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines[:-1])
-    counts: dict[str, int] = {}
-    for line in lines[1:-1]:
-        counts[line["type"]] = counts.get(line["type"], 0) + 1
-        if line["type"] == "batch":
-            counts["message"] = counts.get("message", 0) + len(line["messages"])
-    footer = {"type": "footer", "counts": counts, "sha256": hashlib.sha256(body).hexdigest()}
-    return body + json.dumps(footer).encode() + b"\n"
 
 
 def first(lines: Lines, type: str) -> int:
@@ -103,14 +89,84 @@ def _orphan(lines: Lines) -> int:
     return 2
 
 
+def _set_message(kind: str, /, **fields: Any) -> Callable[[Lines], int]:
+    """Change a message of a kind: its `data`, or what stands beside it."""
+
+    def change(lines: Lines) -> int:
+        for number, line in enumerate(lines, 1):
+            for message in line.get("messages", ()):
+                if message["message"]["type"] == kind:
+                    for name, value in fields.items():
+                        place = message if name in message else message["message"]["data"]
+                        place[name] = value
+                    return number
+        raise AssertionError(f"There is no message of type {kind}.")
+
+    return change
+
+
+def _as_system(lines: Lines) -> int:
+    place = first(lines, "batch")
+    message = lines[place]["messages"][0]["message"]
+    message["type"] = message["data"]["type"] = "system"
+    return place + 1
+
+
+def nested(depth: int) -> Any:
+    value: Any = "deep"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "https://10.0.0.1/secret.png"}}
+FILE = {"type": "file", "file": {"file_id": "file-abc"}}
+DEEP = [{"type": "text", "text": "Hi", "extra": nested(400)}]
+NAME = "1 to 200 characters on one line"
+# What could be stored, and what no other way in takes.
+FORGED: dict[str, tuple[Callable[[Lines], int], str]] = {
+    "content of 400 levels": (_set_message("human", content=DEEP), "nested too deeply"),
+    "settings of 400 levels": (_set("thread", settings={"a": nested(400)}), "nested too deeply"),
+    "a thread id with a line break": (_set("thread", id="a\nb"), f"'id'.*{NAME}"),
+    "an empty thread id": (_set("thread", id=""), f"'id'.*{NAME}"),
+    "a thread nested in nothing": (_set("thread", id="/cook"), f"'id'.*{NAME}"),
+    "a long agent id": (_set("thread", agent_id="x" * 100_000), f"'agent_id'.*{NAME}"),
+    "a user id with NUL": (_set("thread", user_id="a\0b"), "'user_id'.*without NUL"),
+    "an empty user id": (_set("preferences", user_id=""), f"'user_id'.*{NAME}"),
+    "a long title": (_set("thread", title="x" * 201), "'title'.*at most 200"),
+    "a long preview": (_set("thread", preview="x" * 101), "'preview'.*at most 100"),
+    "a long client id": (
+        _set_message("human", client_message_id="x" * 201),
+        f"'client_message_id'.*{NAME}",
+    ),
+    "an empty client id": (_set_message("human", client_message_id=""), f"client_.*{NAME}"),
+    "a message id with a line break": (_set_message("ai", id="a\nb"), r"its id is 'a\\nb'"),
+    "a long message id": (_set_message("ai", id="x" * 100_000), "its id is"),
+    "an empty message id": (_set_message("ai", id=""), "its id is ''"),
+    "a message without an id": (_set_message("ai", id=None), "its id is None"),
+    "a memory key with a line break": (_set("memory", key="a\r\nb"), f"'key'.*{NAME}"),
+    "a memory's key of blanks": (_set("memory", key="  "), f"'key'.*{NAME}"),
+    "a reason with NUL": (_set("timer", reason="a\0b"), "'reason'.*without NUL"),
+}
+# What only a file that is trusted may hold.
+UNTRUSTED: dict[str, tuple[Callable[[Lines], int], str]] = {
+    "a system message": (_as_system, "a system message"),
+    "a user's picture by address": (_set_message("human", content=[PICTURE]), "address in 'url'"),
+    "a user's provider file": (_set_message("human", content=[FILE]), "file of a provider"),
+    "an agent's picture by address": (_set_message("ai", content=[PICTURE]), "address in 'url'"),
+    "a tool's picture, nested": (
+        _set_message("tool", content=[{"type": "custom", "parts": [PICTURE]}]),
+        "address in 'url'",
+    ),
+}
 WRONG: dict[str, tuple[Callable[[Lines], int], str]] = {
     "a newer version": (_set("header", version=2), "version 2.*newer"),
     "no version": (_set("header", version=None), "version None"),
-    "another format": (_set("header", format="zip"), "no header"),
+    "another format": (_set("header", format="zip"), "not the header"),
     "an unknown kind": (_set("header", kind="half"), "kind 'half'"),
     "an unknown type": (_set("turn", type="spell"), "'spell'"),
-    "an unknown thread": (_set("turn", thread_id="red"), "'red'.*unknown"),
-    "a row before its thread": (_orphan, "unknown"),
+    "an unknown thread": (_set("turn", thread_id="red"), "'red'.*does not follow"),
+    "a row before its thread": (_orphan, "does not follow"),
     "a running turn": (_set("turn", state="running"), "'running'.*queued"),
     "a claimed timer": (_set("timer", state="claimed"), "'claimed'"),
     "a claimed effect": (_set("effect", state="claimed"), "'claimed'"),
@@ -129,7 +185,7 @@ WRONG: dict[str, tuple[Callable[[Lines], int], str]] = {
     "a message without a place": (_unstamped, "cannot be read"),
     "no messages": (_set("batch", messages=[]), "no messages"),
     "another order": (_timer_before_turn, "out of order"),
-    "half of a batch archived": (_half_archived, "a part of its batch"),
+    "half of a batch archived": (_half_archived, "archived in part"),
     "facts that are a list": (_set("decision", facts=[1]), "an object"),
     "facts with half a character": (_set("decision", facts={"variant": "\ud800"}), "whole char"),
     "reasons that are no list": (_set("decision", reasons="so"), "a list of texts"),
@@ -154,13 +210,49 @@ async def assert_nothing_came_in(
         assert await full(target) == empty
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", WRONG | FORGED | UNTRUSTED)
 async def test_a_file_that_cannot_be_right_is_refused(new_journal: NewJournal, wrong: str) -> None:
     """By the line that is wrong, in words that say what was expected."""
     lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
-    change, words = WRONG[wrong]
+    change, words = (WRONG | FORGED | UNTRUSTED)[wrong]
     expected = f"Line {change(lines)} .*{words}"
     await assert_nothing_came_in(new_journal, "sqlite", sealed(lines), expected)
+
+
+@pytest.mark.parametrize("held", UNTRUSTED)
+async def test_a_trusted_file_may_hold_what_no_user_could_send(
+    new_journal: NewJournal, held: str
+) -> None:
+    """Such as that of a server that allows addresses; it comes back byte by byte."""
+    lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
+    UNTRUSTED[held][0](lines)
+    async with new_journal("sqlite") as target, new_journal("sqlite") as other:
+        await take_in(target, sealed(lines), ImportOptions(trusted=True))
+        written = await full(target)
+        await take_in(other, written, ImportOptions(trusted=True))
+        assert await full(other) == written
+
+
+@pytest.mark.parametrize("wrong", FORGED)
+async def test_a_trusted_file_is_checked_all_the_same(new_journal: NewJournal, wrong: str) -> None:
+    """What nothing could show or find again is not taken from anywhere."""
+    lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
+    FORGED[wrong][0](lines)
+    async with new_journal("sqlite") as target:
+        with pytest.raises(FormatError):
+            await take_in(target, sealed(lines), ImportOptions(trusted=True))
+
+
+async def test_an_agent_and_a_tool_may_name_their_sources(new_journal: NewJournal) -> None:
+    """A citation and the argument of a call are words, which no client fetches."""
+    lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
+    source = {"type": "url_citation", "url": "https://example.org"}
+    call = {"type": "tool_use", "id": "c", "name": "read", "input": {"url": "https://example.org"}}
+    cited = [{"type": "text", "text": "Rain.", "annotations": [source]}, call]
+    _set_message("ai", content=cited)(lines)
+    _set_message("tool", content=[{"type": "text", "text": "See https://example.org"}])(lines)
+    async with new_journal("sqlite") as target:
+        assert (await take_in(target, sealed(lines))).rows["threads"] == 5
 
 
 async def test_a_value_that_is_nested_too_deeply_is_refused(new_journal: NewJournal) -> None:
@@ -170,7 +262,7 @@ async def test_a_value_that_is_nested_too_deeply_is_refused(new_journal: NewJour
     for _ in range(900):
         deep = [deep]
     lines[first(lines, "turn")]["payload"] = {"answer": deep}
-    expected = r"(nested too deeply|Line \d+ is no JSON)"
+    expected = r"(nested too deeply|Line \d+ is not JSON)"
     await assert_nothing_came_in(new_journal, "sqlite", sealed(lines), expected)
 
 
@@ -190,8 +282,8 @@ async def test_a_damaged_file_is_refused(new_journal: NewJournal, kind: str) -> 
         good[:letter] + b"X" + good[letter + 1 :]: f"Line {last} .*sha256",
         b"".join([*lines[:9], *lines[10:]]): "Line",
         good + lines[3]: f"Line {last + 1} comes after the footer",
-        b"".join([*lines[:4], b"{broken\n", *lines[4:]]): "Line 5 is no JSON",
-        b"".join([*lines[:4], b"[]\n", *lines[4:]]): "Line 5 is no object",
+        b"".join([*lines[:4], b"{broken\n", *lines[4:]]): "Line 5 is not JSON",
+        b"".join([*lines[:4], b"[]\n", *lines[4:]]): "Line 5 is not an object",
         good.replace(b'"counts":{"batch":', b'"counts":{"batch":1', 1): f"Line {last} counts",
     }
     for data, words in damaged.items():
@@ -205,7 +297,9 @@ async def test_a_file_is_read_whole_before_anything_is_written(
     data = await told(new_journal)
     async with new_journal("sqlite") as target:
         begun: list[object] = []
-        monkeypatch.setattr(target, "restore", lambda *rows, **how: begun.append((rows, how)))
+        monkeypatch.setattr(
+            target.transfer, "restore", lambda *rows, **how: begun.append((rows, how))
+        )
         with pytest.raises(FormatError, match="cut off"):
             await take_in(target, data[:-1])
         assert begun == []
@@ -227,8 +321,8 @@ async def test_no_file_can_show_a_trigger(new_journal: NewJournal, kind: str) ->
             message |= {"visible": True, "synthetic": False}
     async with new_journal(kind) as target:
         await take_in(target, sealed(lines))
-        for thread in await target.list_threads("ada"):
-            page = await target.history(thread.id, limit=1_000)
+        for thread in await target.threads.list_of("ada"):
+            page = await target.messages.history(thread.id, limit=1_000)
             assert not [m for m in page.messages if m.additional_kwargs.get("synthetic")]
             assert len(page.messages) == thread.message_count
 
@@ -244,13 +338,13 @@ async def test_what_is_here_is_not_overwritten(new_journal: NewJournal, kind: st
         with pytest.raises(ConflictError, match=r"line 2: Thread 'blue' is here already"):
             await take_in(target, late)
         assert await full(target) == early
-        imported = await take_in(target, late, Manner(skip_existing=True))
+        imported = await take_in(target, late, ImportOptions(skip_existing=True))
         assert imported.skipped == ("blue",)
         assert imported.rows["threads"] == imported.rows["users"] == imported.rows["memories"] == 1
         both = await full(target)
-        assert [t.id for t in await target.list_threads("Bö")] == ["blue sky"]
-        assert len((await target.history("blue")).messages) == 2
-        await take_in(target, late, Manner(skip_existing=True))
+        assert [t.id for t in await target.threads.list_of("Bö")] == ["blue sky"]
+        assert len((await target.messages.history("blue")).messages) == 2
+        await take_in(target, late, ImportOptions(skip_existing=True))
         assert await full(target) == both
 
 
@@ -260,7 +354,9 @@ async def test_a_file_from_the_future_is_refused(new_journal: NewJournal, kind: 
     async with new_journal(kind) as target:
         empty = await full(target)
         with pytest.raises(UsageError, match=r"line 2: A row of threads .* more than a day"):
-            await import_file(target, io.BytesIO(data), Manner(), now=START - timedelta(days=2))
+            await import_file(
+                target, io.BytesIO(data), ImportOptions(), now=START - timedelta(days=2)
+            )
         assert await full(target) == empty
 
 
@@ -299,8 +395,8 @@ async def test_a_dry_run_says_what_would_happen_and_writes_nothing(
     data = await told(new_journal)
     async with new_journal(kind) as target:
         empty = await full(target)
-        tried = await take_in(target, data, Manner(dry_run=True))
+        tried = await take_in(target, data, ImportOptions(dry_run=True))
         assert await full(target) == empty
         assert tried == await take_in(target, data)
         with pytest.raises(ConflictError):
-            await take_in(target, data, Manner(dry_run=True))
+            await take_in(target, data, ImportOptions(dry_run=True))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from segue.journal.records import MemorySearch, TimerState, TurnState
 from segue.journal.tables import MEMORIES, OF_THREAD
-from segue.transfer.importing import Manner
+from segue.transfer.export import Scope
+from segue.transfer.imports import ImportOptions
 from segue.transfer.lines import NAMES, TYPES
-from segue.transfer.writing import Scope
 from tests.journal.stores import ask
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import MADE_AT, full, take_in
@@ -82,22 +82,22 @@ async def test_what_waited_waits_and_what_ran_is_queued(new_journal: NewJournal,
     """Timers come due at their own time, turns are taken up again, and nobody holds anything."""
     async with new_journal(kind) as source, new_journal(kind) as target:
         tale = await (await Tale(source).begin()).tell(["say", "answer", "claim_effects"])
-        [armed] = await source.list_timers(tale.thread)
+        [armed] = await source.timers.list_of(tale.thread)
         await tale.tell(["change_thread", "say", "take"])
-        leased = await source.claim_due_timers("t", now=armed.due_at, lease_for=LEASE)
+        leased = await source.timers.claim_due("t", now=armed.due_at, lease_for=LEASE)
         assert [lease.timer.id for lease in leased] == [armed.id]
         await take_in(target, await full(source))
-        [timer] = await target.list_timers("blue")
+        [timer] = await target.timers.list_of("blue")
         assert (timer.state, timer.missed) == (TimerState.PENDING, armed.missed)
-        assert await target.next_due_at() == armed.due_at
-        [turn] = await target.list_turns(tale.thread)
+        assert await target.timers.next_at() == armed.due_at
+        [turn] = await target.turns.list_of(tale.thread)
         assert turn.state is TurnState.QUEUED
-        lease = await target.claim_turn("other", now=tale.now, lease_for=LEASE)
+        lease = await target.turns.claim_one("other", now=tale.now, lease_for=LEASE)
         assert lease is not None
         assert lease.turn.id == turn.id
-        [due] = await target.claim_due_timers("other", now=armed.due_at, lease_for=LEASE)
+        [due] = await target.timers.claim_due("other", now=armed.due_at, lease_for=LEASE)
         assert due.timer.id == armed.id
-        [effect] = await target.claim_effects(
+        [effect] = await target.effects.claim(
             "other", kind="webhook", now=tale.now, lease_for=LEASE
         )
         assert effect.effect.dedupe_key.startswith("reply")
@@ -110,27 +110,27 @@ async def test_what_came_in_is_read_found_and_gone_on_with(
     async with new_journal(kind) as source, new_journal(kind) as target:
         tale = await (await Tale(source).begin()).tell(EVERYTHING)
         await take_in(target, await full(source))
-        for thread in await source.list_threads("ada", with_nested=True):
-            assert await target.get_thread(thread.id) == thread
-            page = await source.history(thread.id, limit=1_000)
-            assert await target.history(thread.id, limit=1_000) == page
-            window = await source.window(thread.id, max_tokens=100_000)
-            assert await target.window(thread.id, max_tokens=100_000) == window
-        found = await source.search("ada", "half")
+        for thread in await source.threads.list_of("ada", with_nested=True):
+            assert await target.threads.get(thread.id) == thread
+            page = await source.messages.history(thread.id, limit=1_000)
+            assert await target.messages.history(thread.id, limit=1_000) == page
+            window = await source.messages.window(thread.id, max_tokens=100_000)
+            assert await target.messages.window(thread.id, max_tokens=100_000) == window
+        found = await source.search.find("ada", "half")
         assert found
-        assert [f.message for f in await target.search("ada", "half")] == [f.message for f in found]
-        memories = await source.list_memories("guide", "ada")
+        assert await target.search.find("ada", "half") == found
+        memories = await source.memories.list_of("guide", "ada")
         assert memories
-        assert await target.list_memories("guide", "ada") == memories
+        assert await target.memories.list_of("guide", "ada") == memories
         sought = MemorySearch("guide", "ada", "pizzas", [0.1, 1 / 3, 1.0], "m")
-        known = await source.search_memories(sought)
+        known = await source.memories.search(sought)
         assert any(each.text_score for each in known)
         assert any(each.vector_score for each in known)
-        assert await target.search_memories(sought) == known
+        assert await target.memories.search(sought) == known
         went_on = Tale(target, ids=ticking_ids(2), now=tale.now, thread=tale.thread)
         await went_on.tell(["say"])
-        [newest, *_] = await target.list_turns(tale.thread)
-        assert newest.id > (await source.get_thread(tale.thread)).last_position
+        [newest, *_] = await target.turns.list_of(tale.thread)
+        assert newest.id > (await source.threads.get(tale.thread)).last_position
 
 
 async def test_a_copy_under_new_ids_is_the_same_conversation(
@@ -140,8 +140,8 @@ async def test_a_copy_under_new_ids_is_the_same_conversation(
     async with new_journal(kind) as journal:
         await (await Tale(journal).begin()).tell(EVERYTHING)
         data = await full(journal)
-        manner = Manner(ids=ticking_ids(3, MADE_AT), skip_existing=True)
-        copies = [(await take_in(journal, data, manner)).renamed for _ in range(2)]
+        options = ImportOptions(ids=ticking_ids(3, MADE_AT), skip_existing=True)
+        copies = [(await take_in(journal, data, options)).renamed for _ in range(2)]
         assert not set(copies[0].values()) & set(copies[1].values())
         for renamed in copies:
             assert set(renamed) == {"blue", "blue sky", "blue!", "ölig"}
@@ -155,7 +155,7 @@ async def test_a_copy_under_new_ids_is_the_same_conversation(
 
 
 async def _assert_same(journal: Any, old: str, new: str) -> None:
-    first, second = [await journal.history(thread, limit=1_000) for thread in (old, new)]
+    first, second = [await journal.messages.history(thread, limit=1_000) for thread in (old, new)]
     assert [m.content for m in first.messages] == [m.content for m in second.messages]
     before, after = [
         [m.additional_kwargs["position"] for m in page.messages] for page in (first, second)
@@ -163,15 +163,15 @@ async def _assert_same(journal: Any, old: str, new: str) -> None:
     assert not set(before) & set(after)
     assert sorted(after) == after
     assert all(0 < (b - a) < 1 << 22 for a, b in zip(before, after, strict=True))
-    turns, copied = [await journal.list_turns(thread) for thread in (old, new)]
+    turns, copied = [await journal.turns.list_of(thread) for thread in (old, new)]
     assert [(t.kind, t.epoch) for t in turns] == [(t.kind, t.epoch) for t in copied]
     for turn in copied:
-        assert (await journal.load_batch(new, turn.batch)).id == turn.batch
+        assert (await journal.messages.load_batch(new, turn.batch)).id == turn.batch
         if turn.ending and "turn" in turn.ending:
             assert turn.ending["turn"] == turn.id
-    for decision in await journal.list_decisions(new):
+    for decision in await journal.decisions.list_of(new):
         assert decision.facts.get("turn") == decision.turn_id
-    assert await journal.list_effects(new) == []
+    assert await journal.effects.list_of(new) == []
 
 
 async def test_threads_that_are_named_come_with_those_nested_in_them(
@@ -203,12 +203,14 @@ async def test_an_export_is_of_one_moment(new_journal: NewJournal, kind: str) ->
     async with new_journal(kind) as journal:
         tale = await (await Tale(journal).begin()).tell(EVERYTHING)
         before = await full(journal)
-        async with journal.snapshot() as rows:
+        async with journal.transfer.snapshot() as rows:
             for table in TYPES.values():
                 await rows.read_rows(table, limit=1)
             await tale.tell(["say", "answer", "change_thread", "say", "remember"])
             old = [len(await rows.read_rows(table, limit=10_000)) for table in TYPES.values()]
-        new = [len(await journal.read_rows(table, limit=10_000)) for table in TYPES.values()]
+        new = [
+            len(await journal.transfer.read_rows(table, limit=10_000)) for table in TYPES.values()
+        ]
         assert sum(old) == len(_rows(before)) < sum(new)
 
 

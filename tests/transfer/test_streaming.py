@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.tables import ALL, MESSAGES, Key, Row, Rows, Table, Whose
-from segue.transfer.lines import Writing
-from segue.transfer.reading import Reading
-from segue.transfer.writing import Scope, export_all
+from segue.transfer.export import Scope, export_all
+from segue.transfer.lines import ExportWriter
+from segue.transfer.reader import ExportReader
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import MADE_AT, full, take_in
 from tests.transfer.tales import Tale
@@ -27,11 +27,12 @@ class Counted:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.transfer = self
         self.pages = 0
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Rows]:
-        async with self._journal.snapshot() as self._rows:
+        async with self._journal.transfer.snapshot() as self._rows:
             yield self
 
     async def read_rows(
@@ -65,7 +66,7 @@ async def test_an_export_reads_no_page_before_it_is_wanted(
     async with new_journal(kind) as journal:
         await (await Tale(journal).begin()).tell(LONG)
         counted = Counted(journal)
-        exported = export_all(cast("Journal", counted), Scope(), Writing(), created_at=MADE_AT)
+        exported = export_all(cast("Journal", counted), Scope(), ExportWriter(), created_at=MADE_AT)
         lines = [json.loads(await anext(exported)) for _ in range(100)]
         assert counted.pages == 1
         lines += [json.loads(line) async for line in exported]
@@ -73,7 +74,7 @@ async def test_an_export_reads_no_page_before_it_is_wanted(
         batches = [line for line in lines if line["type"] == "batch"]
         assert [len(batch["messages"]) for batch in batches] == [2, *[4] * 130]
         for batch in (batches[0], batches[125], batches[-1]):
-            stored = await journal.load_batch("blue", int(batch["batch"]))
+            stored = await journal.messages.load_batch("blue", int(batch["batch"]))
             told = [each["message"]["data"]["id"] for each in batch["messages"]]
             assert told == [message.id for message in stored.messages]
 
@@ -83,7 +84,7 @@ async def test_an_import_reads_no_line_before_it_is_wanted(new_journal: NewJourn
     async with new_journal("sqlite") as journal:
         await (await Tale(journal).begin()).tell(LONG)
         tape = Tape(await full(journal))
-    rows = Reading(cast("Any", tape)).rows()
+    rows = ExportReader(cast("Any", tape)).rows()
     for expected in (2, 3, 3, 4):  # the thread, two messages of a batch, one of the next
         next(rows)
         assert tape.read == expected

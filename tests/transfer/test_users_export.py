@@ -7,7 +7,7 @@ import pytest
 
 from segue.core.metadata import KEYS
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.transfer.writing import Scope
+from segue.transfer.export import Scope
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import MADE_AT, full, of_user
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
@@ -28,10 +28,10 @@ async def test_a_user_gets_what_they_see_and_no_more(
         await (await Tale(journal).begin()).tell(EVERYTHING)
         assert CANARY in (await full(journal)).decode()
         lines = lines_of(text := await of_user(journal, Scope(user_id=user)))
-        threads = await journal.list_threads(user)
+        threads = await journal.threads.list_of(user)
         shown = [line for line in lines if line["type"] == "message"]
         for thread in threads:
-            page = await journal.history(thread.id, limit=1_000)
+            page = await journal.messages.history(thread.id, limit=1_000)
             told = [line["text"] for line in shown if line["thread_id"] == thread.id]
             assert told == [message.text for message in page.messages]
     assert {line["id"] for line in lines if line["type"] == "thread"} == {t.id for t in threads}
@@ -52,8 +52,8 @@ async def test_only_the_users_own_wishes_are_told(new_journal: NewJournal, kind:
     async with new_journal(kind) as journal:
         await (await Tale(journal).begin()).tell(EVERYTHING)
         noted = {"muted": True, "migrated": {"mark": "m"}}
-        await journal.update_thread("blue", settings=noted)
-        await journal.update_user_settings("ada", noted, now=MADE_AT)
+        await journal.threads.update("blue", settings=noted)
+        await journal.users.update_settings("ada", noted, now=MADE_AT)
         text = await of_user(journal, Scope(user_id="ada"))
         assert b'"migrated"' in await full(journal)
     told = [line["wishes"] for line in lines_of(text) if "wishes" in line]

@@ -1,4 +1,4 @@
-"""Building an agent's graph: the built-in one from its config, or one that somebody brought."""
+"""Building an agent's graph: the built-in one from its config, or a custom one."""
 
 import importlib
 import inspect
@@ -13,13 +13,19 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
-from segue.agent.config import AgentConfig
 from segue.agent.memory import MemoryBook
-from segue.agent.middleware import Bounds, Invisibility, Together, UniqueIds, Window
+from segue.agent.middleware import (
+    Bounds,
+    ContextWindow,
+    Invisibility,
+    MiddlewareChain,
+    UniqueIds,
+)
 from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.tools import memory_tools
-from segue.core.errors import UsageError
+from segue.errors import UsageError
+from segue.settings.agents import AgentConfig
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -39,14 +45,16 @@ def build_graph(
     memories: MemorySource | None = None,
     tools: Sequence[BaseTool] = (),
 ) -> BuiltGraph:
-    """The graph of an agent. `tools` are given besides those of the config; `model` replaces the
-    config's. With a `MemoryBook` the model can also remember and forget.
+    """The graph of an agent. `tools` are added to those of the config; `model` replaces its model.
+
+    With a `MemoryBook` the model can also remember and forget.
     """
-    told = config.memory.max_tokens if memories or (config.keeps_memories and config.graph) else 0
-    if told >= config.context_tokens // 2:
+    has_memories = memories or (config.keeps_memories and config.graph)
+    memory_tokens = config.memory.max_tokens if has_memories else 0
+    if memory_tokens >= config.context_tokens // 2:
         raise UsageError(
-            f"agent {config.id!r}: memory.max_tokens is {told}, more than half of context_tokens "
-            f"({config.context_tokens}); lower it."
+            f"agent {config.id!r}: memory.max_tokens is {memory_tokens}, more than half of "
+            f"context_tokens ({config.context_tokens}); lower it."
         )
     if config.graph is not None:
         if model is not None or memories is not None or tools or config.tools:
@@ -55,7 +63,9 @@ def build_graph(
                 "that graph's. Put RetrieveMemories into its middleware."
             )
         return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
-    middleware: list[AgentMiddleware[Any, Any, Any]] = [Window(config.context_tokens - told)]
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [
+        ContextWindow(config.context_tokens - memory_tokens)
+    ]
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
     middleware += [UniqueIds(), Invisibility(), Bounds(config.limits)]
@@ -67,19 +77,21 @@ def build_graph(
         model or load_model(config.model, config.model_settings),
         all_tools,
         system_prompt=config.system_prompt,
-        middleware=[Together(*middleware)],
-        name=None,
+        middleware=[MiddlewareChain(*middleware)],
     )
     return BuiltGraph(built, holds_window=False)
 
 
 def load_graph(given: Any, whose: str) -> Graph:
-    """A compiled graph of a graph, a builder, a function that makes one, or the path of such."""
+    """Compile a graph, a builder, a function that returns one, or the path of one of these."""
     found = load_attribute(given, f"{whose}: graph") if isinstance(given, str) else given
     if not isinstance(found, Pregel | StateGraph) and callable(found):
-        found = _made_by(found, whose)
+        found = _call_factory(found, whose)
     if isinstance(found, StateGraph):
-        found = _compiled(found, whose)
+        try:
+            found = found.compile()
+        except ValueError as error:
+            raise UsageError(f"{whose}: the graph cannot be compiled: {error}") from error
     if not isinstance(found, Pregel):
         raise UsageError(
             f"{whose}: graph is {type(found).__name__}; expected a LangGraph graph, a builder of "
@@ -93,15 +105,7 @@ def load_graph(given: Any, whose: str) -> Graph:
     return found
 
 
-def _compiled(builder: StateGraph[Any, Any, Any, Any], whose: str) -> Graph:
-    try:
-        return builder.compile()
-    except ValueError as error:
-        raise UsageError(f"{whose}: the graph cannot be compiled: {error}") from error
-
-
-def _made_by(function: Callable[..., Any], whose: str) -> Any:
-    """What a function gives that is to make a graph."""
+def _call_factory(function: Callable[..., Any], whose: str) -> Any:
     if inspect.iscoroutinefunction(function):
         raise UsageError(f"{whose}: graph is an async function; expected one that returns a graph.")
     try:
@@ -112,20 +116,20 @@ def _made_by(function: Callable[..., Any], whose: str) -> Any:
         ) from None
     try:
         return function()
-    except Exception as error:  # a function of somebody else may raise anything
+    except Exception as error:  # the function may raise anything
         raise UsageError(
             f"{whose}: the function that makes the graph failed: {type(error).__name__}: {error}."
         ) from error
 
 
 def load_tool(given: Any, agent_id: str) -> BaseTool:
-    """A tool of a tool or of a function with a docstring, or the path of such."""
+    """A tool from a tool, a function with a docstring, or the path of one of these."""
     found = load_attribute(given, f"agent {agent_id!r}: tool") if isinstance(given, str) else given
     if isinstance(found, BaseTool):
         return found
     if not callable(found):
         raise UsageError(
-            f"agent {agent_id!r}: {found!r} is no tool; expected a LangChain tool or a function."
+            f"agent {agent_id!r}: {found!r} is not a tool; expected a LangChain tool or a function."
         )
     try:
         made: BaseTool = tool(found)
@@ -135,7 +139,7 @@ def load_tool(given: Any, agent_id: str) -> BaseTool:
 
 
 def load_attribute(path: str, whose: str) -> Any:
-    """What `package.module:attribute` names."""
+    """Import `package.module:attribute`."""
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute:
         raise UsageError(f"{whose} is {path!r}; expected 'package.module:attribute'.")

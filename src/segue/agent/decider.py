@@ -1,16 +1,15 @@
 """`ModelDecider`: asks a chat model whether a follow-up is worth planning after a reply.
 
-An option instead of the rules of `segue.core.decide`, at the price of one model call per reply.
-The model sees what a person saw of the last few batches, and answers by one structured call. It
-can only choose among the four triggers and a delay within the owner's policy: its words are kept
-for the record and are content for nobody. Whatever fails, there is no follow-up.
+An alternative to the rules that costs one model call per reply. The model gets the visible messages
+of the last few batches and answers by one structured call. It can only choose one of the four
+triggers and a delay within the owner's policy; its reason is recorded for operators and given to no
+model. Any failure means no follow-up.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from math import isfinite
@@ -23,27 +22,28 @@ from langchain_core.language_models.base import LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from segue.agent.model_calls import counting_callbacks
-from segue.agent.model_errors import ModelFailure, explain_model_error
+from segue.agent.models import counting_callbacks
+from segue.core.autonomy.decide import Delays, Judgement, Plan, Sign, judge
+from segue.core.autonomy.policy import Policy, next_delay
 from segue.core.batch import Batch
 from segue.core.calls import Call, calls_of, has_content
-from segue.core.decide import Delays, Judgement, Plan, Sign, judge
-from segue.core.errors import BackendError, SegueError, UnknownTrigger, UsageError
+from segue.core.memory import text_of
 from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType
-from segue.core.plain import storable
-from segue.core.policy import Policy, next_delay
-from segue.core.query import text_of
+from segue.core.text import storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import TriggerType, parse_trigger
+from segue.errors import BackendError, SegueError, UnknownTrigger, UsageError
+from segue.runtime.deciders import DeciderResult
+from segue.runtime.model_failures import ModelFailure, explain_model_error
 
 logger = logging.getLogger(__name__)
 
 _CALL_NAME: Final = "decide_follow_up"
-_MAX_WORDS: Final = 500
+_MAX_REASON: Final = 500
 
-# How much of the conversation is shown. A character is at most six bytes of JSON, so the newest
-# message, cut to its length, always fits.
+# Limits of the conversation in the request. A character is at most six bytes of JSON, so the newest
+# message, shortened, always fits.
 _EARLIER_BATCHES: Final = 4
 _MAX_TOKENS: Final = 2_000
 _MAX_CHARACTERS: Final = 1_200
@@ -69,7 +69,7 @@ and whenever another message would be of no use to them. Otherwise set it to tru
 delay_seconds counts from the assistant's last message and is at least {least} and at most \
 {longest}. reason is one short sentence.{facts}"""
 
-# What the work itself shows; everything else the model is to read from the words.
+# Signs that the conversation's text does not show, so the model is told about them.
 _FACTS: Final = frozenset({Sign.INTERRUPTED, Sign.BROKEN_OFF, Sign.TOOL_FAILED})
 _NOTHING_TO_ASK: Final = frozenset({Sign.NESTED, Sign.GOES_ON, Sign.SILENT})
 
@@ -96,20 +96,8 @@ def _schema() -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was decided and why, in words of ours, and the model's own words for the record.
-
-    `words` are untrusted text: shown to operators, never given to any model.
-    """
-
-    plan: Plan | None
-    reason: str
-    words: str | None = None
-
-
-class _Unusable(BackendError):
-    """The model answered, but not with a decision. The text is ours and quotes nothing."""
+class _UnusableAnswer(BackendError):
+    """The model's answer is not a decision. The error text never quotes it."""
 
     def __init__(self, text: str, words: str | None = None) -> None:
         super().__init__(text)
@@ -117,7 +105,7 @@ class _Unusable(BackendError):
 
 
 class ModelDecider:
-    """Decides by asking a model that can call tools. Holds no state between decisions."""
+    """Decides by asking a model that can call tools. Stateless."""
 
     def __init__(
         self,
@@ -127,7 +115,7 @@ class ModelDecider:
         policy: Policy,
         time_limit: timedelta = timedelta(seconds=20),
     ) -> None:
-        """`UsageError` for a model that cannot give structured output, or without any time."""
+        """`UsageError` if the model has no structured output or the time limit is not positive."""
         if time_limit <= timedelta():
             raise UsageError(f"The decider's time_limit is {time_limit}; expected more than zero.")
         self._model = _structured(model)
@@ -142,28 +130,30 @@ class ModelDecider:
         *,
         interrupted: bool = False,
         consecutive: int = 0,
-    ) -> Verdict:
+    ) -> DeciderResult:
         """The follow-up that the model wants after `batch`, or none, and why.
 
-        The arguments are those of `segue.core.decide.decide`; `consecutive` counts the follow-ups
-        since the user's last message, and the plan's delay is not yet lengthened by it. Raises
-        nothing: any error is a verdict against a follow-up.
+        The arguments are those of the rules (`decide`). `consecutive` is the number of follow-ups
+        since the user's last message; the plan's delay does not include its backoff yet. Raises
+        nothing: an error means no follow-up.
         """
         try:
             judgement = judge(batch, interrupted=interrupted)
             if reason := self._refusal(batch, judgement, consecutive):
-                return Verdict(None, reason)
+                return DeciderResult(None, reason)
             call = await self._ask(_conversation(batch, earlier), judgement, consecutive)
-            return self._verdict(call.args)
-        except Exception as error:  # any error means no follow-up, and says so
-            reason = _explained(error)
-            # Neither the error's text nor the answer: both may quote the conversation.
+            return self._parse(call.args)
+        except Exception as error:  # any error means no follow-up
+            reason = _explain(error)
+            # Without the error's text, which may quote the conversation.
             logger.warning("No follow-up is planned after batch %s. %s", batch.id, reason)
             logger.debug("The decider's error after batch %s", batch.id, exc_info=error)
-            return Verdict(None, reason, error.words if isinstance(error, _Unusable) else None)
+            return DeciderResult(
+                None, reason, error.words if isinstance(error, _UnusableAnswer) else None
+            )
 
     def _refusal(self, batch: Batch, judgement: Judgement, consecutive: int) -> str | None:
-        """Why there is nothing to ask: silence is free, so no call is made in vain."""
+        """Why the model is not asked: the answer is no anyway."""
         policy = self._policy
         if not policy.enabled:
             return "Follow-ups are switched off."
@@ -174,17 +164,17 @@ class ModelDecider:
                 f"{consecutive} follow-ups were sent since the user last wrote; the policy allows "
                 f"{policy.max_consecutive}."
             )
-        if batch.type is BatchType.AGENT_TO_AGENT:  # even where it waits for a person
+        if batch.type is BatchType.AGENT_TO_AGENT:  # even if it waits for a person
             return Judgement(Sign.NESTED).reason
         return judgement.reason if judgement.sign in _NOTHING_TO_ASK else None
 
     async def _ask(self, conversation: str, judgement: Judgement, consecutive: int) -> Call:
-        # All that a message carries besides its words stays behind: both are made new here.
+        # New messages, so that no metadata of the conversation reaches the model.
         messages: list[BaseMessage] = [
             SystemMessage(self._instructions(judgement, consecutive)),
             user_message(conversation),
         ]
-        # None but ours: inside a graph's run its own would stream the decision to the user.
+        # Not the run's own callbacks: they would stream the decision to the user.
         config = RunnableConfig(run_name=_CALL_NAME, callbacks=counting_callbacks())
         async with asyncio.timeout(self._time_limit.total_seconds()):
             answer = await self._model.ainvoke(messages, config)
@@ -207,36 +197,37 @@ class ModelDecider:
         usual = _whole_seconds(next_delay(self._policy, self._delays.of(trigger), 0))
         return f"- {trigger.value}: {_MEANINGS[trigger]} (usually after {usual} seconds)"
 
-    def _verdict(self, args: Mapping[str, Any]) -> Verdict:
-        words = _recorded(args.get("reason"))
-        # Strictly a yes or a no, as in JSON: to guess what "maybe" means could disturb a person.
+    def _parse(self, args: Mapping[str, Any]) -> DeciderResult:
+        words = _find_reason(args.get("reason"))
+        # Strictly true or false: a guess at anything else could disturb a user.
         match args.get("follow_up"):
             case False:
-                return Verdict(None, "The deciding model wants no follow-up.", words)
+                return DeciderResult(None, "The deciding model wants no follow-up.", words)
             case True:
-                trigger = _trigger(args.get("trigger"), words)
+                trigger = _parse_trigger(args.get("trigger"), words)
                 reason = f"The deciding model chose {trigger.value}."
-                return Verdict(Plan(trigger, self._delay(args, trigger), reason), reason, words)
+                return DeciderResult(
+                    Plan(trigger, self._delay(args, trigger), reason), reason, words
+                )
             case _:
-                raise _Unusable("follow_up is neither true nor false", words)
+                raise _UnusableAnswer("follow_up is neither true nor false", words)
 
     def _delay(self, args: Mapping[str, Any], trigger: TriggerType) -> timedelta:
-        """What the model asked for, or the owner's where that is no length of time."""
-        seconds = _seconds(args.get("delay_seconds"))
+        """The model's delay within the policy, or the configured one if it is not a number."""
+        seconds = _find_seconds(args.get("delay_seconds"))
         if seconds is None:
-            asked = self._delays.of(trigger)
+            delay = self._delays.of(trigger)
         else:
-            asked = timedelta(seconds=min(seconds, self._policy.max_delay.total_seconds()))
-        return next_delay(self._policy, asked, 0)
+            delay = timedelta(seconds=min(seconds, self._policy.max_delay.total_seconds()))
+        return next_delay(self._policy, delay, 0)
 
 
 def _structured(model: BaseChatModel) -> Runnable[LanguageModelInput, Any]:
     """The model, bound to answer by one call.
 
-    By LangChain's own `with_structured_output`, since each client knows which of its models may be
-    forced to call a tool; by calls and not by response formats, which many servers that speak
-    OpenAI's language do not have. The call is read from the raw message: what a client's parser
-    makes of wrong arguments differs, and its errors quote them.
+    `with_structured_output`, since each client knows which of its models can be forced to call a
+    tool; `function_calling`, since many OpenAI-compatible servers lack response formats; and the
+    raw message, since the clients' parsers treat wrong arguments differently and quote them.
     """
     try:
         return model.with_structured_output(_schema(), method="function_calling", include_raw=True)
@@ -250,10 +241,7 @@ def _structured(model: BaseChatModel) -> Runnable[LanguageModelInput, Any]:
 
 
 def _conversation(batch: Batch, earlier: Sequence[Batch]) -> str:
-    """What the user and the assistant saw of each other, the newest that fits, as JSON.
-
-    As JSON, because nobody can write words in it that look like another one's message.
-    """
+    """The newest visible messages that fit, as JSON, in which no text can pose as a message."""
     entries: list[str] = []
     room = _MAX_TOKENS
     for message in reversed(_shown(batch, earlier)):
@@ -266,7 +254,7 @@ def _conversation(batch: Batch, earlier: Sequence[Batch]) -> str:
 
 
 def _shown(batch: Batch, earlier: Sequence[Batch]) -> list[BaseMessage]:
-    # What agents ask each other, the user has not seen.
+    # The user has not seen the agents' questions to each other.
     before = [b for b in earlier if b.id < batch.id and b.type is not BatchType.AGENT_TO_AGENT]
     latest = sorted(before, key=lambda b: b.id)[-_EARLIER_BATCHES:]
     return visible_messages(chain.from_iterable(b.messages for b in [*latest, batch]))
@@ -278,7 +266,7 @@ def _entry(message: BaseMessage) -> dict[str, str]:
 
 
 def _shortened(text: str) -> str:
-    """Its beginning and its end: what a message wants of its reader stands at one of them."""
+    """The beginning and the end, where a message says what it wants."""
     text = storable(text)
     if len(text) <= _MAX_CHARACTERS:
         return text
@@ -289,24 +277,23 @@ def _shortened(text: str) -> str:
 def _only_call(answer: BaseMessage) -> Call:
     calls = calls_of(answer)
     if not calls:
-        wrong = "it is text and no call" if has_content(answer) else "it is empty"
-        raise _Unusable(wrong)
+        raise _UnusableAnswer("it is text, not a call" if has_content(answer) else "it is empty")
     if len(calls) > 1:
-        raise _Unusable(f"it holds {len(calls)} calls; expected one")
+        raise _UnusableAnswer(f"it holds {len(calls)} calls; expected one")
     if calls[0].malformed or calls[0].name != _CALL_NAME:
-        raise _Unusable("its call cannot be read")
+        raise _UnusableAnswer("its call cannot be read")
     return calls[0]
 
 
-def _trigger(value: object, words: str | None) -> TriggerType:
+def _parse_trigger(value: object, words: str | None) -> TriggerType:
     try:
         return parse_trigger(value)
     except UnknownTrigger:
-        raise _Unusable("it names no trigger that exists", words) from None
+        raise _UnusableAnswer("it names no trigger that exists", words) from None
 
 
-def _seconds(value: object) -> float | None:
-    """A length of time, or None; models write numbers as text at times."""
+def _find_seconds(value: object) -> float | None:
+    """Seconds of a delay, or None; some models write numbers as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -316,18 +303,18 @@ def _seconds(value: object) -> float | None:
     return seconds if isfinite(seconds) and seconds >= 0 else None
 
 
-def _recorded(words: object) -> str | None:
+def _find_reason(words: object) -> str | None:
     if not isinstance(words, str) or not words.strip():
         return None
-    return storable(words).strip()[:_MAX_WORDS]
+    return storable(words).strip()[:_MAX_REASON]
 
 
-def _explained(error: Exception) -> str:
-    """Which kind of error it was, without a word of its text unless it is ours."""
-    if isinstance(error, _Unusable):
+def _explain(error: Exception) -> str:
+    """The kind of an error; its text only if it is ours."""
+    if isinstance(error, _UnusableAnswer):
         return f"The deciding model's answer cannot be used: {error}."
-    if isinstance(error, OutputParserException):  # what some clients raise for a missing call
-        return "The deciding model's answer cannot be used: it is no call."
+    if isinstance(error, OutputParserException):  # some clients raise it for a missing call
+        return "The deciding model's answer cannot be used: it is not a call."
     explained = explain_model_error(error)
     kind = explained.kind if isinstance(explained, ModelFailure) else explained.code
     return f"The decision failed: {kind} ({type(error).__name__})."

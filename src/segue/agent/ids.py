@@ -1,9 +1,9 @@
-"""What a message is called: in a graph, where ids must not repeat, and in its thread.
+"""Message ids: in a graph, where they must not repeat, and in the thread.
 
-Some providers give the same id to every message. A graph would put the second in the place of the
-first, so a repeated id gets a number, and what a graph is given of the history goes by its
-position. In the thread a message has an id of ours, made of its batch and of what the graph calls
-it: listeners hear of its pieces under the name that it is stored with, also after a crash.
+Some providers give the same id to every message, and a graph replaces a message by a later one with
+the same id. So a repeated id gets a number, and history goes into a graph with positions as ids.
+In the thread a message has an id made of its batch and its id in the graph, so that streamed tokens
+bear the id that the message is stored with, also after a crash.
 """
 
 import hashlib
@@ -13,16 +13,13 @@ from itertools import chain, count
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch
-from segue.core.errors import MetadataError
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
+from segue.errors import MetadataError
 
 
 def unused_id(wanted: str, taken: Container[str | None], batch: int | None) -> str:
-    """The id itself, or the first with a number that no message has: the same whoever asks.
-
-    What a graph was given of a batch is there under its name in the thread.
-    """
+    """The id, or the first numbered one that is free in the graph and in the thread."""
 
     def is_free(id: str) -> bool:
         return id not in taken and (batch is None or id_in_thread(id, batch) not in taken)
@@ -32,33 +29,35 @@ def unused_id(wanted: str, taken: Container[str | None], batch: int | None) -> s
 
 
 def id_in_thread(id: str, batch: int) -> str:
-    """What a message of a graph is called outside of it."""
+    """The id in the thread of a message that a graph made."""
     return f"{to_text(batch)}-{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:12]}"
 
 
-def by_position(messages: Iterable[BaseMessage], batch: int) -> list[BaseMessage]:
-    """The messages for a graph that goes on from them: no id can meet one that it will make.
+def with_position_ids(messages: Iterable[BaseMessage], batch: int) -> list[BaseMessage]:
+    """History as input of a graph, with positions as ids, which no id of the graph can equal.
 
-    What a person or a trigger says in this batch keeps its own.
+    Human messages of this batch keep their ids.
     """
-    return [message if _keeps_id(message, batch) else _placed(message) for message in messages]
+    return [message if _keeps_id(message, batch) else _renamed(message) for message in messages]
 
 
-def went_in(message: BaseMessage) -> bool:
-    """Whether a graph was given this message by `by_position`."""
-    position = _position(message)
+def is_graph_input(message: BaseMessage) -> bool:
+    """Whether a message has its id from `with_position_ids`."""
+    if message.id is None or not message.id.isdecimal():  # a position is digits
+        return False
+    position = _find_position(message)
     return position is not None and message.id == to_text(position)
 
 
-def missing_from(held: Iterable[BaseMessage], batch: Batch) -> list[BaseMessage]:
-    """What of the batch is not among the messages of its graph, under whatever name."""
+def missing_messages(held: Iterable[BaseMessage], batch: Batch) -> list[BaseMessage]:
+    """The messages of the batch that its graph does not hold, under any of their ids."""
     ids = {message.id for message in held}
     ids |= {id_in_thread(name, batch.id) for name in ids if name is not None}
-    return [m for m in batch.messages if not {m.id, to_text(_position(m) or 0)} & ids]
+    return [m for m in batch.messages if not {m.id, to_text(_find_position(m) or 0)} & ids]
 
 
-def is_same(stored: BaseMessage, held: BaseMessage, batch: Batch) -> bool:
-    """Whether a stored message of the batch is this one of its graph."""
+def is_same_message(stored: BaseMessage, held: BaseMessage, batch: Batch) -> bool:
+    """Whether a stored message of the batch is the one that its graph holds."""
     return stored.id is not None and stored.id in (held.id, id_in_thread(f"{held.id}", batch.id))
 
 
@@ -66,13 +65,13 @@ def _keeps_id(message: BaseMessage, batch: int) -> bool:
     return isinstance(message, HumanMessage) and MessageMetadata.of(message).batch == batch
 
 
-def _placed(message: BaseMessage) -> BaseMessage:
-    position = _position(message)
+def _renamed(message: BaseMessage) -> BaseMessage:
+    position = _find_position(message)
     return message if position is None else message.model_copy(update={"id": to_text(position)})
 
 
-def _position(message: BaseMessage) -> int | None:
+def _find_position(message: BaseMessage) -> int | None:
     try:
         return MessageMetadata.of(message).position
-    except MetadataError:  # keys of somebody else that look like ours
+    except MetadataError:  # another application's keys that look like ours
         return None

@@ -1,7 +1,7 @@
-"""Middleware for `create_agent`: the window, invisibility, unique ids, and bounds.
+"""Middleware for `create_agent`: context window, invisible metadata, unique ids, limits.
 
-Each works in anyone's own agent. Order matters: `RetrieveMemories` asks whose words a message is,
-so it stands before `Invisibility`, which takes that away; `Invisibility` comes last.
+Each also works in your own agent. Order matters: `RetrieveMemories` reads the metadata that
+`Invisibility` removes, so it stands before it; `Invisibility` comes last.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -26,34 +26,37 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
-from segue.agent.config import Limits
+from segue.agent.current import current_run
 from segue.agent.ids import unused_id
-from segue.agent.model_errors import ModelFailure
-from segue.agent.run import current_run, note_shortened
-from segue.agent.tool_results import ToolResult, failed, fitting, known_result
+from segue.agent.tool_results import ToolResult, error_result, find_result, valid_result
 from segue.core.batch import Batch
 from segue.core.context import Context, build_context
-from segue.core.errors import BackendError, UsageError
 from segue.core.metadata import strip_metadata
 from segue.core.tokens import estimate_text, estimate_tokens
+from segue.errors import BackendError, UsageError
+from segue.runtime.model_failures import ModelFailure
+from segue.runtime.run import log_shortened
+from segue.settings.agents import Limits
 
-# How OpenAI, Anthropic and Google say that an answer ran out of tokens.
-_CUT_OFF = frozenset({"length", "max_tokens"})
-# How many messages are kept without their metadata.
-_MAX_KNOWN = 8_192
+# The reasons by which OpenAI, Anthropic and Google report an answer that ran out of tokens.
+_CUT_OFF: Final = frozenset({"length", "max_tokens"})
+# Number of stripped messages that `Invisibility` caches.
+_MAX_CACHED: Final = 8_192
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 Handler = Callable[[Request], ModelResponse[Any]]
 AsyncHandler = Callable[[Request], Awaitable[ModelResponse[Any]]]
+ToolHandler = Callable[[ToolCallRequest], ToolResult]
+AsyncToolHandler = Callable[[ToolCallRequest], Awaitable[ToolResult]]
 
 
-class Together(AgentMiddleware[Any, Any, Any]):
-    """Several middleware as one, the first outermost.
+class MiddlewareChain(AgentMiddleware[Any, Any, Any]):
+    """Several middleware as one, the first outermost; for async runs only.
 
-    LangChain traces each by itself, and a coroutine function at the price of two visits to another
-    thread. So these are plain functions that return something to await, and their span in a trace
-    is empty: what happens inside has its own place under the node.
+    LangChain traces each middleware, and calls a coroutine function through another thread, twice.
+    So these are plain functions that return an awaitable, and their trace span is empty: the model
+    call and the tool have spans of their own.
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
@@ -61,13 +64,6 @@ class Together(AgentMiddleware[Any, Any, Any]):
     def __init__(self, *parts: AgentMiddleware[Any, Any, Any]) -> None:
         super().__init__()
         self._parts = parts
-
-    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        inner: Any = handler
-        for part in reversed(self._parts):
-            inner = partial(part.wrap_model_call, handler=inner)
-        response: Response = inner(request)
-        return response
 
     def awrap_model_call(
         self, request: Request, handler: AsyncHandler
@@ -78,20 +74,8 @@ class Together(AgentMiddleware[Any, Any, Any]):
         response: Coroutine[Any, Any, Response] = inner(request)
         return response
 
-    def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
-    ) -> ToolResult:
-        inner: Any = handler
-        for part in reversed(self._parts):
-            if type(part).wrap_tool_call is not AgentMiddleware.wrap_tool_call:
-                inner = partial(part.wrap_tool_call, handler=inner)
-        result: ToolResult = inner(request)
-        return result
-
     def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
+        self, request: ToolCallRequest, handler: AsyncToolHandler
     ) -> Coroutine[Any, Any, ToolResult]:
         inner: Any = handler
         for part in reversed(self._parts):
@@ -102,34 +86,35 @@ class Together(AgentMiddleware[Any, Any, Any]):
 
 
 class Invisibility(AgentMiddleware[Any, Any, Any]):
-    """Takes Segue's metadata from what the model gets, whatever the provider's client does."""
+    """Removes Segue's metadata from model requests, whatever the provider's client would send."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Most messages of a request were in the last one, too, and are the same objects.
-        self._known: dict[int, tuple[BaseMessage, BaseMessage]] = {}
+        # Most messages of a request are the same objects as in the request before.
+        self._cache: dict[int, tuple[BaseMessage, BaseMessage]] = {}
 
     def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(self._invisible(request))
+        return handler(self._without_metadata(request))
 
     async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
-        return await handler(self._invisible(request))
+        return await handler(self._without_metadata(request))
 
-    def _invisible(self, request: Request) -> Request:
-        return request.override(messages=_any([*map(self._stripped, request.messages)]))
+    def _without_metadata(self, request: Request) -> Request:
+        messages: list[Any] = [*map(self._strip, request.messages)]
+        return request.override(messages=messages)
 
-    def _stripped(self, message: BaseMessage) -> BaseMessage:
-        known = self._known.get(id(message))
-        if known is None or known[0] is not message:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
+    def _strip(self, message: BaseMessage) -> BaseMessage:
+        cached = self._cache.get(id(message))
+        if cached is None or cached[0] is not message:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
             [stripped] = strip_metadata([message])
-            known = self._known[id(message)] = (message, stripped)
-        return known[1]
+            cached = self._cache[id(message)] = (message, stripped)
+        return cached[1]
 
 
-class Window(AgentMiddleware[Any, Any, Any]):
-    """Tells the model the run's history and summary; the graph's state holds only its batch."""
+class ContextWindow(AgentMiddleware[Any, Any, Any]):
+    """Adds the run's history and summary to requests; the graph's state holds only its batch."""
 
     def __init__(self, max_tokens: int) -> None:
         super().__init__()
@@ -137,33 +122,35 @@ class Window(AgentMiddleware[Any, Any, Any]):
         self._tool_tokens: dict[str, int] = {}
 
     def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(self._widened(request))
+        return handler(self._with_history(request))
 
     async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
-        return await handler(self._widened(request))
+        return await handler(self._with_history(request))
 
-    def _widened(self, request: Request) -> Request:
+    def _with_history(self, request: Request) -> Request:
         run = current_run()
         if run is None:
             return request
         batch = Batch(run.batch.id, list(request.messages))
-        extra = sum(map(self._cost_of, request.tools))
+        tools = sum(map(self._cost_of, request.tools))
         context = build_context(
             [batch, *run.history],
             batch.id,
             self._max_tokens,
             system=request.system_message.text if request.system_message else None,
             summary=run.summary,
-            extra_tokens=extra,
+            extra_tokens=tools,
         )
         if context.over_budget:
             room = self._max_tokens - context.reserved
-            raise UsageError(_too_long(run.agent_id, context, extra, room))
-        note_shortened(run, context)
-        return _with_messages(request, context.messages)
+            raise UsageError(_describe_overflow(run.agent_id, context, tools, room))
+        log_shortened(run, context)
+        messages: list[Any] = context.messages
+        system = messages.pop(0) if messages and isinstance(messages[0], SystemMessage) else None
+        return request.override(system_message=system, messages=messages)
 
     def _cost_of(self, tool: BaseTool | dict[str, Any]) -> int:
-        """What a tool's description costs."""
+        """The tokens of a tool's description."""
         name = str(tool.get("name")) if isinstance(tool, dict) else tool.name
         if name not in self._tool_tokens:
             schema = json.dumps(convert_to_openai_tool(tool), default=str)
@@ -172,9 +159,9 @@ class Window(AgentMiddleware[Any, Any, Any]):
 
 
 class UniqueIds(AgentMiddleware[Any, Any, Any]):
-    """Gives a message a new id if the batch has it: some models give the same to every message.
+    """Gives a message a new id if the batch has it already, since some models repeat their ids.
 
-    A graph's state would put the second message in the place of the first.
+    A graph's state would replace the earlier message by the later one.
     """
 
     def wrap_model_call(self, request: Request, handler: Handler) -> Response:
@@ -185,10 +172,11 @@ class UniqueIds(AgentMiddleware[Any, Any, Any]):
 
 
 class Bounds(AgentMiddleware[Any, Any, Any]):
-    """A time limit for every model call and tool, and an answer for every tool that fails.
+    """Time limits for model calls and tools, and an error result for every tool that fails.
 
-    Without it one tool that raises takes the finished results of its siblings with it. A tool
-    whose result was stored before a crash does not run again.
+    Without it one tool that raises discards the finished results of the others. A tool whose result
+    was stored before a crash does not run again. Time limits hold in async runs only: a thread
+    cannot be stopped.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -196,7 +184,7 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
         self._limits = limits or Limits()
 
     def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(request)  # a thread cannot be stopped
+        return handler(request)
 
     async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
         limit = self._limits.model_time
@@ -214,102 +202,81 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
         _refuse_cut_calls(response)
         return response
 
-    def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
-    ) -> ToolResult:
-        if known := known_result(request):
+    def wrap_tool_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolResult:
+        if known := find_result(request):
             return known
         try:
-            return _as_result(fitting(request, handler(request)))
+            return valid_result(request, handler(request))
         except GraphBubbleUp:
             raise
-        except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
-            return failed(request, _described(error), error)
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
+            return error_result(request, _describe(error), error)
 
     async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
+        self, request: ToolCallRequest, handler: AsyncToolHandler
     ) -> ToolResult:
-        if known := known_result(request):
+        if known := find_result(request):
             return known
         limit = self._limits.tool_time
         try:
             async with asyncio.timeout(limit.total_seconds()) as clock:
                 result = await handler(request)
-            return _as_result(fitting(request, result))
+            return valid_result(request, result)
         except GraphBubbleUp:
             raise
-        except Exception as error:  # noqa: BLE001 - any tool, any error: the model is told
-            if isinstance(error, TimeoutError) and clock.expired():
-                reason = f"It did not finish within {_seconds(limit)}."
-                return failed(request, reason, error)
-            return failed(request, _described(error), error)
-
-
-def _with_messages(request: Request, messages: list[BaseMessage]) -> Request:
-    system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
-    rest = messages[1:] if system else messages
-    return request.override(system_message=system, messages=_any(rest))
-
-
-def _any(messages: list[BaseMessage]) -> Any:
-    # LangChain types a request's messages as a union of its classes, not as their base.
-    return messages
-
-
-def _as_result(result: Any) -> ToolResult:
-    # LangChain types a result as one message or command; a tool may give a list of them.
-    given: ToolResult = result
-    return given
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
+            is_late = isinstance(error, TimeoutError) and clock.expired()
+            reason = f"It did not finish within {_seconds(limit)}." if is_late else _describe(error)
+            return error_result(request, reason, error)
 
 
 def _with_unique_ids(request: Request, response: ModelResponse[Any]) -> ModelResponse[Any]:
     taken = {message.id for message in request.state["messages"]}
     run = current_run()
-    batch = run.batch.id if run else None
     result: list[BaseMessage] = []
     for message in response.result:
-        new_id = message.id and unused_id(message.id, taken, batch)
+        new_id = message.id and unused_id(message.id, taken, run.batch.id if run else None)
         taken.add(new_id)
         result.append(message.model_copy(update={"id": new_id}))
     return replace(response, result=result)
 
 
-def _too_long(agent_id: str, context: Context, tools: int, room: int) -> str:
-    """What to say of a request that cannot be made shorter, by what takes most of it."""
-    costs = [(estimate_tokens(message), *_blamed(message)) for message in context.messages]
+def _describe_overflow(agent_id: str, context: Context, tools: int, room: int) -> str:
+    """The error for a request that cannot be made shorter; it names the largest part."""
+    costs = [(estimate_tokens(message), *_part_and_remedy(message)) for message in context.messages]
     costs.append((tools, "the description of its tools", "Give it fewer tools"))
-    _, what, remedy = max(costs)
+    _, part, remedy = max(costs)
     return (
         f"The request needs about {context.tokens} tokens; agent {agent_id!r} has room for {room}. "
-        f"Most of it is {what}. {remedy}, or raise context_tokens if the model takes more."
+        f"Most of it is {part}. {remedy}, or raise context_tokens if the model takes more."
     )
 
 
-def _blamed(message: BaseMessage) -> tuple[str, str]:
-    if isinstance(message, ToolMessage):
-        return f"the result of tool {message.name!r}", "Let the tool give less"
-    if isinstance(message, AIMessage):
-        return "what the agent wrote itself", "Ask for less at once"
-    if isinstance(message, SystemMessage):
-        return "the system prompt with the summary", "Shorten it"
-    return "the message", "Shorten it"
+def _part_and_remedy(message: BaseMessage) -> tuple[str, str]:
+    match message:
+        case ToolMessage():
+            return f"the result of tool {message.name!r}", "Let the tool return less"
+        case AIMessage():
+            return "what the agent wrote itself", "Ask for less at once"
+        case SystemMessage():
+            return "the system prompt with the summary", "Shorten it"
+        case _:
+            return "the message", "Shorten it"
 
 
 def _refuse_cut_calls(response: ModelResponse[Any]) -> None:
-    """Clients complete the JSON of a call that ran out of tokens; a tool must not run with that."""
+    """Clients complete the JSON of a call that ran out of tokens; such a call must not run."""
     for message in response.result:
-        said = message.response_metadata
-        ended = str(said.get("finish_reason") or said.get("stop_reason")).lower()
-        if ended in _CUT_OFF and isinstance(message, AIMessage) and message.tool_calls:
+        metadata = message.response_metadata
+        reason = str(metadata.get("finish_reason") or metadata.get("stop_reason")).lower()
+        if reason in _CUT_OFF and isinstance(message, AIMessage) and message.tool_calls:
             raise BackendError(
                 "The model's answer was cut off in the middle of a tool call; let it write more "
                 "(model_settings.max_tokens)."
             )
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:1_000]
 
 

@@ -1,82 +1,134 @@
 """Chat models by name: the local one, the scripted one, or any that LangChain knows.
 
-What cannot be loaded is a `UsageError` that says what to install, to set or to write instead,
-and never holds a key. What a model raises when it is asked is explained by `model_errors`.
+A model that cannot be loaded raises a `UsageError` that says what to install, set or write instead,
+and never contains a key.
 """
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from langchain.chat_models import init_chat_model
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import SecretStr, ValidationError
 
 from segue.agent.demo import demo_reply
-from segue.agent.local_engine import require_local
-from segue.agent.local_model import LocalChatModel
-from segue.agent.model_errors import explain_model_error, is_retryable
+from segue.agent.local.model import LocalChatModel
+from segue.agent.provider_errors import describe_missing_package, find_key_variable
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.errors import UsageError
+from segue.errors import UsageError
+from segue.settings.extras import require_local
+from segue.telemetry import count, is_observed
 
-__all__ = ["explain_model_error", "is_retryable", "load_model"]
+_MODEL: Final = "ls_model_name"
+
+
+def counting_callbacks() -> list[BaseCallbackHandler]:
+    """Callbacks for the config of a run; none if metrics are off."""
+    return [_ModelCalls()] if is_observed() else []
+
+
+class _ModelCalls(BaseCallbackHandler):
+    """Counts each finished model call of one run."""
+
+    # It never blocks; another thread would cost more.
+    run_inline = True
+    ignore_chain = True
+    ignore_agent = True
+    ignore_retriever = True
+    ignore_custom_event = True
+
+    def __init__(self) -> None:
+        self._started: dict[UUID, tuple[float, str | None]] = {}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 - named by LangChain
+        messages: list[list[BaseMessage]],  # noqa: ARG002
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> None:
+        self._started[run_id] = time.perf_counter(), (metadata or {}).get(_MODEL)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+        self._count(run_id, "done", *_tokens(response))
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+        self._count(run_id, "failed")
+
+    def _count(self, run_id: UUID, outcome: str, tokens_in: int = 0, tokens_out: int = 0) -> None:
+        started, model = self._started.pop(run_id, (time.perf_counter(), None))
+        count(
+            "model_called",
+            outcome=outcome,
+            model=model,
+            seconds=time.perf_counter() - started,
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+        )
+
+
+def _tokens(response: LLMResult) -> tuple[int, int]:
+    """Input and output tokens as the provider counted them."""
+    all_made = [g for generations in response.generations for g in generations]
+    messages = [g.message for g in all_made if isinstance(g, ChatGeneration)]
+    usages = [m.usage_metadata for m in messages if isinstance(m, AIMessage) and m.usage_metadata]
+    return sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
+
 
 _POSSIBLE: Final = (
     "'local', 'scripted', or 'provider:model' such as 'openai:gpt-4o-mini' or "
     "'anthropic:claude-sonnet-4-5'"
 )
-_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY\b")
-_PACKAGE: Final = re.compile(r"pip install ([\w.-]+\w)")
 _UNKNOWN_PROVIDER: Final = re.compile(r"Unsupported provider.*providers are: (.*)", re.DOTALL)
 
 
 def load_model(name: str, settings: Mapping[str, Any]) -> BaseChatModel:
-    """The model of that name. `UsageError` says what to install, to set or to write instead."""
+    """The model of that name; `UsageError` if it cannot be loaded."""
     if name == "local":
         require_local()
-        return _checked(LocalChatModel, name, settings)
+        return _create(LocalChatModel, name, settings)
     if name == "scripted":
-        # It answers for as long as the process runs, so it keeps nothing of what it was asked.
-        return _checked(ScriptedChatModel, name, {**settings, "script": demo_reply, "keep": 0})
+        # It may answer for as long as the process runs, so it keeps no requests.
+        return _create(ScriptedChatModel, name, {**settings, "script": demo_reply, "keep": 0})
     provider, _, model = name.partition(":")
     if not provider or not model:
         raise UsageError(f"There is no model {name!r}; a model is {_POSSIBLE}.")
     try:
         loaded: BaseChatModel = init_chat_model(model, model_provider=provider, **settings)
     except ImportError as error:
-        raise UsageError(_missing_package(name, provider, error)) from None
-    # Providers raise errors of their own here. Their texts may quote the settings, so none is
-    # passed on, not even as a cause.
+        raise UsageError(describe_missing_package(f"model {name!r}", provider, error)) from None
+    # Clients raise any error here. Its text may quote the settings, so it is never passed on, not
+    # even as a cause.
     except Exception as error:  # noqa: BLE001
-        raise UsageError(_refused(name, provider, error)) from None
+        raise UsageError(_describe(name, provider, error)) from None
     if variable := _empty_key(loaded, settings):
         raise UsageError(_missing_key(name, variable))
     return loaded
 
 
-def _checked(model: type[BaseChatModel], name: str, settings: Mapping[str, Any]) -> BaseChatModel:
+def _create(model: type[BaseChatModel], name: str, settings: Mapping[str, Any]) -> BaseChatModel:
     try:
         return model(**settings)
     except ValidationError as error:
         raise UsageError(_wrong_settings(name, error)) from None
 
 
-def _missing_package(name: str, provider: str, error: ImportError) -> str:
-    named = _PACKAGE.search(str(error))
-    package = named[1] if named else f"langchain-{provider.replace('_', '-')}"
-    return f"The model {name!r} needs a package that is not installed: pip install {package}."
-
-
-def _refused(name: str, provider: str, error: Exception) -> str:
+def _describe(name: str, provider: str, error: Exception) -> str:
     if unknown := _UNKNOWN_PROVIDER.match(str(error)):
         return (
             f"There is no provider {provider!r} for the model {name!r}; a model is {_POSSIBLE}. "
             f"Providers are: {unknown[1]}."
         )
-    problems = error.errors(include_input=False) if isinstance(error, ValidationError) else []
-    said = " ".join(problem["msg"] for problem in problems) or str(error)
-    if variable := _VARIABLE.search(said):
-        return _missing_key(name, variable[0])
+    if variable := find_key_variable(error):
+        return _missing_key(name, variable)
     if isinstance(error, ValidationError):
         return _wrong_settings(name, error)
     return f"The model {name!r} cannot be set up ({type(error).__name__}); check model_settings."
@@ -90,18 +142,18 @@ def _missing_key(name: str, variable: str) -> str:
 
 
 def _wrong_settings(name: str, error: ValidationError) -> str:
-    """Which settings are wrong, without what they hold: one of them may be a key."""
+    """Which settings are wrong, without their values: one of them may be a key."""
     wrong = []
     for problem in error.errors(include_url=False, include_input=False):
         place = ".".join(["model_settings", *map(str, problem["loc"])])
-        # A validator of the provider's own may quote what it was given.
+        # The provider's own validators may quote the value.
         free_text = problem["type"] in {"value_error", "assertion_error"}
         wrong.append(f"{place}: {'is not valid' if free_text else problem['msg']}")
     return f"The model {name!r} cannot be set up: {'; '.join(wrong)}."
 
 
 def _empty_key(model: BaseChatModel, settings: Mapping[str, Any]) -> str | None:
-    """The variable of a key that is missing, though the client was made without a complaint."""
+    """The variable of a missing key that the client did not complain about."""
     if "default_headers" in settings:  # they may carry the credentials
         return None
     for field, variable in model.lc_secrets.items():

@@ -1,7 +1,6 @@
-"""Memories for a model call: whose words to search with, and what is told of the finds.
+"""Memories for a model call: the query, the search, and what the model gets of the results.
 
-The query is always a person's words, never a trigger's. Nothing that goes wrong here stops a
-reply: without memories the model answers from what it has.
+The query is always a person's text, never a trigger's. A search that fails does not fail the reply.
 """
 
 import asyncio
@@ -12,22 +11,16 @@ from typing import Any, Protocol
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from segue.agent.config import MemoryConfig
+from segue.agent.current import current_run
 from segue.agent.middleware import AsyncHandler, Request, Response
-from segue.agent.run import (
-    RECALLED,
-    SEARCHED,
-    Recalled,
-    Run,
-    current_run,
-    note_if_empty,
-    trigger_name,
-)
 from segue.core.context import memory_lines
-from segue.core.query import MemoryQuery, QuerySource, memory_query
+from segue.core.memory import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
+from segue.events import MemoriesRecalled
 from segue.journal.records import FoundMemory
-from segue.noting import FIELDS, count, note
+from segue.runtime.run import RECALLED, SEARCHED, Run, log_if_empty, trigger_name
+from segue.settings.agents import MemoryConfig
+from segue.telemetry import FIELDS, count, log_event
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +28,13 @@ _QUERY_SHOWN = 50
 
 
 class MemorySource(Protocol):
-    """Where memories are searched."""
+    """Searches memories; `MemoryBook` is one."""
 
     def search(self, agent_id: str, user_id: str, text: str) -> Awaitable[list[FoundMemory]]: ...
 
 
 class Namespace(Protocol):
-    """Whose memories: an agent's about a user. A `Run` is one."""
+    """An agent's memories of a user. A `Run` is one."""
 
     @property
     def thread_id(self) -> str: ...
@@ -54,11 +47,11 @@ class Namespace(Protocol):
 
 
 class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
-    """Tells the model what the agent remembers about the user, at the model call alone.
+    """Adds the agent's memories of the user to model requests, and stores nothing.
 
-    Searched once in a run, so that its second model call knows what its first one knew. Without
-    `memories` it tells what the run has found, as for an agent with a graph of its own. Outside
-    of Segue, `whose` says for a request whose memories are meant.
+    Searches once per run, so that all its model calls get the same memories. Without `memories` it
+    adds what the run has found, as for a custom graph. Outside of Segue, `whose` returns the
+    namespace of a request.
     """
 
     def __init__(
@@ -73,33 +66,34 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
         self._whose = whose
 
     async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
-        told = await self._told(request)
-        if not told:
+        memories = await self._recall(request)
+        if not memories:
             return await handler(request)
-        system = "\n\n".join(part for part in (request.system_prompt, memory_lines(told)) if part)
-        return await handler(request.override(system_message=SystemMessage(system)))
+        parts = (request.system_prompt, memory_lines(memories))
+        system = SystemMessage("\n\n".join(part for part in parts if part))
+        return await handler(request.override(system_message=system))
 
-    async def _told(self, request: Request) -> Sequence[str]:
+    async def _recall(self, request: Request) -> Sequence[str]:
         run = current_run()
         if run is None:
             namespace = self._whose(request) if self._whose else None
             if namespace is None or self._memories is None:
                 return ()
-            told, recalled = await _recall(
+            found, recalled = await _recall(
                 self._memories, self._config, namespace, request.messages, None
             )
         else:
             recalled = await recall_for(run, self._memories, self._config)
-            told = run.memories
+            found = run.memories
         if recalled is not None:
             request.runtime.stream_writer(recalled)
-        return told
+        return found
 
 
 async def recall_for(
     run: Run, memories: MemorySource | None, config: MemoryConfig
-) -> Recalled | None:
-    """Search once for a run, which then has its `memories`; None if it knew, or found none."""
+) -> MemoriesRecalled | None:
+    """Search once per run and set its `memories`; None if it has searched before or finds none."""
     if memories is None or RECALLED in run.notes:
         return None
     found, recalled = await _recall(memories, config, run, run.messages, run.summary)
@@ -113,16 +107,16 @@ async def _recall(
     namespace: Namespace,
     messages: Sequence[BaseMessage],
     summary: str | None,
-) -> tuple[Sequence[str], Recalled | None]:
-    query = chosen_query(messages, summary, namespace)
+) -> tuple[Sequence[str], MemoriesRecalled | None]:
+    query = find_query(messages, summary, namespace)
     _note_search(namespace, source=query.source.value if query else "none", failed=False)
     if query is None:
         return (), None
-    found = _within(await _search(memories, config, namespace, query), config.max_tokens)
+    found = _fit(await _search(memories, config, namespace, query), config.max_tokens)
     if not found:
         return (), None
     keys = tuple(memory.memory.key for memory in found)
-    return [memory.memory.content for memory in found], Recalled(keys, query.source)
+    return [memory.memory.content for memory in found], MemoriesRecalled(keys, query.source)
 
 
 async def _search(
@@ -132,7 +126,7 @@ async def _search(
     try:
         async with asyncio.timeout(limit):
             return await memories.search(namespace.agent_id, namespace.user_id, query.text)
-    except Exception as error:  # a reply without memories is better than none
+    except Exception as error:  # a reply without memories is better than no reply
         logger.warning(
             "Memories of thread %s of agent %s could not be searched within %g s: %s",
             namespace.thread_id,
@@ -145,47 +139,49 @@ async def _search(
         return []
 
 
-def chosen_query(
+def find_query(
     messages: Sequence[BaseMessage], summary: str | None, namespace: Namespace
 ) -> MemoryQuery | None:
-    """The words to search with, and the log lines that say whose they are."""
+    """The memory query, logged with where it comes from."""
     last = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
     where = {"thread_id": namespace.thread_id, "agent_id": namespace.agent_id}
     trigger = trigger_name(last)
     if last is not None and trigger:
         where["trigger_type"] = trigger
-        told = "Synthetic message detected at memory retrieval: {message_id} ({trigger_type})"
-        note(logger, "synthetic_message_detected", told, logging.DEBUG, message_id=last.id, **where)
+        text = "Synthetic message detected at memory retrieval: {message_id} ({trigger_type})"
+        log_event(
+            logger, "synthetic_message_detected", text, logging.DEBUG, message_id=last.id, **where
+        )
     query = memory_query(messages, summary)
     count("memory_asked", agent_id=namespace.agent_id, source=query.source if query else "none")
     if query is None:
-        # A run says so itself, whether it has memories or not.
+        # Runs log this themselves, with or without memories.
         if not isinstance(namespace, Run):
-            note_if_empty(messages, summary, **where)
+            log_if_empty(messages, summary, **where)
         return None
     chosen = {"source": query.source.value, "message_id": query.message_id, **where}
-    words = query.text[:_QUERY_SHOWN]
-    # Not by `note`: observers are never told what a person said.
-    fields = {"kind": "memory_query", "query": words, **chosen}
-    logger.debug("Memory query from %s: %r", query.source, words, extra={FIELDS: fields})
+    excerpt = query.text[:_QUERY_SHOWN]
+    # Not by `note`: observers must not get the user's text.
+    fields = {"kind": "memory_query", "query": excerpt, **chosen}
+    logger.debug("Memory query from %s: %r", query.source, excerpt, extra={FIELDS: fields})
     if query.source is not QuerySource.CURRENT_MESSAGE and trigger:
-        told = "Memory query used fallback strategy due to synthetic trigger: {source}"
-        note(logger, "memory_query_fell_back", told, logging.INFO, **chosen)
+        text = "Memory query used fallback strategy due to synthetic trigger: {source}"
+        log_event(logger, "memory_query_fell_back", text, logging.INFO, **chosen)
     return query
 
 
 def _note_search(namespace: Namespace, **facts: Any) -> None:
-    """For the record of a follow-up; outside of a run nobody keeps one."""
+    """For the record of a follow-up; only runs have one."""
     if isinstance(namespace, Run):
         namespace.notes[SEARCHED] = facts
 
 
-def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
-    """The best ones that fit; one that is too long does not keep out a shorter one behind it."""
-    fitting, left = [], max_tokens
+def _fit(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
+    """The best memories that fit; one that is too long does not block a shorter one after it."""
+    kept, left = [], max_tokens
     for memory in found:
         cost = estimate_text(memory.memory.content)
         if cost <= left:
-            fitting.append(memory)
+            kept.append(memory)
             left -= cost
-    return fitting
+    return kept

@@ -1,7 +1,7 @@
-"""A chat model that says what its script says: for tests, and for a demo without a key.
+"""A chat model that answers from a script: for tests, and for a demo without a key.
 
-It streams as providers do, tool calls and usage included, and keeps the requests it got, so a
-test can look at what a model would have seen. It never looks at tools: the script decides.
+It streams as providers do, with tool calls and usage, and keeps its requests, so that a test can
+check what a model would have got. It ignores tools: the script decides.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
 from segue.core.calls import calls_of
-from segue.core.errors import UsageError
 from segue.core.tokens import estimate_tokens
+from segue.errors import UsageError
 
 Reply = AIMessage | str | BaseException
-# An async function lets a test hold a reply back until something else has happened.
+# With an async function a test can delay a reply until something else has happened.
 Answer = Callable[[list[BaseMessage]], Reply | Awaitable[Reply]]
 Line = Reply | Answer
 Script = Sequence[Line] | Answer
@@ -40,17 +40,17 @@ class ScriptedChatModel(BaseChatModel):
     """Answers each request with the next line of its script, or by a function of the messages.
 
     A line is a message, a text, an error to raise, or a function that makes one of these from
-    the messages; a function as the whole script answers for ever. Requests may run in parallel;
-    each takes its own line, in the order in which they came. `UsageError` when no line is left.
+    the messages; a function as the whole script answers without end. Parallel requests take their
+    lines in the order of arrival. `UsageError` when no line is left.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
-    # Checked below: pydantic would try to make a message of every text.
+    # Checked below: pydantic would turn every text into a message.
     script: SkipValidation[Script]
     # Seconds before each piece of a reply.
     delay: Annotated[float, Field(ge=0)] = 0.0
-    # How many of the latest requests `seen` keeps; none means all.
+    # Number of requests that `seen` keeps; None means all.
     keep: Annotated[int, Field(ge=0)] | None = None
 
     _requests: deque[list[BaseMessage]] = PrivateAttr()
@@ -76,7 +76,7 @@ class ScriptedChatModel(BaseChatModel):
 
     @property
     def tools(self) -> list[Any]:
-        """What was bound last."""
+        """The tools that were bound last."""
         return list(self._tools)
 
     @property
@@ -90,7 +90,7 @@ class ScriptedChatModel(BaseChatModel):
         tool_choice: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """The model itself: what it calls is in its script."""
+        """The model itself: its script says what it calls."""
         del tool_choice, kwargs
         self._tools = list(tools)
         return self
@@ -98,8 +98,8 @@ class ScriptedChatModel(BaseChatModel):
     def _generate(
         self,
         messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002  # a script knows where it stops
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the caller tells it
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the caller reports to it
         **kwargs: Any,  # noqa: ARG002
     ) -> ChatResult:
         reply = self._reply(messages)
@@ -136,21 +136,21 @@ class ScriptedChatModel(BaseChatModel):
         **kwargs: Any,  # noqa: ARG002
     ) -> AsyncIterator[ChatGenerationChunk]:
         for piece in _pieces(await self._areply(messages)):
-            # Even without a delay: a reply can be cancelled, and others go on meanwhile.
+            # Even without a delay, so that a reply can be cancelled and others can run.
             await asyncio.sleep(self.delay)
             yield ChatGenerationChunk(message=piece)
 
     def _reply(self, messages: list[BaseMessage]) -> AIMessage:
         line = self._next_line(messages)
-        said = line(list(messages)) if callable(line) else line
-        if inspect.isawaitable(said):
+        reply = line(list(messages)) if callable(line) else line
+        if inspect.isawaitable(reply):
             raise UsageError("A line that is an async function needs ainvoke or astream.")
-        return _finished(said, messages)
+        return _complete(reply, messages)
 
     async def _areply(self, messages: list[BaseMessage]) -> AIMessage:
         line = self._next_line(messages)
-        said = line(list(messages)) if callable(line) else line
-        return _finished(await said if inspect.isawaitable(said) else said, messages)
+        reply = line(list(messages)) if callable(line) else line
+        return _complete(await reply if inspect.isawaitable(reply) else reply, messages)
 
     def _next_line(self, messages: list[BaseMessage]) -> Line:
         with self._lock:
@@ -159,39 +159,37 @@ class ScriptedChatModel(BaseChatModel):
                 return self.script
             if self._taken == len(self.script):
                 raise UsageError(
-                    f"The script has {self._taken} lines and all are spoken; the model was asked "
-                    "once more. Give it another line, or a function that answers for ever."
+                    f"The script has {self._taken} lines and all are used; the model was asked "
+                    "once more. Add a line, or give it a function as its script."
                 )
             self._taken += 1
             return self.script[self._taken - 1]
 
 
-def _check_reply(said: object) -> Reply:
-    if isinstance(said, AIMessage | str | BaseException):
-        return said
+def _check_reply(reply: object) -> Reply:
+    if isinstance(reply, AIMessage | str | BaseException):
+        return reply
     raise UsageError(
-        f"A line of a script is {type(said).__name__}; expected an AIMessage, a text, an error, "
+        f"A line of a script is {type(reply).__name__}; expected an AIMessage, a text, an error, "
         "or a function that returns one of these."
     )
 
 
-def _finished(said: object, messages: list[BaseMessage]) -> AIMessage:
-    """The reply as a message of its own, with what it costs; raises a line that is an error."""
-    said = _check_reply(said)
-    if isinstance(said, BaseException):
-        raise said
-    if isinstance(said, str):
-        said = AIMessage(said)
-    reason = "tool_calls" if calls_of(said) else "stop"
-    metadata = {"finish_reason": reason, "model_name": "scripted"} | said.response_metadata
-    usage = said.usage_metadata or _usage(said, messages)
-    # A copy, since LangChain gives it an id, and the same line may be spoken twice.
-    kwargs = dict(said.additional_kwargs)
-    return said.model_copy(
+def _complete(given: object, messages: list[BaseMessage]) -> AIMessage:
+    """The reply as a message with its metadata and usage; raises a line that is an error."""
+    reply = _check_reply(given)
+    if isinstance(reply, BaseException):
+        raise reply
+    if isinstance(reply, str):
+        reply = AIMessage(reply)
+    reason = "tool_calls" if calls_of(reply) else "stop"
+    # A copy, since LangChain sets its id, and the same line may be used twice.
+    return reply.model_copy(
         update={
-            "response_metadata": metadata,
-            "usage_metadata": usage,
-            "additional_kwargs": kwargs,
+            "response_metadata": {"finish_reason": reason, "model_name": "scripted"}
+            | reply.response_metadata,
+            "usage_metadata": reply.usage_metadata or _usage(reply, messages),
+            "additional_kwargs": dict(reply.additional_kwargs),
         }
     )
 
@@ -202,7 +200,7 @@ def _usage(reply: AIMessage, messages: list[BaseMessage]) -> UsageMetadata:
 
 
 def _pieces(reply: AIMessage) -> list[AIMessageChunk]:
-    """The reply in the pieces that a provider would stream: words, calls, and a closing one."""
+    """The reply in the chunks that a provider would stream: words, calls, and a last one."""
     content = reply.content
     texts: list[Any] = _WORDS.findall(content) if isinstance(content, str) else [content]
     pieces = [AIMessageChunk(content=text, id=reply.id) for text in texts]
@@ -223,7 +221,7 @@ def _pieces(reply: AIMessage) -> list[AIMessageChunk]:
 
 
 def _call_chunks(reply: AIMessage) -> Iterator[ToolCallChunk]:
-    """Name first, arguments after: whoever reads a stream has to put them together."""
+    """First the name, then the arguments, as providers stream them."""
     calls = [(call["name"], json.dumps(call["args"]), call["id"]) for call in reply.tool_calls]
     calls += [(c["name"] or "", c["args"] or "", c["id"]) for c in reply.invalid_tool_calls]
     for index, (name, args, call_id) in enumerate(calls):

@@ -1,8 +1,7 @@
-"""`ModelSummariser`: asks a chat model to bring the summary of a conversation up to date.
+"""`ModelSummariser`: asks a chat model to update the summary of a conversation.
 
-The model answers a `SummaryRequest` with the new summary alone. Whatever goes wrong is a
-`ModelFailure` that quotes nothing. How long an answer may be and what becomes of it is the
-caller's.
+The model answers a `SummaryRequest` with the new summary. Every error is a `ModelFailure` that
+quotes nothing. The caller limits the answer's length.
 """
 
 import asyncio
@@ -12,48 +11,47 @@ from typing import Final
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
-from segue.agent.config import AgentConfig
-from segue.agent.model_calls import counting_callbacks
-from segue.agent.model_errors import ModelFailure, explain_model_error
-from segue.agent.models import load_model
-from segue.agent.summary_request import SummaryRequest
-from segue.core.errors import UsageError
-from segue.core.query import text_of
+from segue.agent.models import counting_callbacks, load_model
+from segue.core.memory import text_of
+from segue.core.transcript import SummaryRequest
+from segue.errors import UsageError
+from segue.runtime.model_failures import ModelFailure, explain_model_error
+from segue.settings.agents import AgentConfig
 
 _TIME_LIMIT: Final = timedelta(seconds=60)
 _WORDS_PER_TOKEN: Final = 0.7
 
 
 class ModelSummariser:
-    """Sums up by asking a model. Holds no state between summaries."""
+    """Summarises by asking a model. Stateless."""
 
     def __init__(self, model: BaseChatModel, *, time_limit: timedelta = _TIME_LIMIT) -> None:
         self._model = model
         self._time_limit = time_limit
 
     async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
-        """The summary of `earlier` and of a `segue.core.transcript`, wished for in so many tokens.
+        """The summary of the `earlier` summary and a `segue.core.transcript`.
 
-        `ModelFailure` if the model fails or says nothing.
+        The model is asked for at most `max_tokens`. `ModelFailure` if it fails or gives no text.
         """
         words = max(round(max_tokens * _WORDS_PER_TOKEN), 1)
         messages = SummaryRequest(earlier, retold, words).messages()
-        # None but ours: what is summed up is no part of any answer.
+        # Not the run's own callbacks: they would stream the summary to the user.
         config = RunnableConfig(run_name="summarise", callbacks=counting_callbacks())
         try:
             async with asyncio.timeout(self._time_limit.total_seconds()):
                 answer = await self._model.ainvoke(messages, config)
         except Exception as error:
             raise _failure(error) from error
-        if not (said := text_of(answer)):
+        if not (summary := text_of(answer)):
             raise ModelFailure("The model gave no summary.", kind="empty", retryable=True)
-        return said
+        return summary
 
 
 def load_summariser(config: AgentConfig, own: BaseChatModel | None = None) -> ModelSummariser:
-    """Who sums up for an agent: the model that its config names for it, or its own.
+    """The summariser of an agent, with `compression.model` or the agent's own model.
 
-    `UsageError` if that cannot be loaded.
+    `UsageError` if it cannot be loaded.
     """
     named = config.compression.model
     if named is None and own is not None:
@@ -73,7 +71,7 @@ def load_summariser(config: AgentConfig, own: BaseChatModel | None = None) -> Mo
 
 
 def _failure(error: Exception) -> ModelFailure:
-    """The provider's own words are not passed on: they may quote the conversation."""
+    """Without the provider's text, which may quote the conversation."""
     explained = explain_model_error(error)
     if not isinstance(explained, ModelFailure):
         text = f"The summary failed: {explained.code} ({type(error).__name__})."

@@ -1,60 +1,59 @@
-"""What a tool gave back, made fit for the graph: it answers its call, and it can be stored.
+"""Tool results for the graph: each answers its call and can be stored.
 
-Which tools run, and for how long, is `segue.agent.middleware`'s.
+Which tools run, and for how long, is up to `segue.agent.middleware`.
 """
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain.agents.middleware import ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
-from segue.agent.faults import describe_fault
-from segue.agent.ids import is_same
-from segue.agent.run import current_run
-from segue.core.calls import Exchange, pair
+from segue.agent.current import current_run
+from segue.agent.ids import is_same_message
+from segue.core.calls import pair
 from segue.core.metadata import is_settled
+from segue.runtime.model_failures import describe_fault
 
 logger = logging.getLogger(__name__)
 
-# The third time the same thing is called in the same way, the answer will not change.
+# Refuse the third identical call if the first two gave the same result.
 _SAME_RESULTS: Final = 2
-# As the savers do it.
+# The one that savers use.
 _SERIALIZER: Final = JsonPlusSerializer()
 
 ToolResult = ToolMessage | Command[Any]
 
 
-def known_result(request: ToolCallRequest) -> ToolMessage | None:
-    """The answer to a call that need not run: it was stored before a crash, or is no news."""
-    return _stored(request) or _refused(request)
+def find_result(request: ToolCallRequest) -> ToolMessage | None:
+    """The result of a call that must not run: it is stored already, or keeps giving the same."""
+    return _stored_result(request) or _refusal(request)
 
 
-def fitting(request: ToolCallRequest, result: Any) -> Any:
-    """The result as the graph can take it. A tool may give several, messages and commands."""
-    if isinstance(result, list):
-        # LangGraph has made sure that exactly one of them answers the call.
-        return [_kept(request, one) if isinstance(one, ToolMessage) else one for one in result]
+def valid_result(request: ToolCallRequest, result: ToolResult) -> ToolResult:
+    """The result with the right call id, and without what cannot be stored."""
+    if isinstance(result, list):  # allowed, though LangChain's types do not say so
+        # LangGraph has checked that exactly one of them answers the call.
+        kept = [_storable(request, one) if isinstance(one, ToolMessage) else one for one in result]
+        return cast("ToolResult", kept)
     if not isinstance(result, ToolMessage):
         return result
     if result.tool_call_id != request.tool_call["id"]:
         result = result.model_copy(update={"tool_call_id": request.tool_call["id"] or ""})
-    return _kept(request, result)
+    return _storable(request, result)
 
 
-def failed(
+def error_result(
     request: ToolCallRequest, reason: str, error: BaseException | None = None
 ) -> ToolMessage:
-    """An error result that tells the model what went wrong; `error` is what the tool raised."""
+    """A result that tells the model what went wrong; `error` is what the tool raised."""
     call = request.tool_call
-    # The reason may quote what the user said.
-    if error is None:
-        logger.warning("Tool %s failed", call["name"])
-    else:
-        logger.warning("Tool %s failed: %s", call["name"], describe_fault(error))
+    fault = "" if error is None else f": {describe_fault(error)}"
+    logger.warning("Tool %s failed%s", call["name"], fault)
+    # Only at DEBUG: the reason may quote the user.
     logger.debug("Tool %s failed: %s", call["name"], reason, exc_info=error)
     return ToolMessage(
         f"Error: {call['name']} failed. {reason}",
@@ -64,13 +63,13 @@ def failed(
     )
 
 
-def _kept(request: ToolCallRequest, result: ToolMessage) -> ToolMessage:
-    """The result without what no checkpoint can hold."""
+def _storable(request: ToolCallRequest, result: ToolMessage) -> ToolMessage:
+    """The result without what a checkpoint cannot hold."""
     if _can_be_stored(result):
         return result
     bare = result.model_copy(update={"artifact": None})
     if not _can_be_stored(bare):
-        return failed(request, "Its result holds something that cannot be stored.")
+        return error_result(request, "Its result holds something that cannot be stored.")
     logger.warning(
         "The artifact of tool %s cannot be stored and is dropped: %s",
         request.tool_call["name"],
@@ -87,43 +86,38 @@ def _can_be_stored(result: ToolMessage) -> bool:
     return True
 
 
-def _stored(request: ToolCallRequest) -> ToolMessage | None:
-    """The result of this very call that an earlier run of the batch got as far as the journal."""
-    run, calling = current_run(), _calling(request)
-    if run is None or calling is None:
+def _stored_result(request: ToolCallRequest) -> ToolMessage | None:
+    """The result of this call that an earlier attempt at the batch stored in the journal."""
+    run = current_run()
+    calling = [message for message in _messages(request) if isinstance(message, AIMessage)][-1:]
+    if run is None or not calling:
         return None
-    stored = [e for e in run.batch.pairing.exchanges if is_same(e.message, calling, run.batch)]
-    own = [e for e in stored if e.call.id == request.tool_call["id"]]
-    # Of calls that share an id nobody can say whose result it is.
-    return _real_result(own[0]) if len(own) == 1 else None
-
-
-def _real_result(exchange: Exchange) -> ToolMessage | None:
-    result = exchange.result
+    results = [
+        exchange.result
+        for exchange in run.batch.pairing.exchanges
+        if exchange.call.id == request.tool_call["id"]
+        and is_same_message(exchange.message, calling[0], run.batch)
+    ]
+    # Where calls share an id, their results cannot be told apart.
+    result = results[0] if len(results) == 1 else None
     return None if result is None or is_settled(result) else result
 
 
-def _calling(request: ToolCallRequest) -> AIMessage | None:
-    """The message that the call is part of."""
-    said = [message for message in _messages(request) if isinstance(message, AIMessage)]
-    return said[-1] if said else None
-
-
-def _refused(request: ToolCallRequest) -> ToolMessage | None:
-    """An answer for a call that gave the same result before, so that no model goes in circles."""
+def _refusal(request: ToolCallRequest) -> ToolMessage | None:
+    """An error for a call that keeps giving the same result, so that the model does not loop."""
     results = _earlier_results(request)
     if len(results) < _SAME_RESULTS or len(set(results)) > 1:
         return None
-    return failed(request, "It was called like this before, and the result does not change.")
+    return error_result(request, "It was called like this before, and the result does not change.")
 
 
 def _earlier_results(request: ToolCallRequest) -> list[str]:
-    """What the same call gave since somebody last spoke: whoever goes on later may look again."""
+    """The results of the same call since the last human message."""
     call, messages = request.tool_call, _messages(request)
-    spoken = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    humans = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     return [
         str(exchange.result.content)
-        for exchange in pair(messages[max(spoken, default=-1) + 1 :]).exchanges
+        for exchange in pair(messages[max(humans, default=-1) + 1 :]).exchanges
         if exchange.result is not None
         and (exchange.call.name, exchange.call.args) == (call["name"], call["args"])
     ]

@@ -1,51 +1,80 @@
-"""The command line: `segue`. One file per group of commands, each of them thin."""
+"""The command line: `segue`. One module for each group of commands.
+
+A command's module is imported when the command runs: `--help` must not wait for LangChain.
+"""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from segue.cli import keys
-from segue.cli.chat import chat
-from segue.cli.compress import compress
-from segue.cli.doctor import doctor
-from segue.cli.help import Command, Group
-from segue.cli.migrate import migrate
-from segue.cli.records import batches, context, timers, why
-from segue.cli.retain import retain
-from segue.cli.serve import serve
-from segue.cli.simulate import simulate
-from segue.cli.stats import stats
-from segue.cli.threads import history, threads
-from segue.cli.transfers import export, forget, import_
+from segue.cli.output import WRONG_USE, Command, Group, print_error
+
+# For each command: its section of the help, its `module:attribute`, and one line of help.
+COMMANDS: Final = {
+    "chat": ("Talk", "chat.command:chat", "Talk with an agent that may speak first."),
+    "threads": ("Look", "look:threads", "List conversations, the most recent first."),
+    "history": ("Look", "look:history", "Show a conversation as its user sees it."),
+    "batches": ("Look", "look:batches", "List a thread's batches with state and reasons."),
+    "context": ("Look", "look:context", "Show what the model would get of a thread now."),
+    "timers": ("Look", "look:timers", "List planned and past follow-ups."),
+    "why": ("Look", "look:why", "Show why the agent wrote, and why it did not."),
+    "stats": ("Look", "stats:stats", "Count what became of follow-ups."),
+    "compress": ("Data", "compress:compress", "Move old batches out of a thread's window."),
+    "retain": ("Data", "retain:retain", "Remove old batches for good."),
+    "export": ("Data", "transfer:export", "Write conversations as lines of JSON."),
+    "import": ("Data", "transfer:import_", "Import a full export: all of it or nothing."),
+    "migrate": ("Data", "migrate:migrate", "Import conversations of a LangGraph app, or chats."),
+    "forget": ("Data", "transfer:forget", "Delete all data of a user."),
+    "serve": ("Operate", "serve:serve", "Serve the agents over REST, WebSocket and SSE."),
+    "doctor": ("Operate", "doctor:doctor", "Check settings, database, models and clock."),
+    "simulate": ("Operate", "simulate:simulate", "Try a policy on a scenario, or on the past."),
+    "keys": ("Operate", "keys:app", "Create, list and revoke keys of the server."),
+}
+
+
+class _Lazy(Group):
+    """Imports a command when it is called; its line in the help is known before."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(str(name)), rest
+
 
 app = typer.Typer(
     name="segue",
-    cls=Group,
+    cls=_Lazy,
     help="Agents that speak first.",
     no_args_is_help=True,
     add_completion=False,
-    # Mistakes of the user are told in one line; for ours the plain traceback says the most.
+    # A user's mistakes are printed in one line; for bugs the plain traceback says most.
     pretty_exceptions_enable=False,
 )
-_GROUPS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
-    "Talk": (chat,),
-    "Look": (threads, history, batches, context, timers, why, stats),
-    "Data": (compress, retain, export, import_, migrate, forget),
-    "Operate": (serve, doctor, simulate),
-}
-for _title, _commands in _GROUPS.items():
-    for _command in _commands:
-        _name = _command.__name__.rstrip("_")
-        app.command(_name, cls=Command, rich_help_panel=_title)(_command)
-app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def load_command(name: str) -> Any:
+    """The command of that name, with its options."""
+    module, _, attribute = COMMANDS[name][1].partition(":")
+    try:
+        found = getattr(import_module(f"segue.cli.{module}"), attribute)
+    except ModuleNotFoundError as error:  # the server is an extra
+        print_error(f"`segue {name}` needs {error.name}; pip install 'segue[server]'.")
+        raise typer.Exit(WRONG_USE) from error
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        found.command(name, cls=Command)(function)
+    return typer.main.get_command(found)
+
+
+for _name, (_section, _, _help) in COMMANDS.items():
+    app.command(_name, cls=Command, rich_help_panel=_section, help=_help)(lambda: None)
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"segue {version('segue')}")
         raise typer.Exit
 
@@ -56,19 +85,12 @@ def _segue(
     _: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and exit.", callback=_tell_version, is_eager=True
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
         ),
     ] = False,
 ) -> None:
     """Agents that speak first."""
-    _import_from_here()
-
-
-def _import_from_here() -> None:
-    """Let settings name modules of the working directory, as `python -m` would.
-
-    Behind all others, so that a file called `random.py` breaks nothing.
-    """
+    # Settings may name modules of the working directory. Last, so that `random.py` hides nothing.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
 

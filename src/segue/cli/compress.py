@@ -1,19 +1,73 @@
-"""`segue compress`: makes room in a thread's window, or takes that back."""
+"""`segue compress`: moves old batches out of a thread's window, or undoes that."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Self
 
 import typer
 
-from segue.cli.options import AsJson, ConfigFile, Database, ThreadId
-from segue.cli.output import print_json, print_lines, print_table, when
-from segue.cli.working import with_thread
+from segue.agent.summariser import load_summariser
+from segue.cli.access import config_of, with_thread
+from segue.cli.output import (
+    AsJson,
+    ConfigFile,
+    Database,
+    ThreadId,
+    print_json,
+    print_lines,
+    print_table,
+    when,
+)
+from segue.core.batch import Batch
+from segue.core.compression import Strategy
+from segue.core.messages import spoken_text, visible_messages
+from segue.core.text import one_line
+from segue.errors import NotFoundError
+from segue.journal.journal import Journal
+from segue.journal.records import Summary, Thread
+from segue.runtime.clock import SystemClock
+from segue.runtime.compressor import Compressor
+from segue.runtime.eviction import WindowLimits
+from segue.runtime.ids import LeasedIds
+from segue.settings import Settings
 
-if TYPE_CHECKING:
-    from segue.cli.compressing import Outcome
-    from segue.journal.records import Summary
+_LEASE: Final = timedelta(hours=1)
+_SHOWN: Final = 80
+_DRY_RUN = "Only show which batches would leave or come back; calls no model, stores nothing."
+_UNDO = "Undo the newest summary; its batches are in the window again."
 
-_DRY_RUN = "Only show what would leave, or be undone; no model is asked and nothing stored."
-_UNDO = "Take the newest summary back; its batches are in the window again."
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """One line about a batch. There may be thousands, so their messages are not kept."""
+
+    id: int
+    started_at: datetime
+    text: str
+
+    @classmethod
+    def of(cls, batch: Batch) -> Self:
+        texts = map(spoken_text, visible_messages(batch.messages))
+        return cls(batch.id, batch.started_at, one_line(" / ".join(texts), _SHOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class CompressResult:
+    """Which batches left or would leave, oldest first, and what was stored or undone.
+
+    Batches leave in `rounds`, each with its own summary. In a dry run, `certain` of them would
+    leave in any case; the others only if the summaries get as long as allowed.
+    """
+
+    is_dry_run: bool
+    tokens: int = 0
+    target: int = 0
+    leaving: list[BatchLine] = field(default_factory=list)
+    certain: int = 0
+    rounds: int = 0
+    stored: list[Summary] = field(default_factory=list)
+    undone: Summary | None = None
 
 
 def compress(
@@ -25,84 +79,124 @@ def compress(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let old batches leave what the model is told, down to the target; history keeps them.
+    """Move old batches out of a thread's window, down to the target; history keeps them.
 
-    As it happens by itself after a turn, but at once, and also where it is switched off.
+    The same as after a turn, but now, and also if compression is switched off.
     """
-    from segue.cli.compressing import compress_thread, undo_summary  # noqa: PLC0415
 
-    work = undo_summary if undo else compress_thread
-    outcome = with_thread(
-        thread_id,
-        config,
-        database,
-        lambda journal, thread, settings: work(journal, thread, settings, dry_run=dry_run),
-    )
+    async def work(journal: Journal, thread: Thread, settings: Settings) -> CompressResult:
+        if undo:
+            return await undo_summary(journal, thread, dry_run=dry_run)
+        return await compress_thread(journal, thread, settings, dry_run=dry_run)
+
+    result = with_thread(thread_id, config, database, work)
     if as_json:
-        print_json(_as_json(outcome))
+        print_json(_as_json(result))
+    elif result.undone is not None:
+        _print_undone(result.undone, is_dry_run=dry_run)
     else:
-        _print(outcome)
+        _print(result)
 
 
-def _as_json(outcome: "Outcome") -> dict[str, Any]:
+async def compress_thread(
+    journal: Journal, thread: Thread, settings: Settings, *, dry_run: bool
+) -> CompressResult:
+    """Compress a thread down to its target, or find out which batches would leave."""
+    agent = config_of(settings, thread.agent_id)
+    asks_model = not dry_run and agent.compression.strategy is Strategy.SUMMARISE
+    summariser = load_summariser(agent) if asks_model else None
+    clock = SystemClock()
+    ids = LeasedIds(journal, clock, owner=f"compress:{os.getpid()}", lease_for=_LEASE)
+    compressor = Compressor(journal, ids, clock, lambda _: agent, lambda _: summariser)
+    used, target = await compressor.count_tokens(thread), WindowLimits.of(agent).target
+    left: list[BatchLine] = []
+    if dry_run:
+        certain = rounds = 0
+        async for each in compressor.preview(thread):
+            rounds += 1
+            certain += len(each.leaving) if each.is_certain else 0
+            left += map(BatchLine.of, each.leaving)
+        return CompressResult(True, used, target, _in_order(left), certain, rounds)
+    stored: list[Summary] = []
+    await ids.open()
+    try:
+        while done := await compressor.shrink(
+            thread, at_once=True, tell=lambda batch: left.append(BatchLine.of(batch))
+        ):
+            stored += done
+    finally:
+        await ids.close()
+    return CompressResult(False, used, target, _in_order(left), len(left), len(stored), stored)
+
+
+async def undo_summary(journal: Journal, thread: Thread, *, dry_run: bool) -> CompressResult:
+    """Undo the newest summary, or find out which one it would be."""
+    newest = await journal.summaries.find(thread.id)
+    if newest is None:
+        raise NotFoundError(f"Thread {thread.id!r} has no summary that could be undone.")
+    if not dry_run:
+        await journal.summaries.undo(newest)
+    return CompressResult(dry_run, undone=newest)
+
+
+def _in_order(left: list[BatchLine]) -> list[BatchLine]:
+    return sorted(left, key=lambda each: each.id)
+
+
+def _as_json(result: CompressResult) -> dict[str, Any]:
     return {
-        "is_dry_run": outcome.is_dry_run,
-        "tokens": outcome.tokens,
-        "target": outcome.target,
-        "leaving": [batch.id for batch in outcome.leaving],
-        "certain": outcome.certain,
-        "rounds": outcome.rounds,
-        "summaries": outcome.stored,
-        "undone": outcome.undone,
+        "is_dry_run": result.is_dry_run,
+        "tokens": result.tokens,
+        "target": result.target,
+        "leaving": [batch.id for batch in result.leaving],
+        "certain": result.certain,
+        "rounds": result.rounds,
+        "summaries": result.stored,
+        "undone": result.undone,
     }
 
 
-def _print(outcome: "Outcome") -> None:
-    if outcome.undone is not None:
-        _print_undone(outcome.undone, is_dry_run=outcome.is_dry_run)
-        return
-    if not outcome.leaving:
-        size = f"The window holds {outcome.tokens} tokens, and {outcome.target} are the target."
+def _print(result: CompressResult) -> None:
+    if not result.leaving:
+        size = f"The window holds {result.tokens} tokens; the target is {result.target}."
         print_lines([f"Nothing can leave, or has to. {size}"])
         return
-    rows = ((str(left.id), when(left.started_at), left.words) for left in outcome.leaving)
-    print_table(("leaving" if outcome.is_dry_run else "left", "when", "what"), rows, nothing="")
-    if outcome.is_dry_run:
-        print_lines([_foreseen(outcome)])
+    rows = ((str(left.id), when(left.started_at), left.text) for left in result.leaving)
+    print_table(("leaving" if result.is_dry_run else "left", "when", "what"), rows, nothing="")
+    if result.is_dry_run:
+        print_lines([_forecast(result)])
         return
-    if outcome.rounds > 1:
-        stored = f"{outcome.rounds} summaries were stored"
-        if not outcome.stored[-1].text:
-            stored = f"They left in {outcome.rounds} rounds"
-        print_lines([f"{stored}; --undo takes back the newest, and again the one before it."])
-    if words := outcome.stored[-1].text:
-        print_lines(["Summary:", words])
-    else:
-        print_lines(["No summary stands for them."])
+    summary = result.stored[-1].text
+    if result.rounds > 1:
+        stored = f"{result.rounds} summaries were stored"
+        if not summary:
+            stored = f"They left in {result.rounds} rounds"
+        print_lines([f"{stored}; --undo undoes the newest, and again the one before it."])
+    print_lines(["Summary:", summary] if summary else ["No summary replaces them."])
 
 
-def _foreseen(outcome: "Outcome") -> str:
-    most, rounds = len(outcome.leaving), outcome.rounds
-    within = "1 round" if rounds == 1 else f"{rounds} rounds"
-    if outcome.certain == most:
-        return f"{_batches(most)} would leave in {within}."
+def _forecast(result: CompressResult) -> str:
+    most = len(result.leaving)
+    rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
+    if result.certain == most:
+        return f"{_batches(most)} would leave in {rounds}."
     return (
-        f"At least {outcome.certain} and at most {_batches(most)} would leave, in up to {within}: "
+        f"At least {result.certain} and at most {_batches(most)} would leave, in up to {rounds}: "
         "it depends on how long the summaries become."
     )
 
 
-def _print_undone(undone: "Summary", *, is_dry_run: bool) -> None:
+def _print_undone(undone: Summary, *, is_dry_run: bool) -> None:
     is_one = len(undone.batches) == 1
     are = "would be" if is_dry_run else "is" if is_one else "are"
     back = f"{_batches(len(undone.batches))} {are} in the window again."
-    if not undone.text:
-        print_lines([f"{back} No summary stood for {'it' if is_one else 'them'}."])
+    if undone.text:
+        print_lines([f"{back} This summary {'would be' if is_dry_run else 'is'} undone:"])
+        print_lines([undone.text])
     else:
-        taken = "would be" if is_dry_run else "is"
-        print_lines([f"{back} This summary {taken} taken back:", undone.text])
+        print_lines([f"{back} No summary replaced {'it' if is_one else 'them'}."])
     if undone.previous_id is not None:
-        print_lines(["What left before stays out; --undo once more takes that back too."])
+        print_lines(["Batches that left before stay out; --undo once more undoes that too."])
 
 
 def _batches(count: int) -> str:

@@ -1,13 +1,43 @@
-"""`segue doctor`: would it work here, and if not, what has to be done?"""
+"""`segue doctor`: checks whether Segue would run here, and says how to fix what would not."""
 
+import asyncio
+import os
+import sqlite3
+import zoneinfo
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from segue.cli.errors import FAILED
-from segue.cli.options import AsJson, ConfigFile, Database
-from segue.cli.output import print_json
+from segue.agent.build import build_graph, load_attribute, load_tool
+from segue.agent.checkpoints.selftest import check_integrity
+from segue.agent.embedders import load_embedder, require_minilm
+from segue.agent.models import load_model
+from segue.cli.access import open_journal
+from segue.cli.live import Diagnosis, check_addresses
+from segue.cli.output import FAILED, AsJson, ConfigFile, Database, print_json
+from segue.compose import webhook_target
+from segue.core.snowflake import time_of
+from segue.errors import BackendError, SegueError, UsageError
+from segue.journal.journal import Journal
+from segue.runtime.clock import SystemClock
+from segue.runtime.ids import LeasedIds
+from segue.settings import Settings, load_settings
+from segue.settings.agents import AgentConfig
+from segue.settings.extras import LOCAL_MODEL_NOTE
+from segue.stores import JOURNAL_FILE, checkpoints_of, describe_location, is_there
 
+# Two clocks that are synchronised over the network differ by less.
+_CLOCK_TOLERANCE: Final = timedelta(seconds=5)
+_CONNECT_SECONDS: Final = 10
+_ANY_ZONE: Final = "Europe/Oslo"
+_BUILT_IN_DECIDERS: Final = ("rules", "none", "model")
+_NOT_TRIED: Final = "`--live` checks whether it answers."
 _LIVE = "Also connect to the addresses of models and webhooks; nothing is sent to them."
 _MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -22,19 +52,230 @@ def doctor(
 ) -> None:
     """Check settings, database, models, clock and time zones; exit code 1 if anything fails.
 
-    Changes nothing: it applies no migration, and its test message is deleted again.
+    Changes nothing: it applies no migration, and deletes its test message again.
     """
-    from segue.cli.checks import check_all  # noqa: PLC0415
-    from segue.cli.opening import run  # noqa: PLC0415
-
-    checks = run(check_all(config, database, is_live=live))
+    found = asyncio.run(diagnose(config, database, is_live=live))
     if as_json:
-        print_json(checks)
+        print_json(found)
     else:
-        for check in checks:
-            mark = typer.style(_MARKS[check.outcome], fg=_COLOURS[check.outcome])
-            typer.echo(f"{mark}  {check.name}: {check.detail}")
-            if check.fix:
-                typer.echo(f"      {check.fix}")
-    if any(check.outcome == "fail" for check in checks):
+        for each in found:
+            mark = typer.style(_MARKS[each.outcome], fg=_COLOURS[each.outcome])
+            typer.echo(f"{mark}  {each.name}: {each.detail}")
+            if each.fix:
+                typer.echo(f"      {each.fix}")
+    if any(each.outcome == "fail" for each in found):
         raise typer.Exit(FAILED)
+
+
+async def diagnose(
+    config: Path | None, database: str | None, *, is_live: bool = False
+) -> list[Diagnosis]:
+    """Check everything in the order of a start; with `is_live`, also connect to addresses."""
+    kind, server = _check_server()
+    try:
+        settings = load_settings(config, kind=kind, database=database)
+    except UsageError as error:
+        found = [Diagnosis("settings", "fail", line) for line in str(error).splitlines()]
+        return [*found[:-1], replace(found[-1], fix="docs/settings.md lists all settings.")]
+    agents = ", ".join(agent.id for agent in settings.agents)
+    found = [Diagnosis("settings", "ok", f"They are valid. Agents: {agents}.")]
+    found += [each async for each in _check_database(settings)]
+    for agent in settings.agents:
+        found += _check_agent(agent)
+        if is_live:
+            found += [each async for each in check_addresses(agent)]
+    return [*found, _check_zones(), server]
+
+
+async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
+    """Whether it is reachable, up to date and writable, and returns messages as they were."""
+    if not is_there(settings):
+        yield _check_new_place(settings)
+        return
+    try:
+        place = describe_location(settings)
+        version, known = await _schema_version(settings), _known_version(settings)
+    except SegueError as error:
+        yield Diagnosis("database", "fail", str(error), "Is `database` of the settings right?")
+        return
+    yield Diagnosis("database", "ok", f"{place} answers.")
+    yield _check_version(version, known)
+    if version != known:
+        return
+    try:
+        async with open_journal(settings) as journal:
+            yield await _check_clock(journal)
+            await _store_and_load(settings, journal)
+    except (SegueError, OSError) as error:
+        fix = "This process needs to write to the database, and the versions of LangGraph to fit."
+        yield Diagnosis("self-test", "fail", str(error), fix)
+        return
+    yield Diagnosis("self-test", "ok", "A message with metadata came back as it was stored.")
+
+
+def _check_new_place(settings: Settings) -> Diagnosis:
+    folder = settings.folder.absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        detail = f"{describe_location(settings)} is created by the first start."
+        return Diagnosis("database", "ok", detail)
+    fix = "Set `database` to a folder that this process may write to, or to a PostgreSQL address."
+    return Diagnosis("database", "fail", f"{existing} is not writable.", fix)
+
+
+def _check_version(version: int, known: int) -> Diagnosis:
+    if version == known:
+        return Diagnosis("migrations", "ok", f"The schema is up to date ({known}).")
+    if version < known:
+        detail = f"The schema is at {version} of {known}."
+        return Diagnosis("migrations", "warn", detail, "The next start migrates it.")
+    detail = f"The schema is {version}, and this version of Segue knows {known}."
+    return Diagnosis("migrations", "fail", detail, "Install the newer version of Segue.")
+
+
+def _known_version(settings: Settings) -> int:
+    scripts = resources.files("segue.journal") / "migrations"
+    folder = scripts / ("postgres" if settings.is_postgres else "sqlite")
+    return sum(file.name.endswith(".sql") for file in folder.iterdir())
+
+
+async def _schema_version(settings: Settings) -> int:
+    """The version of the stored schema; changes nothing, unlike opening the journal."""
+    if settings.is_postgres:
+        return await _postgres_version(settings.database)
+    file = settings.folder / JOURNAL_FILE
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        raise BackendError(f"SQLite file {str(file)!r}: {error}.") from None
+    return int(version)
+
+
+async def _postgres_version(address: str) -> int:
+    import psycopg  # noqa: PLC0415 - an extra
+
+    try:
+        async with await psycopg.AsyncConnection.connect(
+            address, connect_timeout=_CONNECT_SECONDS
+        ) as connection:
+            found = await connection.execute("SELECT to_regclass('segue_schema')")
+            if (await found.fetchone() or (None,))[0] is None:
+                return 0
+            found = await connection.execute("SELECT coalesce(max(version), 0) FROM segue_schema")
+            return int((await found.fetchone() or (0,))[0])
+    except psycopg.Error as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BackendError(f"PostgreSQL: {reason.rstrip('.')}.") from None
+
+
+async def _check_clock(journal: Journal) -> Diagnosis:
+    newest, now = await journal.nodes.last_position(), SystemClock().now()
+    ahead = time_of(newest) - now if newest else timedelta(0)
+    clock = f"It is {now:%Y-%m-%d %H:%M:%S} UTC"
+    if ahead <= _CLOCK_TOLERANCE:
+        return Diagnosis("clock", "ok", f"{clock}, after all stored messages.")
+    detail = f"{clock}, and the newest message was stored at {time_of(newest):%Y-%m-%d %H:%M:%S}."
+    fix = "Set the clock of this machine, or of the one that stored it; follow-ups depend on it."
+    return Diagnosis("clock", "fail", detail, fix)
+
+
+async def _store_and_load(settings: Settings, journal: Journal) -> None:
+    clock = SystemClock()
+    owner = f"doctor:{os.getpid()}"
+    ids = LeasedIds(journal, clock, owner=owner, lease_for=timedelta(minutes=1))
+    async with AsyncExitStack() as stack:
+        checkpoints = checkpoints_of(settings)
+        await checkpoints.open()
+        stack.push_async_callback(checkpoints.close)
+        await ids.open()
+        stack.push_async_callback(ids.close)
+        await check_integrity(journal, checkpoints.saver(), ids=ids, now=clock.now())
+
+
+def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
+    """Whether its parts can be loaded; none of them is called."""
+    if agent.graph is None:
+        yield _check_model(agent)
+    else:
+        fix = "docs/agent.md says what a graph needs."
+        yield _attempt(f"graph of {agent.id}", lambda: build_graph(agent), "It can be loaded.", fix)
+    if agent.tools or agent.autonomy.decider not in _BUILT_IN_DECIDERS:
+        fix = "Name modules of the working directory or installed ones: 'module:name'."
+        names: list[str] = []
+        name = f"tools of {agent.id}"
+        found = _attempt(name, lambda: names.extend(_load_own_code(agent)), "", fix)
+        yield replace(found, detail=found.detail or f"Found: {', '.join(names)}.")
+    if agent.keeps_memories:
+        yield _check_embedder(agent)
+    if agent.webhook is not None:
+        detail = f"It has an address and a secret. {_NOT_TRIED}"
+        fix = "docs/runtime.md says what a webhook needs."
+        yield _attempt(f"webhook of {agent.id}", lambda: webhook_target(agent), detail, fix)
+
+
+def _attempt(name: str, load: Callable[[], object], detail: str, fix: str) -> Diagnosis:
+    """Ok unless `load` raises `SegueError`."""
+    try:
+        load()
+    except SegueError as error:
+        return Diagnosis(name, "fail", str(error), fix)
+    return Diagnosis(name, "ok", detail)
+
+
+def _load_own_code(agent: AgentConfig) -> list[str]:
+    """The names of its own tools and decider."""
+    names = [load_tool(given, agent.id).name for given in agent.tools]
+    decider = agent.autonomy.decider
+    if isinstance(decider, str) and decider not in _BUILT_IN_DECIDERS:
+        load_attribute(decider, f"agent {agent.id!r}: decider")
+        names.append("its own decider")
+    return names
+
+
+def _check_model(agent: AgentConfig) -> Diagnosis:
+    name = f"model of {agent.id}"
+    fix = "Or set another one: 'provider:model' with its key, or 'scripted' for a demo."
+    detail = f"{agent.model!r} is installed and has a key. {_NOT_TRIED}"
+    found = _attempt(name, lambda: load_model(agent.model, agent.model_settings), detail, fix)
+    if found.outcome == "fail":
+        return found
+    if agent.model == "local":
+        fix = "Set `model` to one such as 'openai:gpt-4o-mini' before users talk with it."
+        return Diagnosis(name, "warn", f"'local' is {LOCAL_MODEL_NOTE}.", fix)
+    if agent.model == "scripted":
+        return Diagnosis(name, "warn", "'scripted' answers by rules.", "Set `model` to a real one.")
+    return found
+
+
+def _check_embedder(agent: AgentConfig) -> Diagnosis:
+    name, embedder = f"embedder of {agent.id}", agent.memory.embedder
+    if embedder != "local":
+        detail = f"{embedder!r} is installed. {_NOT_TRIED}"
+        fix = "Or set `memory.embedder` to 'local'."
+        return _attempt(name, lambda: load_embedder(embedder), detail, fix)
+    fix = "Until then memories are searched by words, not by meaning."
+    found = _attempt(name, require_minilm, "'local' is installed.", fix)
+    return replace(found, outcome="warn") if found.outcome == "fail" else found
+
+
+def _check_zones() -> Diagnosis:
+    try:
+        zoneinfo.ZoneInfo(_ANY_ZONE)
+    except (zoneinfo.ZoneInfoNotFoundError, OSError):
+        fix = "pip install tzdata, or install it with the system's package manager."
+        detail = "There is no time zone data; quiet hours need it."
+        return Diagnosis("time zones", "fail", detail, fix)
+    return Diagnosis("time zones", "ok", "They are known.")
+
+
+def _check_server() -> tuple[type[Settings], Diagnosis]:
+    """Settings with the server's section if the server is installed, and whether it is."""
+    try:
+        import segue.server.app  # noqa: PLC0415 - an extra
+        from segue.server.settings import ServedSettings  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        detail = f"`segue serve` needs {error.name}."
+        return Settings, Diagnosis("server", "warn", detail, "pip install 'segue[server]'")
+    del segue
+    return ServedSettings, Diagnosis("server", "ok", "All packages that it needs are installed.")

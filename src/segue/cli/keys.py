@@ -1,97 +1,94 @@
-"""`segue keys`: who may call the server. Works at the database; no server has to run."""
+"""`segue keys`: keys for callers of the server, kept in the database; no server has to run."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from segue.cli.errors import told_plainly
-from segue.cli.help import Command, Group
-from segue.cli.options import AsJson, ConfigFile, Database
-from segue.cli.output import print_json, print_table, when
-from segue.cli.working import with_journal
-from segue.core.errors import UsageError
+from segue.cli.access import with_journal
+from segue.cli.output import (
+    AsJson,
+    Command,
+    ConfigFile,
+    Database,
+    Group,
+    print_json,
+    print_table,
+    when,
+)
+from segue.core.text import LONGEST_NAME
+from segue.errors import UsageError
+from segue.journal.records import ApiKey
+from segue.runtime.clock import SystemClock
+from segue.server.auth import is_name, new_key
 
-if TYPE_CHECKING:
-    from segue.journal.records import ApiKey
+app = typer.Typer(
+    cls=Group, help="Create, list and revoke keys of the server.", no_args_is_help=True
+)
 
-app = typer.Typer(cls=Group, help="Make, list and revoke keys of the server.", no_args_is_help=True)
-
-_ANY = "It speaks for whichever user a request names: for a program that serves many."
+_ANY = "The key speaks for the user that each request names: for a program that serves many users."
 
 
 @app.command(cls=Command)
-def create(  # noqa: PLR0913 - they are its options
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in lists.")],
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name in lists.")],
     *,
     user: Annotated[
-        str | None, typer.Option(help="The user it speaks for; the key's name if not given.")
+        str | None, typer.Option(help="The user that the key speaks for; its name if not given.")
     ] = None,
     any_user: Annotated[bool, typer.Option("--any-user", help=_ANY)] = False,
-    operator: Annotated[bool, typer.Option("--operator", help="It may see everything.")] = False,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="The key may see everything.")
+    ] = False,
     config: ConfigFile = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it, once: only a digest of it is kept."""
-    from segue.cli.opening import open_journal, read_served_settings, run  # noqa: PLC0415
-
-    settings = read_served_settings(config, database)
-    # Not before: it needs the extra that is asked for there.
-    from segue.runtime.clock import SystemClock  # noqa: PLC0415
-    from segue.server.keys import new_key  # noqa: PLC0415
-
-    with told_plainly():
-        user_id = _user(name, user, any_user=any_user)
-    key, words = new_key(name, user_id, SystemClock().now(), is_operator=operator)
-
-    async def work() -> None:
-        async with open_journal(settings, make=True) as journal:
-            await journal.add_key(key)
-
-    run(work())
+    """Create a key and print it, once: only a digest of it is stored."""
+    user_id = _check_user(name, user, any_user=any_user)
+    key, secret = new_key(name, user_id, SystemClock().now(), is_operator=operator)
+    with_journal(config, database, lambda journal, _: journal.keys.add(key), make=True)
     if as_json:
-        print_json(_shown(key) | {"key": words})
+        print_json(_without_digest(key) | {"key": secret})
         return
-    typer.echo(words)
-    typer.echo(f"Key {key.id} speaks for {_whom(key)}. It is not shown again.", err=True)
+    typer.echo(secret)
+    typer.echo(f"Key {key.id} speaks for {_speaks_for(key)}. It is not shown again.", err=True)
 
 
 @app.command(name="list", cls=Command)
 def list_keys(
     *, config: ConfigFile = None, database: Database = None, as_json: AsJson = False
 ) -> None:
-    """List all keys, oldest first, also those that were revoked."""
-    keys = with_journal(config, database, lambda journal, _: journal.list_keys())
+    """List all keys, revoked ones too, oldest first."""
+    keys = with_journal(config, database, lambda journal, _: journal.keys.list_all())
     if as_json:
-        print_json([*map(_shown, keys)])
+        print_json([*map(_without_digest, keys)])
         return
-    rows = ((k.id, when(k.created_at), when(k.revoked_at), _whom(k), k.name) for k in keys)
-    headings = ("id", "made", "revoked", "speaks for", "name")
-    print_table(headings, rows, nothing="There is no key; `segue keys create NAME` makes one.")
+    rows = ((k.id, when(k.created_at), when(k.revoked_at), _speaks_for(k), k.name) for k in keys)
+    headings = ("id", "created", "revoked", "speaks for", "name")
+    print_table(headings, rows, nothing="There is no key; `segue keys create NAME` creates one.")
 
 
 @app.command(cls=Command)
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="Of `segue keys list`.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id that `segue keys list` shows.")
+    ],
     *,
     config: ConfigFile = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shut a key for good; a running server knows within seconds."""
-    from segue.runtime.clock import SystemClock  # noqa: PLC0415
-
+    """Revoke a key for good; a running server refuses it within seconds."""
     now = SystemClock().now()
-    key = with_journal(config, database, lambda journal, _: journal.revoke_key(key_id, now=now))
+    key = with_journal(config, database, lambda journal, _: journal.keys.revoke(key_id, now=now))
     if as_json:
-        print_json(_shown(key))
+        print_json(_without_digest(key))
         return
-    typer.echo(f"Key {key.id} ({key.name}) opens nothing any more.")
+    typer.echo(f"Key {key.id} ({key.name}) is revoked.")
 
 
-def _user(name: str, user: str | None, *, any_user: bool) -> str | None:
-    from segue.server.keys import LONGEST_NAME, is_name  # noqa: PLC0415
-
+def _check_user(name: str, user: str | None, *, any_user: bool) -> str | None:
+    """The user that a new key speaks for; None for any."""
     if any_user and user is not None:
         raise UsageError("A key speaks for --user or for --any-user, not for both.")
     for what, given in (("name", name), ("user", user or name)):
@@ -100,13 +97,12 @@ def _user(name: str, user: str | None, *, any_user: bool) -> str | None:
     return None if any_user else user or name
 
 
-def _whom(key: "ApiKey") -> str:
-    whom = "any user" if key.user_id is None else f"user {key.user_id}"
-    return f"{whom}, and is an operator's" if key.is_operator else whom
+def _speaks_for(key: ApiKey) -> str:
+    user = "any user" if key.user_id is None else f"user {key.user_id}"
+    return f"{user}, and is an operator's" if key.is_operator else user
 
 
-def _shown(key: "ApiKey") -> dict[str, object]:
-    """Without the digest."""
+def _without_digest(key: ApiKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,

@@ -1,6 +1,6 @@
-"""The checks of `segue doctor --live`: do the addresses answer that agents depend on?
+"""The checks of `segue doctor --live`: whether the addresses of models and webhooks answer.
 
-A connection is opened and closed again; nothing is sent, and no model is asked anything.
+Each connection is opened and closed; nothing is sent.
 """
 
 import asyncio
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from segue.agent.config import AgentConfig
 from segue.agent.models import load_model
-from segue.core.errors import SegueError
+from segue.errors import SegueError
+from segue.settings.agents import AgentConfig
 
-Outcome = Literal["ok", "warn", "fail"]
 _SECONDS: Final = 5.0
 _FIX: Final = "Is the address right, and may this machine reach it?"
-# Where LangChain's models keep the address that they call, and whom they call without one.
+# Attributes of LangChain's models that hold the address, and the providers' default addresses.
 _ATTRIBUTES: Final = ("openai_api_base", "anthropic_api_url", "base_url", "azure_endpoint")
 _PROVIDERS: Final = {
     "openai": "https://api.openai.com",
@@ -26,23 +25,23 @@ _PROVIDERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """What was looked at, what was found, and how to mend it."""
+class Diagnosis:
+    """What was checked, what was found, and how to fix it."""
 
     name: str
-    outcome: Outcome
+    outcome: Literal["ok", "warn", "fail"]
     detail: str
     fix: str = ""
 
 
-async def check_addresses(agent: AgentConfig) -> AsyncIterator[Check]:
-    """The model's and the webhook's, where they are known."""
+async def check_addresses(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
+    """Connect to the addresses of the agent's model and webhook."""
     for what, address in _addresses(agent):
         name = f"{what} of {agent.id}, live"
         if address is None:
-            yield Check(name, "warn", f"Where {agent.model!r} is called is not known.")
+            yield Diagnosis(name, "warn", f"The address of {agent.model!r} is not known.")
         else:
-            yield await _connected(name, address)
+            yield await _connect(name, address)
 
 
 def _addresses(agent: AgentConfig) -> Iterator[tuple[str, str | None]]:
@@ -50,7 +49,7 @@ def _addresses(agent: AgentConfig) -> Iterator[tuple[str, str | None]]:
         try:
             model = load_model(agent.model, agent.model_settings)
         except SegueError:
-            pass  # told by the check of the model
+            pass  # reported by the check of the model
         else:
             yield "model", _address_of(model, agent.model)
     if agent.webhook is not None and urlsplit(agent.webhook.url).hostname:
@@ -63,19 +62,19 @@ def _address_of(model: Any, name: str) -> str | None:
     return next((address for address in given if isinstance(address, str)), known)
 
 
-async def _connected(name: str, address: str) -> Check:
+async def _connect(name: str, address: str) -> Diagnosis:
     parts = urlsplit(address)
     is_secure = parts.scheme == "https"
     port = parts.port or (443 if is_secure else 80)
-    # Without the path, which of a webhook is often a secret.
+    # Without the path: a webhook's is often a secret.
     place = f"{parts.hostname}:{port}"
     try:
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(parts.hostname, port, ssl=is_secure or None)
             writer.close()
     except TimeoutError:
-        return Check(name, "fail", f"{place} does not answer within {_SECONDS:.0f} s.", _FIX)
+        return Diagnosis(name, "fail", f"{place} does not answer within {_SECONDS:.0f} s.", _FIX)
     except OSError as error:
         reason = (error.strerror or str(error)).rstrip(".")
-        return Check(name, "fail", f"{place} does not answer: {reason}.", _FIX)
-    return Check(name, "ok", f"{place} answers.")
+        return Diagnosis(name, "fail", f"{place} does not answer: {reason}.", _FIX)
+    return Diagnosis(name, "ok", f"{place} answers.")

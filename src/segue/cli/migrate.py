@@ -1,21 +1,30 @@
-"""`segue migrate`: the conversations of another system become threads here."""
+"""`segue migrate`: imports conversations of another system as threads."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from contextlib import AsyncExitStack, closing
+from typing import Annotated
 
 import typer
 
-from segue.cli.errors import FAILED, told_plainly
-from segue.cli.options import AsJson, ConfigFile, Database
-from segue.cli.output import one_line, print_json, print_table
-
-if TYPE_CHECKING:
-    from segue.migrate.migrating import Owners
-    from segue.migrate.report import Report
-    from segue.settings import Settings
+from segue.cli.access import open_journal
+from segue.cli.output import (
+    FAILED,
+    AsJson,
+    ConfigFile,
+    Database,
+    print_json,
+    print_table,
+)
+from segue.core.text import one_line
+from segue.migrate.ledger import Ledger, MigrationReport
+from segue.migrate.migration import Migration, Owners, open_source
+from segue.runtime.clock import SystemClock
+from segue.settings import Settings, load_settings
+from segue.stores import is_there
 
 _SOURCE = "A LangGraph app's checkpoints (a SQLite file or a postgresql:// address), or a .jsonl."
-_USER_FROM = "Where each conversation says whose it is, such as metadata.user_id."
+_USER_FROM = "Field of each conversation that names its user, such as metadata.user_id."
 _ROWS = {
     "threads": "conversations found",
     "migrated": "migrated",
@@ -35,9 +44,9 @@ _DRY_ROWS = {
     "markers": "old markers would be turned into triggers",
     "repairs": "unfinished batches would be settled",
 }
-# So many users are named, those with the most threads first.
+# Number of users to list, those with the most threads first.
 _USERS = 10
-# Lines of progress in all.
+# Number of progress lines.
 _LINES = 20
 
 
@@ -45,42 +54,37 @@ def migrate(  # noqa: PLR0913 - they are its options
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE)],
     *,
     user: Annotated[
-        str | None, typer.Option(help="Whose a conversation becomes that names no user.")
+        str | None, typer.Option(help="Owner of conversations that name no user.")
     ] = None,
     user_from: Annotated[str | None, typer.Option(help=_USER_FROM)] = None,
     agent: Annotated[
-        str | None, typer.Option(help="With whom they are; the settings' first agent if not set.")
+        str | None, typer.Option(help="The threads' agent; the settings' first if not given.")
     ] = None,
     agent_from: Annotated[
-        str | None, typer.Option(help="Where each says with whom it is, such as metadata.agent.")
+        str | None, typer.Option(help="Field that names the agent, such as metadata.agent.")
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Put before each thread's name.")] = "",
+    prefix: Annotated[str, typer.Option(help="Prefix for the ids of the new threads.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read all of it, and write nothing.")
+        bool, typer.Option("--dry-run", help="Read everything, write nothing.")
     ] = False,
     config: ConfigFile = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take over conversations of a LangGraph app, or chats in a file. The source is only read.
+    """Import conversations of a LangGraph app, or chats in a file. The source is only read.
 
-    A run that was cut off goes on when it is repeated. Done again, it changes nothing, or adds what
-    is new in the source.
+    Run it again to continue an interrupted run, or to add what is new in the source.
     """
-    from segue.cli.opening import read_settings, run  # noqa: PLC0415
-    from segue.migrate.migrating import Owners  # noqa: PLC0415
-
-    settings = read_settings(config, database)
+    settings = load_settings(config, database=database)
     agents = [each.id for each in settings.agents]
-    with told_plainly():
-        owners = Owners(
-            agents=agents,
-            agent=agent or agents[0],
-            agent_from=agent_from,
-            user=user,
-            user_from=user_from,
-        )
-    report = run(_migrate(source, settings, owners, prefix=prefix, is_dry_run=dry_run))
+    owners = Owners(
+        agents=agents,
+        agent=agent or agents[0],
+        agent_from=agent_from,
+        user=user,
+        user_from=user_from,
+    )
+    report = asyncio.run(_migrate(source, settings, owners, prefix=prefix, is_dry_run=dry_run))
     if as_json:
         print_json(report)
     else:
@@ -90,17 +94,8 @@ def migrate(  # noqa: PLR0913 - they are its options
 
 
 async def _migrate(
-    source: str, settings: "Settings", owners: "Owners", *, prefix: str, is_dry_run: bool
-) -> "Report":
-    from contextlib import AsyncExitStack, closing  # noqa: PLC0415
-
-    from segue.cli.opening import open_journal  # noqa: PLC0415
-    from segue.migrate.ledger import Ledger  # noqa: PLC0415
-    from segue.migrate.migrating import Migration  # noqa: PLC0415
-    from segue.migrate.opening import open_source  # noqa: PLC0415
-    from segue.runtime.clock import SystemClock  # noqa: PLC0415
-    from segue.stores import is_there  # noqa: PLC0415
-
+    source: str, settings: Settings, owners: Owners, *, prefix: str, is_dry_run: bool
+) -> MigrationReport:
     with closing(open_source(source)) as opened:
         async with AsyncExitStack() as stack:
             journal = None
@@ -108,10 +103,12 @@ async def _migrate(
                 journal = await stack.enter_async_context(open_journal(settings, make=True))
             ledger = Ledger(journal, is_dry_run=is_dry_run)
             now = SystemClock().now()
-            return await Migration(opened, ledger, owners, now=now, prefix=prefix).run(_tell)
+            return await Migration(opened, ledger, owners, now=now, prefix=prefix).run(
+                _print_progress
+            )
 
 
-def _tell(done: int, of: int) -> None:
+def _print_progress(done: int, of: int) -> None:
     if done == of or done % -(-of // _LINES) == 0:
         typer.echo(f"{done} of {of} conversations", err=True)
 
@@ -124,9 +121,9 @@ def _shares(users: Mapping[str, int]) -> list[tuple[str, str]]:
     return rows
 
 
-def _print(report: "Report") -> None:
-    words = _DRY_ROWS if report.is_dry_run else _ROWS
-    rows = [(told, str(getattr(report, name))) for name, told in words.items()]
+def _print(report: MigrationReport) -> None:
+    labels = _DRY_ROWS if report.is_dry_run else _ROWS
+    rows = [(label, str(getattr(report, name))) for name, label in labels.items()]
     print_table(("what", "how many"), rows, nothing="")
     if report.users:
         whose = (

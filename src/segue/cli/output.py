@@ -1,34 +1,108 @@
-"""How commands print: JSON for scripts, tables for people, and plain lines in a pipe.
+"""How commands print: JSON for scripts, tables for terminals, tab-separated lines in a pipe.
 
-Results go to stdout. What users and models said may hold what a terminal obeys: it is left out.
+Results go to stdout, errors to stderr. Terminal control characters in messages are removed.
 """
 
 import json
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
-from segue.core.plain import exact_json, harmless, one_line
+from segue.core.text import exact_json, harmless
+from segue.errors import NotFoundError, SegueError, UsageError
 
-__all__ = ["is_piped", "one_line", "print_json", "print_lines", "print_table", "when"]
+_NAME: Final = "segue"
+
+
+def program() -> str:
+    """The command that runs this program again, such as `segue` or `.venv/bin/segue`."""
+    typed = Path(sys.argv[0])
+    if typed.name != _NAME or not typed.is_file():  # run as a module, or by a test
+        return _NAME
+    found = shutil.which(_NAME)
+    if found is not None and Path(found).samefile(typed):
+        return _NAME
+    return shlex.quote(str(typed))
+
+
+# Exit codes: 2 if the caller can fix it, 1 for everything else that failed.
+WRONG_USE: Final = 2
+FAILED: Final = 1
+
+
+class Command(TyperCommand):
+    """A command whose `SegueError` is printed as one line and sets the exit code."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_flag_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SegueError as error:
+            print_error(str(error))
+            code = WRONG_USE if isinstance(error, UsageError | NotFoundError) else FAILED
+            raise typer.Exit(code) from None
+
+
+class Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _without_flag_types(super().get_params(ctx))
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    """Without the `<bool>` that typer's help shows for a flag."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+def print_error(text: str) -> None:
+    """Print an error as one line on stderr."""
+    typer.echo(f"Error: {harmless(' '.join(text.split()))}", err=True)
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file; segue.toml of this folder if not given."),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(help="SQLite folder or PostgreSQL address; overrides the settings file."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="A server's address, instead of a database; it takes an operator's key."),
+]
+Key = Annotated[str | None, typer.Option(help="A key of the server.", envvar="SEGUE_KEY")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[
+    int, typer.Option(min=1, max=10_000, help="Number of entries at most; the newest.")
+]
+ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 
 
 def print_json(value: Any) -> None:
-    """A value or records; large numbers and times as text."""
+    """Print a value or records; numbers above 2^53 and times as strings."""
     typer.echo(harmless(json.dumps(exact_json(value), indent=2, ensure_ascii=False)))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Rows under headings; the last column takes what is left. Words are shown as they are.
+    """Print a table, or `nothing` if there is no row; the last column is wrapped.
 
-    In a pipe: a line for each row, with a tab between its cells, and no padding.
+    In a pipe, each row is one line with tabs between the cells.
     """
     if is_piped():
         lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
@@ -39,7 +113,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
         table.add_column(heading, no_wrap=True)
     table.add_column(headings[-1], overflow="fold")
     for row in rows:
-        # As text and not as markup: brackets in what was said are what was said.
+        # As `Text`: brackets in a message are not markup.
         table.add_row(*(Text(harmless(cell)) for cell in row))
     if table.row_count:
         Console().print(table)
@@ -48,7 +122,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
 
 
 def is_piped() -> bool:
-    """Whether a program or a file gets what is printed, and not a terminal."""
+    """Whether stdout is not a terminal."""
     return not sys.stdout.isatty()
 
 
@@ -58,7 +132,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def when(moment: datetime | str | None) -> str:
-    """A time on this machine's clock."""
+    """A time in this machine's time zone; empty for None."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

@@ -1,23 +1,158 @@
-"""`segue serve`: the server, from the settings, until somebody stops it."""
+"""`segue serve`: runs the server of the settings until it is stopped."""
 
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated
 
 import typer
 
-from segue.cli.options import ConfigFile, Database
+from segue.cli.access import open_journal
+from segue.cli.output import FAILED, ConfigFile, Database, print_error, program
+from segue.errors import SegueError
+from segue.facade import Segue
+from segue.server.app import create_app
+from segue.server.lifespan import Lifespan
+from segue.server.lifespan import __name__ as lifespan_module
+from segue.server.serving import check_bind, is_loopback, open_socket, serving
+from segue.server.settings import ServedSettings
+from segue.settings import Settings, load_settings, note_on_first_try
+from segue.settings.extras import LOCAL_MODEL_NOTE
+from segue.stores import describe_location, is_there
+from segue.telemetry import configure_logging
+
+
+async def serve_until_stopped(settings: ServedSettings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. Turns finish or are released."""
+    server = settings.server
+    await _check_bind(settings)
+    place = describe_location(settings)  # raises if the address is invalid
+    configure_logging(server.log_level, json=server.log_format == "json")
+    bound = open_socket(server)
+    closed = asyncio.Event()
+
+    @asynccontextmanager
+    async def open_segue() -> AsyncIterator[Segue]:
+        try:
+            async with Segue.open(settings) as segue:
+                yield segue
+        finally:
+            closed.set()
+
+    app = create_app(open_segue, server)
+    if is_loopback(server.host):  # other machines cannot use a path of this one
+        app.state.program = program()
+    lifespan: Lifespan = app.state.lifespan
+    stop = _handle_stop_signals()
+    with _segue_errors_not_logged():
+        async with serving(app, bound) as address:
+            typer.echo(f"Starting at {address}")
+            await _wait_for_any(lifespan.started, stop)
+            if lifespan.is_ready and not stop.is_set():
+                for line in _greeting(settings, place, address):
+                    typer.echo(line)
+                typer.echo("Ready.")
+            await _wait_for_any(closed, stop)
+            if stop.is_set():
+                typer.echo("Stopping; Ctrl-C again stops at once.")
+    if lifespan.failure is not None:
+        is_ours = isinstance(lifespan.failure, SegueError)
+        print_error(
+            str(lifespan.failure) if is_ours else "The system failed to start; see the log."
+        )
+        return FAILED
+    typer.echo("Stopped.")
+    return 0
+
+
+async def _check_bind(settings: ServedSettings) -> None:
+    """Refuse an open port without a key before anything is opened or created."""
+    try:
+        check_bind(settings.server, has_keys=False)
+    except SegueError:
+        check_bind(settings.server, has_keys=await _has_keys(settings))
+
+
+async def _has_keys(settings: Settings) -> bool:
+    if not is_there(settings):
+        return False
+    async with open_journal(settings) as journal:
+        return any(key.revoked_at is None for key in await journal.keys.list_all())
+
+
+def _greeting(settings: Settings, place: str, address: str) -> list[str]:
+    agents = ", ".join(
+        f"{agent.id} ({agent.model if agent.graph is None else 'own graph'})"
+        for agent in settings.agents
+    )
+    # A server on all addresses is called by one of this machine.
+    here = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    lines = [
+        f"Segue serves at {address}",
+        f"  agents   {agents}",
+        f"  data     {place}",
+        f"  chat     {program()} chat --url {here}",
+        f"  routes   {here}/docs",
+        "  stop     Ctrl-C",
+    ]
+    if any(agent.model == "local" and agent.graph is None for agent in settings.agents):
+        lines.append(f"The model 'local' is {LOCAL_MODEL_NOTE}.")
+    if note := note_on_first_try(settings):
+        lines.append(note)
+    return lines
+
+
+def _handle_stop_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second one ends the process as usual."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def handle() -> None:
+        stop.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, handle)
+    return stop
+
+
+async def _wait_for_any(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+@contextmanager
+def _segue_errors_not_logged() -> Iterator[None]:
+    """`SegueError` is printed at the end, so it is not logged as well."""
+
+    def is_unexpected(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], SegueError))
+
+    logger = logging.getLogger(lifespan_module)
+    logger.addFilter(is_unexpected)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_unexpected)
 
 
 def serve(
     *,
     host: Annotated[
-        str | None, typer.Option(help="Where to listen; 127.0.0.1 if not set.", show_default=False)
+        str | None,
+        typer.Option(help="Address to listen on; 127.0.0.1 if not set.", show_default=False),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="8000 if not set; 0 takes any free one.", min=0, max=65_535),
+        typer.Option(help="8000 if not set; 0 takes any free port.", min=0, max=65_535),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Log each request and each turn, too.")
+        bool, typer.Option("--verbose", help="Also log each request and each turn.")
     ] = False,
     config: ConfigFile = None,
     database: Database = None,
@@ -25,13 +160,14 @@ def serve(
     """Serve the agents of the settings over REST, WebSocket and server-sent events.
 
     Without settings: one agent with the local model, or a scripted one if that is not installed,
-    on SQLite, for this machine alone.
+    on SQLite, for this machine only.
     """
-    from segue.cli.opening import read_served_settings, run  # noqa: PLC0415
-
-    log_level = "info" if verbose else None
-    settings = read_served_settings(config, database, host=host, port=port, log_level=log_level)
-    # Not before: it needs the extra that is asked for there.
-    from segue.cli.server_process import serve_until_stopped  # noqa: PLC0415
-
-    raise typer.Exit(run(serve_until_stopped(settings)))
+    settings = load_settings(
+        config,
+        kind=ServedSettings,
+        database=database,
+        server__host=host,
+        server__port=port,
+        server__log_level="info" if verbose else None,
+    )
+    raise typer.Exit(asyncio.run(serve_until_stopped(settings)))

@@ -1,41 +1,51 @@
-"""`segue stats`: what follow-ups come to, and which way to follow up does better."""
+"""`segue stats`: what became of follow-ups, and how they compare with the hold-out."""
 
 import csv
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from segue.cli.errors import told_plainly
-from segue.cli.options import AsJson, ConfigFile, Database, Key, Url
-from segue.cli.output import print_json, print_lines, print_table
-from segue.cli.working import Where, look
-from segue.core.errors import NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from segue.journal.ports import Journal
-    from segue.settings import Settings
+from segue.cli.access import Target, look
+from segue.cli.output import (
+    AsJson,
+    ConfigFile,
+    Database,
+    Key,
+    Url,
+    print_json,
+    print_lines,
+    print_table,
+)
+from segue.core.durations import parse_duration, show_duration
+from segue.errors import NotFoundError, UsageError
+from segue.insight.stats import build_query
+from segue.insight.stats import stats as stats_of
+from segue.journal.journal import Journal
+from segue.runtime.clock import SystemClock
+from segue.settings import Settings
 
 Json = Mapping[str, Any]
 _HEADINGS = (
     *("agent", "trigger", "variant", "replied", "ignored", "pending", "stopped", "failed"),
     *("held out", "suppressed", "reply rate", "median reply after", "suppressed by"),
 )
-_RATES = ("reply_rate", "wrote_unasked")
 
 
 def stats(  # noqa: PLR0913 - each is an option
     *,
-    agent: Annotated[str | None, typer.Option(help="Of one agent, by its id.")] = None,
-    trigger: Annotated[str | None, typer.Option(help="Of one trigger, such as check_in.")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="From a time on, 2027-01-31, or so long ago, 7d.")
+    agent: Annotated[str | None, typer.Option(help="Only this agent, by its id.")] = None,
+    trigger: Annotated[
+        str | None, typer.Option(help="Only this trigger, such as check_in.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Before a time; the same.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From this time on: a date, 2027-01-31, or an age, 7d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time; the same forms.")] = None,
     window: Annotated[
-        str, typer.Option(help="How long after a follow-up a message is its answer.")
+        str, typer.Option(help="A message within this time counts as the answer.")
     ] = "24h",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
     url: Url = None,
@@ -44,42 +54,36 @@ def stats(  # noqa: PLR0913 - each is an option
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what became of follow-ups, and whether following up helps.
+    """Count what became of follow-ups, and compare them with the hold-out.
 
-    By agent, trigger and variant of the prompt; docs/outcomes.md says what the numbers mean.
+    By agent, trigger and variant of the prompt; docs/outcomes.md explains the numbers.
     """
-    from segue.core.durations import parse_duration  # noqa: PLC0415
-    from segue.runtime.clock import SystemClock  # noqa: PLC0415
-    from segue.runtime.stats import Wanted  # noqa: PLC0415
-    from segue.runtime.stats import stats as stats_of  # noqa: PLC0415
-
     now = SystemClock().now()
-    with told_plainly():
-        if as_csv and as_json:
-            raise UsageError("--csv and --json are two ways to print the same; take one.")
-        wanted = Wanted(
-            since=moment(since, now),
-            until=moment(until, now),
-            agent_id=agent,
-            trigger_type=trigger,
-            window=parse_duration(window),
-        )
-        wanted.query(now)  # raises before anything is opened
+    if as_csv and as_json:
+        raise UsageError("--csv and --json exclude each other.")
+    query = build_query(
+        now,
+        since=parse_time(since, now),
+        until=parse_time(until, now),
+        agent=agent,
+        trigger=trigger,
+        window=parse_duration(window),
+    )
 
-    async def work(journal: "Journal", settings: "Settings") -> Json:
-        found = (await stats_of(journal, wanted, now)).as_json()
+    async def work(journal: Journal, settings: Settings) -> Json:
+        found = (await stats_of(journal, query)).as_json()
         _refuse_unknown(agent, [config.id for config in settings.agents], found)
         return found
 
     found = look(
-        Where(url, key, config, database),
+        Target(url, key, config, database),
         "/api/admin/stats",
         work,
-        since=wanted.since and wanted.since.isoformat(),
-        until=wanted.until and wanted.until.isoformat(),
+        since=since and query.since.isoformat(),
+        until=until and query.until.isoformat(),
         agent=agent,
         trigger=trigger,
-        window=wanted.window.total_seconds(),
+        window=query.window.total_seconds(),
     )
     if as_json:
         print_json(found)
@@ -98,10 +102,8 @@ def _refuse_unknown(agent: str | None, known: list[str], found: Json) -> None:
         )
 
 
-def moment(text: str | None, now: datetime) -> datetime | None:
-    """A time on this machine's clock, or so long ago; `UsageError` if it is neither."""
-    from segue.core.durations import parse_duration  # noqa: PLC0415
-
+def parse_time(text: str | None, now: datetime) -> datetime | None:
+    """A time on this machine's clock, or an age such as 7d; `UsageError` if it is neither."""
     if text is None:
         return None
     try:
@@ -112,52 +114,49 @@ def moment(text: str | None, now: datetime) -> datetime | None:
         return now - parse_duration(text)
     except UsageError:
         raise UsageError(
-            f"{text!r:.60} is no time and no length of time; write a date such as 2027-01-31, "
-            "2027-01-31T08:00, or how long ago, such as 7d."
+            f"{text!r:.60} is not a time or an age; write a date such as 2027-01-31 or "
+            "2027-01-31T08:00, or an age such as 7d."
         ) from None
 
 
 def _row(row: Json) -> tuple[str, ...]:
     shown = ("replied", "ignored", "pending", "stopped", "failed", "held_out", "suppressed")
+    latency = row["median_latency_seconds"]
     return (
         row["agent"],
         row["trigger"] or "-",
         row["variant"] or "-",
         *(str(row[name]) for name in shown),
         _rate(row["reply_rate"]),
-        _span(row["median_latency_seconds"]),
+        "" if latency is None else show_duration(timedelta(seconds=latency)),
         ", ".join(f"{gate} {count}" for gate, count in row["suppressed_by"].items()),
     )
 
 
 def _sentences(found: Json) -> Iterator[str]:
-    for contest in found["comparisons"]:
-        yield f"{contest['agent']}, {contest['trigger']}: {contest['sentence']}"
-    for row in found["outcomes"]:
-        if wrote := row["wrote_unasked"]:
-            yield (
-                f"{row['agent']}, {row['trigger']}: of {wrote['cases']} held out, the user wrote "
-                f"on their own after {wrote['hits']}: {_rate(wrote)}."
-            )
+    for arm in found["arms"]:
+        wrote, difference = arm["wrote"], arm["difference"]
+        line = (
+            f"{arm['agent']}, {arm['trigger']}, {arm['variant'] or 'held out'}: users wrote after "
+            f"{_rate(wrote)} of the moments in {wrote['cases']:,} threads"
+        )
+        if difference is not None:
+            points = [f"{100 * difference[part]:+.0f}" for part in ("value", "low", "high")]
+            line += ", {} points ({} to {}) against held out".format(*points)
+        yield f"{line}."
     if fallbacks := found["memory"]["fallback_rate"]:
         yield (
-            f"Memory queries without words of the user's: {_rate(fallbacks)} of "
+            f"Memory queries without text of the user: {_rate(fallbacks)} of "
             f"{fallbacks['cases']}; {found['memory']['failed']} searches failed."
         )
     if found["unmarked"]:
-        yield f"{found['unmarked']} stored triggers have lost their mark: a store loses metadata."
+        yield f"{found['unmarked']} stored triggers have no metadata: a store loses data."
 
 
 def _rate(rate: Json | None) -> str:
     if rate is None:
         return ""
     return f"{100 * rate['value']:.0f} % ({100 * rate['low']:.0f} to {100 * rate['high']:.0f})"
-
-
-def _span(seconds: float | None) -> str:
-    from segue.core.durations import show_duration  # noqa: PLC0415
-
-    return "" if seconds is None else show_duration(timedelta(seconds=seconds))
 
 
 def _print_csv(found: Json) -> None:
@@ -170,8 +169,7 @@ def _print_csv(found: Json) -> None:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row with one value per column."""
-    rates = {name: row.pop(name) or {} for name in _RATES}
+    rate = row.pop("reply_rate") or {}
     gates = row.pop("suppressed_by")
-    for name, rate in rates.items():
-        row |= {f"{name}_{part}": rate.get(part) for part in ("cases", "value", "low", "high")}
+    row |= {f"reply_rate_{part}": rate.get(part) for part in ("cases", "value", "low", "high")}
     return row | {"suppressed_by": " ".join(f"{gate}={count}" for gate, count in gates.items())}

@@ -1,8 +1,8 @@
 """Batches: the messages of one processing cycle, read from the messages themselves.
 
 There is no batch table. `group_batches` rebuilds batches from metadata in any order of input,
-and a batch's state is a pure function of its messages, with reasons for a person to read.
-Giving messages a batch is `segue.core.stamp`'s, closing an abandoned one `segue.core.settle`'s.
+and a batch's state is a pure function of its messages, with reasons in plain text.
+`segue.core.stamp` gives messages their batch, `segue.core.settle` closes an abandoned one.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ from langchain_core.messages import (
 )
 
 from segue.core.calls import Pairing, has_content, pair
-from segue.core.errors import MetadataError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import check_snowflake, millis_of, time_of
 from segue.core.tokens import estimate_tokens
+from segue.errors import MetadataError, UsageError
 
 BATCH_TIMEOUT: Final = timedelta(minutes=10)
 
@@ -50,22 +50,22 @@ class Batch:
 
     @property
     def type(self) -> BatchType:
-        """The type of the cycle's first message; a continuation does not relabel it."""
+        """The type of its first message; a continuation does not change it."""
         return self._metadata[0].batch_type or BatchType.USER_REQUEST
 
     @property
     def parent(self) -> int | None:
-        """The batch that this one is nested in."""
+        """The id of the batch that this one is nested in."""
         return self._metadata[0].parent_batch
 
     @property
     def state(self) -> BatchState:
-        return self._verdict[0]
+        return self._state_and_reasons[0]
 
     @property
     def reasons(self) -> list[str]:
         """Why the batch is in its state, one sentence each; empty if it is complete."""
-        return list(self._verdict[1])
+        return list(self._state_and_reasons[1])
 
     @property
     def is_complete(self) -> bool:
@@ -90,12 +90,12 @@ class Batch:
 
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
-        millis_of(now)  # refuses a moment without a time zone
+        millis_of(now)  # raises if it has no time zone
         return not self.is_complete and now - self.last_activity_at > timeout
 
     @cached_property
     def tokens(self) -> int:
-        """What its messages cost a model, estimated."""
+        """The estimated tokens of its messages."""
         return sum(map(estimate_tokens, self.messages))
 
     @cached_property
@@ -106,9 +106,8 @@ class Batch:
     def arranged(self) -> list[BaseMessage]:
         """The messages in the order a model needs: each call followed by its results.
 
-        Results stand in the order of the calls whatever order they came in. Duplicate and
-        orphan results, messages that say nothing, and what closed the batch before the real
-        reply came are left out; they stay in `messages`.
+        Results are in the order of the calls, whatever order they came in. Left out are duplicate
+        and orphan results, empty messages, and a settling reply that a real one followed.
         """
         results: dict[int, list[ToolMessage]] = {}
         for exchange in self.pairing.exchanges:
@@ -121,8 +120,8 @@ class Batch:
                 arranged += [message, *results[id(message)]]
             elif not isinstance(message, ToolMessage | FunctionMessage) and has_content(message):
                 arranged.append(message)
-        spoken = [n for n, m in enumerate(arranged) if isinstance(m, AIMessage)]
-        outdated = {n for n in spoken[:-1] if is_synthetic(arranged[n])}
+        replies = [n for n, m in enumerate(arranged) if isinstance(m, AIMessage)]
+        outdated = {n for n in replies[:-1] if is_synthetic(arranged[n])}
         return [m for n, m in enumerate(arranged) if n not in outdated] if outdated else arranged
 
     @cached_property
@@ -130,7 +129,7 @@ class Batch:
         return [MessageMetadata.of(message) for message in self.messages]
 
     @cached_property
-    def _verdict(self) -> tuple[BatchState, list[str]]:
+    def _state_and_reasons(self) -> tuple[BatchState, list[str]]:
         if unanswered := self.pairing.unanswered:
             return BatchState.AWAITING_TOOLS, [
                 f"Call {e.call.id!r} to {e.call.name!r} has no result." for e in unanswered
@@ -143,9 +142,9 @@ class Batch:
 
     @property
     def _continuation_pending(self) -> bool:
-        """Several requests of one turn make one continuation; settling ends the wait too.
+        """Whether a requested continuation is still to come; settling ends the wait, too.
 
-        A result that came twice or too late asks for nothing.
+        Duplicate and orphan results request nothing.
         """
         counted = {id(exchange.result) for exchange in self.pairing.exchanges}
         for message, metadata in zip(
@@ -159,7 +158,7 @@ class Batch:
 
     @property
     def _missing_head(self) -> str | None:
-        """A batch cut at the front, by a row limit say, is not whole until it is settled."""
+        """A batch cut at the front, by a row limit say, is open until it is settled."""
         if any(m.sequence_num == 0 or m.settled for m in self._metadata):
             return None
         return "The first message is missing."
@@ -182,8 +181,8 @@ class Batch:
 def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
     """The batches of stamped messages, oldest first, whatever order the messages come in.
 
-    A message given twice counts once. Raises `MetadataError` for a message without a batch and
-    for two different messages at one position: leaving one out would lose it.
+    A message given twice counts once. `MetadataError` for a message without a batch, and for two
+    different messages at one position, since dropping one would lose it.
     """
     members: dict[int, dict[int, tuple[int, BaseMessage]]] = {}
     for message in check_messages(messages):
@@ -204,7 +203,7 @@ def group_batches(messages: Iterable[BaseMessage]) -> list[Batch]:
 
 
 def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessage]:
-    """By sequence number; where a writer used one twice, by position, which it cannot."""
+    """By sequence number; if a number repeats, by position, which never does."""
     numbers = {sequence_num for sequence_num, _ in members.values()}
     by_position = len(numbers) < len(members)
     order = sorted(members, key=lambda p: (0 if by_position else members[p][0], p))
@@ -212,5 +211,5 @@ def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessag
 
 
 def _same(one: BaseMessage, other: BaseMessage) -> bool:
-    # Not-a-number in a tool's arguments is unequal to itself, but written the same.
+    # NaN in a tool's arguments is unequal to itself, but serialises to the same text.
     return one is other or one == other or one.model_dump_json() == other.model_dump_json()

@@ -1,8 +1,7 @@
 """Tool calls and their results: finding them in a message and pairing them.
 
-Call ids are the provider's and repeat, in one message and across a thread, so nothing here
-takes an id for a key of the whole: a result belongs to the nearest call before it that still
-waits for one.
+Call ids come from the provider and repeat, in one message and across a thread, so an id is never
+used as a unique key: a result belongs to the nearest earlier call that is still open.
 """
 
 import json
@@ -15,12 +14,12 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.core.metadata import is_settled
 
-# Blocks that ask *us* to run something. Server-side tools are absent on purpose: the provider
-# runs them and writes their results into the same message.
+# Blocks that ask us to run a tool. The provider runs server-side tools itself and writes their
+# results into the same message.
 _CALL_BLOCKS = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"}
 )
-# Where the words of a text block stand, by its type.
+# The key that holds the text of a block, by the type of the block.
 TEXT_KEYS: Final = {
     "text": "text",
     "text-plain": "text",
@@ -33,7 +32,7 @@ _REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "re
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to run a tool, whichever way the provider wrote it."""
+    """One request to run a tool, in whichever form the provider wrote it."""
 
     id: str
     name: str
@@ -42,8 +41,8 @@ class Call:
 
 
 @dataclass(slots=True)
-class Exchange:
-    """One call of one assistant message and, once there is one, its result."""
+class ToolExchange:
+    """One call of one assistant message, and its result once there is one."""
 
     message: AIMessage
     call: Call
@@ -52,22 +51,22 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """All calls of a batch with their results, and the results that found no call."""
+    """All calls of a batch with their results, and the results without an open call."""
 
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[ToolExchange] = field(default_factory=list)
     duplicates: list[ToolMessage] = field(default_factory=list)
     orphans: list[ToolMessage] = field(default_factory=list)
 
     @property
-    def unanswered(self) -> list[Exchange]:
+    def unanswered(self) -> list[ToolExchange]:
         return [exchange for exchange in self.exchanges if exchange.result is None]
 
 
 def calls_of(message: BaseMessage) -> list[Call]:
     """Every call of a message, from `tool_calls`, `invalid_tool_calls` and content blocks.
 
-    The same call is often written twice, parsed and as a block: each id counts as often as the
-    place that holds it most often.
+    The same call often occurs twice, parsed and as a block: an id counts as often as it occurs in
+    the place that has it most often.
     """
     if not isinstance(message, AIMessage):
         return []
@@ -96,33 +95,33 @@ def is_call_block(block: Any) -> bool:
 
 
 def has_content(message: BaseMessage) -> bool:
-    """Whether a message says anything besides calling tools."""
+    """Whether a message has content besides tool calls and reasoning."""
     content = message.content
     if isinstance(content, str):
         return bool(content.strip()) or bool(words_beside(message))
-    return any(_says_something(block) for block in content) or bool(words_beside(message))
+    return any(_is_content(block) for block in content) or bool(words_beside(message))
 
 
 def words_beside(message: BaseMessage) -> str:
-    """A refusal or the transcript of spoken words, which one client keeps beside the content."""
+    """A refusal, or the transcript of audio, which OpenAI's client keeps beside the content."""
     if not isinstance(message, AIMessage):
         return ""
     audio = message.additional_kwargs.get("audio")
-    spoken = audio.get("transcript") if isinstance(audio, dict) else None
-    words = message.additional_kwargs.get("refusal") or spoken
-    return words.strip() if isinstance(words, str) else ""
+    transcript = audio.get("transcript") if isinstance(audio, dict) else None
+    text = message.additional_kwargs.get("refusal") or transcript
+    return text.strip() if isinstance(text, str) else ""
 
 
 def pair(messages: Sequence[BaseMessage]) -> Pairing:
     """Give every call of one batch its result.
 
-    A result goes to the nearest earlier message with an open call of that id, and there to the
-    first one; a result stored before its call waits for it. The first result of a call counts,
-    later ones are duplicates; what settling added counts only where nothing else does.
+    A result goes to the first open call of its id in the nearest earlier message; a result stored
+    before its call waits for it. The first result of a call counts, later ones are duplicates. A
+    result that settling added counts only if there is no other.
     """
     pairing = Pairing()
-    # Per id, the open calls of each message that has some, nearest message last.
-    waiting: defaultdict[str, list[deque[Exchange]]] = defaultdict(list)
+    # Per id, the open calls of each message, nearest message last.
+    waiting: defaultdict[str, list[deque[ToolExchange]]] = defaultdict(list)
     called: set[str] = set()
     early: list[ToolMessage] = []
     stand_ins: list[ToolMessage] = []
@@ -144,10 +143,10 @@ def pair(messages: Sequence[BaseMessage]) -> Pairing:
 
 
 def _exchanges(
-    message: AIMessage, waiting: defaultdict[str, list[deque[Exchange]]]
-) -> list[Exchange]:
-    exchanges = [Exchange(message, call) for call in calls_of(message)]
-    own: defaultdict[str, deque[Exchange]] = defaultdict(deque)
+    message: AIMessage, waiting: defaultdict[str, list[deque[ToolExchange]]]
+) -> list[ToolExchange]:
+    exchanges = [ToolExchange(message, call) for call in calls_of(message)]
+    own: defaultdict[str, deque[ToolExchange]] = defaultdict(deque)
     for exchange in exchanges:
         own[exchange.call.id].append(exchange)
     for call_id, unanswered in own.items():
@@ -155,7 +154,7 @@ def _exchanges(
     return exchanges
 
 
-def _answer(waiting: list[deque[Exchange]], result: ToolMessage, which: int) -> bool:
+def _answer(waiting: list[deque[ToolExchange]], result: ToolMessage, which: int) -> bool:
     """Give the result to the first open call of the nearest (-1) or oldest (0) message."""
     if not waiting:
         return False
@@ -168,7 +167,7 @@ def _answer(waiting: list[deque[Exchange]], result: ToolMessage, which: int) -> 
 def _call_in_block(block: Any) -> Call:
     raw = block.get("args", block.get("input", block.get("arguments")))
     if block["type"] == "custom_tool_call":
-        raw = {"__arg1": raw}  # as its own client writes free text into arguments
+        raw = {"__arg1": raw}  # as LangChain's OpenAI client passes free text
     return Call(
         id=str(block.get("call_id") or block.get("id") or ""),
         name=str(block.get("name") or ""),
@@ -186,12 +185,12 @@ def _arguments(raw: Any) -> dict[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-def _says_something(block: Any) -> bool:
+def _is_content(block: Any) -> bool:
     return not (is_blank(block) or is_of_type(block, _CALL_BLOCKS | _REASONING_BLOCKS))
 
 
 def is_blank(block: Any) -> bool:
-    """Whether a block is text without words."""
+    """Whether a block is empty text."""
     if isinstance(block, dict) and isinstance(kind := block.get("type"), str):
         block = str(block.get(TEXT_KEYS[kind]) or "") if kind in TEXT_KEYS else block
     return isinstance(block, str) and not block.strip()

@@ -1,10 +1,9 @@
 """The context: which messages the model gets, in which order, within which budget.
 
-A whole batch or none of it. All complete batches that fit, newest first and without a hole, plus
-the current batch even if it is unfinished; every other unfinished batch stays out. The last
-exchange is never left out: if it is too long for the room, its texts are cut. The result is
-valid for OpenAI, Anthropic and Google whatever crashed, repeated or arrived out of order, and the
-same input gives the same bytes, so that prompt caches hit.
+A whole batch or none of it: all complete batches that fit, newest first and without a gap, plus
+the current batch even if it is unfinished. The last exchange is always in; if it is too long, its
+texts are cut. The result is valid for OpenAI, Anthropic and Google whatever crashed, repeated or
+arrived out of order, and the same input gives the same bytes, so that prompt caches hit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,31 +14,31 @@ from typing import Final, cast
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from segue.core.batch import Batch, group_batches
-from segue.core.errors import NotFoundError, UsageError
-from segue.core.plain import storable
 from segue.core.request import with_unique_calls
 from segue.core.snowflake import check_snowflake
+from segue.core.text import storable
 from segue.core.tokens import estimate_tokens
-from segue.core.window import Dropped, DropReason, Shortened, TokenCounter, Window
+from segue.core.window import ContextWindow, Dropped, DropReason, Shortened, TokenCounter
+from segue.errors import NotFoundError, UsageError
 
 _MAX_ANSWER_TOKENS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the model gets. `tokens` counts all of it; `reserved` is left free for the answer."""
+    """What the model gets. `tokens` counts all of it; `reserved` is free for the answer."""
 
     messages: list[BaseMessage]
     dropped: list[Dropped]
     tokens: int
     reserved: int = 0
     batches: list[int] = field(default_factory=list)
-    # The budget ended the walk back: there is or may be older history than `dropped` names.
+    # The budget ended the walk back: there may be more history than `dropped` names.
     cut: bool = False
-    # What had to be in is more than there is room for: the system text, the current batch and,
-    # for a follow-up, the last exchange at its shortest.
+    # The minimum does not fit: the system text, the current batch and, for a follow-up, the last
+    # exchange at its shortest.
     over_budget: bool = False
-    # Batches of the last exchange whose texts were cut to make them fit.
+    # Batches of the last exchange whose texts were cut to fit.
     shortened: list[Shortened] = field(default_factory=list)
 
 
@@ -57,15 +56,13 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
 ) -> Context:
     """The context of stamped messages in any order, or of batches given newest first.
 
-    Batches are read only as far as the budget reaches, so the cost grows with the budget and
-    not with the history behind it. `max_tokens` is the model's window; `answer_tokens` of it
-    stay free (a quarter, at most 4,096, unless said), and `extra_tokens` are what the caller
-    sends besides, such as tool schemas. The current batch is the one to be answered: without
-    it an unfinished batch is left out, the user's newest message with it. It is in even if it
-    alone is over the budget; `NotFoundError` if it is not there. The last exchange before it, the
-    newest batches with a person's message and a reply, is in as well: whole if it fits, else with
-    its long texts cut. The messages are the caller's own where nothing had to change; treat them
-    as read-only.
+    Batches are read only as far as the budget reaches, so the cost grows with the budget and not
+    with the history. `max_tokens` is the model's window; `answer_tokens` of it stay free (default:
+    a quarter, at most 4,096), and `extra_tokens` are sent besides, such as tool schemas. The
+    current batch is the one to answer: unlike other unfinished batches it is in, even if it alone
+    is over the budget; `NotFoundError` if it is missing. The last exchange before it, the newest
+    batches with a person's message and a reply, is in as well: whole if it fits, else with its
+    long texts cut. Unchanged messages are the caller's own objects; treat them as read-only.
     """
     current = current_batch.id if isinstance(current_batch, Batch) else current_batch
     if current is not None:
@@ -73,7 +70,7 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
     head = _head(system, summary, memories)
     reserved = _reserved(max_tokens, answer_tokens)
     room = None if max_tokens is None else max_tokens - reserved
-    window = Window(count_tokens, room, tokens=sum(map(count_tokens, head)) + extra_tokens)
+    window = ContextWindow(count_tokens, room, tokens=sum(map(count_tokens, head)) + extra_tokens)
     batches, report_all = _newest_first(messages)
     for batch in _up_to_current(batches, current, window.dropped):
         window.take(batch, is_current=batch.id == current)
@@ -98,7 +95,7 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
 def _newest_first(
     messages: Iterable[BaseMessage] | Iterable[Batch],
 ) -> tuple[Iterator[Batch], bool]:
-    """The batches, and whether all of them are at hand anyway."""
+    """The batches, and whether all of them are in memory already."""
     given = iter(messages)
     first = next(given, None)
     if first is None:
@@ -112,7 +109,7 @@ def _newest_first(
 def _up_to_current(
     newest_first: Iterator[Batch], current_batch: int | None, dropped: list[Dropped]
 ) -> Iterator[Batch]:
-    """The current batch and what came before it; a running batch never sees a later one."""
+    """The current batch and the earlier ones; a running batch never sees a later one."""
     found = current_batch is None
     previous: int | None = None
     for batch in newest_first:
@@ -131,9 +128,9 @@ def _up_to_current(
 
 
 def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> list[BaseMessage]:
-    """One system message, since a second one is an error for some providers.
+    """One system message, since some providers refuse a second one.
 
-    What changes most often stands last, so that the prefix before it stays cached.
+    The part that changes most often is last, so that the prefix before it stays cached.
     """
     if isinstance(memories, str) or not all(isinstance(m, str) for m in memories):
         raise UsageError("memories is a list of texts.")
@@ -145,20 +142,20 @@ def _head(system: str | None, summary: str | None, memories: Sequence[str]) -> l
         summary and summary.strip() and f"Summary of the conversation so far:\n{summary}",
         memory_lines(memories),
     ]
-    said = [storable(part) for part in parts if part and part.strip()]
-    return [SystemMessage("\n\n".join(said))] if said else []
+    texts = [storable(part) for part in parts if part and part.strip()]
+    return [SystemMessage("\n\n".join(texts))] if texts else []
 
 
 def memory_lines(memories: Sequence[str]) -> str:
-    """Memories as the model is told of them; nothing if there are none."""
-    # One line each: a memory must not look like a second one, or like an instruction.
+    """The memories as part of the system message; empty if there are none."""
+    # One line each: a memory must not look like two, or like an instruction.
     lines = (" ".join(memory.split()) for memory in memories)
     listed = "\n".join(f"- {line}" for line in lines if line)
     return listed and f"What you remember about the user:\n{listed}"
 
 
 def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
-    """Oldest first, with any stored system message folded into the one at the front."""
+    """Oldest first, with stored system messages merged into the one at the front."""
     ordered = [message for view in reversed(newest_first) for message in view]
     instructions = [m for m in ordered if isinstance(m, SystemMessage)]
     if instructions:

@@ -1,7 +1,7 @@
-"""Lengths of time as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
+"""Durations as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
 
-For files that people write by hand. What it shows, it can read again. `Length` is a setting's type
-that takes all of these, besides numbers of seconds.
+`show_duration` writes what `parse_duration` reads. `Duration` is the type of a setting that takes
+such text or a number of seconds.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 
-# No months and no years: they are not always equally long.
+# No months and years: their lengths vary.
 _UNITS: Final[Mapping[str, timedelta]] = MappingProxyType(
     {
         **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
@@ -29,7 +29,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+)[ ,]*", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
-    """How long a text says; `UsageError` for one that does not."""
+    """The duration that a text names; `UsageError` if it names none."""
     left = text.strip().lower()
     total = timedelta()
     try:
@@ -40,14 +40,14 @@ def parse_duration(text: str) -> timedelta:
             total += _UNITS[part[2]] * float(part[1])
             left = left[part.end() :]
     except OverflowError:
-        raise UsageError(f"{text!r:.60} is longer than any time there is.") from None
+        raise UsageError(f"{text!r:.60} is too long: the limit is 999,999,999 days.") from None
     if not text.strip():
         raise UsageError(_refusal(text))
     return total
 
 
 def show_duration(span: timedelta) -> str:
-    """The same in short, such as `3d 4h 30m`; of a second's parts nothing is shown."""
+    """A duration in short, such as `3d 4h 30m`; fractions of a second are cut off."""
     seconds = int(span.total_seconds())
     if seconds < 0:
         return f"-{show_duration(-span)}"
@@ -59,9 +59,9 @@ def show_duration(span: timedelta) -> str:
     return " ".join(parts) or "0s"
 
 
-def _read_length(given: Any) -> Any:
-    """A text's length of time; what is none is left for the type's own check to refuse."""
-    if isinstance(given, bool):  # a number to Python, and nothing that anybody can mean
+def _read_duration(given: Any) -> Any:
+    """The duration in a text; anything else is left to the validation of `timedelta`."""
+    if isinstance(given, bool):  # Python takes it for a number
         raise UsageError("got true or false; expected a length of time")
     if not isinstance(given, str):
         return given
@@ -73,12 +73,11 @@ def _read_length(given: Any) -> Any:
         return given
 
 
-# Where settings are read: a number of seconds, or a text as people write it.
-Length = Annotated[timedelta, BeforeValidator(_read_length)]
+Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
 
 
 def _refusal(text: str) -> str:
     return (
-        f"{text!r:.60} is no length of time; "
+        f"{text!r:.60} is not a duration; "
         "write it like '30s', '10m', '2h30m', '3 days' or '1 week'."
     )

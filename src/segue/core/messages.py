@@ -1,28 +1,27 @@
 """Making messages and choosing which ones a person sees.
 
-`user_message` is the door for what clients send, `synthetic_message` the door for what Segue
-says to the model on its own; `visible_messages` is the only way out to a person.
+`user_message` takes what clients send, `synthetic_message` makes Segue's own prompts, and
+everything shown to a person passes through `visible_messages`.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.calls import has_content, words_beside
-from segue.core.errors import UsageError
 from segue.core.media import is_convertible
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
-from segue.core.plain import plain_json, storable
+from segue.core.text import plain_json, storable
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
+from segue.errors import UsageError
 
-# What a person can send. Blocks of other types (tool calls, tool results, reasoning) are the
-# model's and the tools' to write; from a client they would forge history.
+# Blocks that a client may send. Tool calls, tool results and reasoning would forge history.
 CLIENT_BLOCKS: Final = frozenset(
     {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
 )
-
-# Blocks of content that are for people: what they can send, and how some models write words.
+# Blocks that a person sees: those that clients send, and the text blocks of some models.
 _SHOWN_BLOCKS: Final = CLIENT_BLOCKS | {"output_text", "refusal"}
 
 Origin = Literal["reply", "follow_up"]
@@ -36,7 +35,7 @@ def synthetic_message(
     """The message that asks the model to speak first.
 
     `reason` is kept for operators and never shown to the model; `prompt` replaces the trigger's
-    own words. Raises `UnknownTrigger` for a trigger that does not exist.
+    fixed one. Raises `UnknownTrigger`.
     """
     kind = parse_trigger(trigger)
     text = TRIGGER_PROMPTS[kind] if prompt is None else storable(str(prompt))
@@ -49,21 +48,29 @@ def synthetic_message(
 
 
 def continuation_message(reason: str | None = None) -> HumanMessage:
-    """The message that lets the agent go on with its own batch, as its tool asked.
+    """The message that lets the agent go on with its own batch, as its tool requested.
 
-    A human message, since every provider answers to one; a system message in the middle of a
-    conversation is refused or ignored by some.
+    A human message, since some providers refuse or ignore a system message in a conversation.
     """
     metadata = MessageMetadata(synthetic=True, trigger_reason=reason)
     return HumanMessage(CONTINUATION_PROMPT, additional_kwargs=metadata.to_kwargs())
 
 
-def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
-    """A real message from what a client sent: content only.
+def background_message(message: BaseMessage) -> HumanMessage:
+    """A stamped message as a hidden human message that is not an instruction.
 
-    Metadata, names, ids and anything else a client attaches is dropped; `id` is the server's
-    to give. An empty message and a content block that is not a person's to send, that holds
-    nothing to send, or that no model could be given, raise `UsageError`.
+    For text of an old app that no person wrote, such as a summary.
+    """
+    metadata = replace(MessageMetadata.of(message), synthetic=True)
+    return HumanMessage(message.content, id=message.id, additional_kwargs=metadata.to_kwargs())
+
+
+def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
+    """A person's message from what a client sent: content only.
+
+    Metadata, names, ids and anything else that the client attached are dropped; the server gives
+    the `id`. `UsageError` for an empty message, and for a content block that clients may not send,
+    that has no payload, or that no model can read.
     """
     if isinstance(content, HumanMessage):
         return user_message(content.content, id)
@@ -77,21 +84,21 @@ def user_message(content: str | list[Any] | HumanMessage, id: str | None = None)
 
 
 def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """What a person sees of a conversation: own messages and the agent's replies.
+    """What a person sees of a conversation: their own messages and the agent's replies.
 
-    Synthetic messages go by their metadata alone, tool traffic by type. An assistant message
-    that only calls tools or only thinks goes too, since there is nothing in it to show.
+    Left out are synthetic messages, by their metadata alone, tool results, and assistant messages
+    that only call tools or only reason.
     """
     return [message for message in check_messages(messages) if _is_visible(message)]
 
 
 def spoken_text(message: BaseMessage) -> str:
-    """What a visible message says, also where a provider keeps the words beside the content."""
+    """The text of a visible message, including text that a provider keeps beside the content."""
     return message.text or words_beside(message)
 
 
 def shown_content(message: BaseMessage) -> str | list[Any]:
-    """What is said; not what the model thinks, which may quote a trigger, nor what it calls."""
+    """The content without tool calls and without reasoning, which may quote a trigger."""
     content = message.content
     if isinstance(content, str):
         return content or words_beside(message)
@@ -99,7 +106,7 @@ def shown_content(message: BaseMessage) -> str | list[Any]:
 
 
 def origin_of(message: BaseMessage) -> Origin | None:
-    """Of what an agent says: whether it answered or spoke first. None for a user's message."""
+    """Whether an agent's message is a reply or a follow-up; None for a user's message."""
     if isinstance(message, HumanMessage):
         return None
     is_follow_up = MessageMetadata.of(message).batch_type is BatchType.SYSTEM_TRIGGER
@@ -115,7 +122,7 @@ def _is_visible(message: BaseMessage) -> bool:
 
 
 def _has_payload(block: dict[str, Any]) -> bool:
-    """Whether a media block holds what it names; clients crash on one that does not."""
+    """Whether a media block has its data; clients crash on one that has not."""
     inner = block.get(str(block["type"]))
     place = inner if isinstance(inner, dict) else block
     url = inner if isinstance(inner, str) else place.get("url")
@@ -137,7 +144,7 @@ def _client_block(block: Any) -> Any:
     if kind == "text":
         if not isinstance(block.get("text"), str):
             raise UsageError("A text block needs its words in 'text'.")
-        # Unknown keys of a text block would travel to some providers as they are.
+        # Some clients would send unknown keys of a text block on.
         return {"type": "text", "text": storable(block["text"])}
     if not _has_payload(block):
         raise UsageError(
@@ -148,5 +155,5 @@ def _client_block(block: Any) -> Any:
             f"The block of type {kind!r} cannot be read by models: base64 data needs its "
             "'mime_type', and a block with 'source_type' what that names."
         )
-    # How a request is cached is the agent's business and costs its owner money.
+    # Only the agent's owner decides on caching, since it costs money.
     return plain_json({key: value for key, value in block.items() if key != "cache_control"})

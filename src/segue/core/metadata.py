@@ -1,7 +1,6 @@
-"""The metadata of a message: what Segue knows about it, in `additional_kwargs` and nowhere else.
+"""The metadata of a message: what Segue stores about it, in `additional_kwargs` alone.
 
-Content is never looked at here. `is_synthetic` is the only place that asks whether a message is
-synthetic; everything else goes through it.
+Content is never read here. Only `is_synthetic` decides whether a message is synthetic.
 """
 
 import logging
@@ -13,9 +12,9 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import MetadataError, UsageError
 from segue.core.snowflake import MAX_ID, is_snowflake, time_of
 from segue.core.triggers import TriggerType
+from segue.errors import MetadataError, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
 
 
 class BatchType(StrEnum):
-    """What began a processing cycle."""
+    """What started a processing cycle."""
 
     USER_REQUEST = "user_request"
     AGENT_TO_AGENT = "agent_to_agent"
@@ -36,19 +35,19 @@ class BatchType(StrEnum):
 def is_synthetic(message: BaseMessage) -> bool:
     """Whether Segue wrote this message itself.
 
-    Strictly `True`: the text "true", 1, null or nothing at all is a real message.
+    Strictly `True`: with "true", 1, null or no value the message is a real one.
     """
     return message.additional_kwargs.get("synthetic") is True
 
 
 def is_settled(message: BaseMessage) -> bool:
-    """Whether settling put this message in the place of one that never came."""
+    """Whether settling added this message."""
     return message.additional_kwargs.get("settled") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageMetadata:
-    """Everything Segue stores on one message. Absent fields are not written."""
+    """All that Segue stores on one message. Fields at their default are not written."""
 
     synthetic: bool = False
     trigger_type: TriggerType | None = None
@@ -59,12 +58,12 @@ class MessageMetadata:
     sequence_num: int | None = None
     batch_type: BatchType | None = None
     parent_batch: int | None = None
-    # When it was stored, in ISO 8601; only where the position says a later time.
+    # When it was stored, in ISO 8601; set only if the position shows a later time.
     stored_at: str | None = None
 
-    # Set on a tool result whose tool asked to go on later; the batch then waits for it.
+    # Set on a tool result whose tool requested a continuation; the batch then waits for it.
     continue_requested: bool = False
-    # Set on what `settle` adds, so that a closed batch is known as one.
+    # Set on the messages that `settle` adds.
     settled: bool = False
 
     source_agent_id: str | None = None
@@ -93,9 +92,8 @@ class MessageMetadata:
     def of(cls, message: BaseMessage) -> "MessageMetadata":
         """Read a message's metadata.
 
-        An unknown trigger type is logged and read as none: the message stays synthetic. Any
-        other value of the wrong type raises `MetadataError`, since guessing would hide a
-        message or show a trigger.
+        An unknown trigger type is logged and read as None: the message stays synthetic. Any other
+        wrong value raises `MetadataError`, since a guess could hide a message or show a trigger.
         """
         stored = message.additional_kwargs
         values = {name: stored[name] for name in KEYS & stored.keys() if stored[name] is not None}
@@ -111,7 +109,7 @@ class MessageMetadata:
             raise MetadataError(f"Message {message.id!r} ({message.type}): {error}") from None
 
     def to_kwargs(self) -> dict[str, Any]:
-        """Plain JSON values, as they are written into `additional_kwargs`."""
+        """The plain JSON values to write into `additional_kwargs`."""
         written = {}
         for name, default, _, _ in _RULES:
             value = getattr(self, name)
@@ -122,7 +120,7 @@ class MessageMetadata:
     def onto(self, message: M, **fields: Any) -> M:
         """A copy of `message` that carries exactly this metadata; the original is untouched.
 
-        `fields` are other fields of the message to set on the copy, such as its id.
+        `fields` are other fields to set on the copy, such as its id.
         """
         foreign = {k: v for k, v in message.additional_kwargs.items() if k not in KEYS}
         fields["additional_kwargs"] = foreign | self.to_kwargs()
@@ -132,18 +130,6 @@ class MessageMetadata:
 _BATCH_TYPES: Final[Mapping[str, BatchType]] = {kind.value: kind for kind in BatchType}
 
 
-def _is_flag(value: object) -> bool:
-    return type(value) is bool
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _is_moment(value: object) -> bool:
     try:
         return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
@@ -151,30 +137,38 @@ def _is_moment(value: object) -> bool:
         return False
 
 
-def _is_trigger(value: object) -> bool:
-    return isinstance(value, TriggerType)
-
-
-def _is_batch_type(value: object) -> bool:
-    return isinstance(value, BatchType)
-
-
-# Name, default, rule and the rule in words, of every field in the order in which it is written.
-_RULES: Final[tuple[tuple[str, bool | None, Callable[[Any], bool], str], ...]] = (
-    ("synthetic", False, _is_flag, "true or false"),
-    ("trigger_type", None, _is_trigger, f"one of: {', '.join(TriggerType)}"),
-    ("trigger_reason", None, _is_text, "a string"),
-    ("position", None, is_snowflake, f"an int in 1..{MAX_ID}"),
-    ("batch", None, is_snowflake, f"an int in 1..{MAX_ID}"),
-    ("sequence_num", None, _is_count, "an int of 0 or more"),
-    ("batch_type", None, _is_batch_type, f"one of: {', '.join(BatchType)}"),
-    ("parent_batch", None, is_snowflake, f"an int in 1..{MAX_ID}"),
+# Each rule: default, check, and the expected value for the text of an error.
+_Rule = tuple[bool | None, Callable[[Any], bool], str]
+_FLAG: Final[_Rule] = (False, lambda value: type(value) is bool, "true or false")
+_ID: Final[_Rule] = (None, is_snowflake, f"an int in 1..{MAX_ID}")
+_COUNT: Final[_Rule] = (None, lambda v: type(v) is int and v >= 0, "an int of 0 or more")
+_TEXT: Final[_Rule] = (None, lambda value: isinstance(value, str), "a string")
+_TRIGGER: Final[_Rule] = (
+    None,
+    lambda value: isinstance(value, TriggerType),
+    f"one of: {', '.join(TriggerType)}",
+)
+_BATCH_TYPE: Final[_Rule] = (
+    None,
+    lambda value: isinstance(value, BatchType),
+    f"one of: {', '.join(BatchType)}",
+)
+# In the order in which fields are written.
+_RULES: Final[tuple[tuple[str, *_Rule], ...]] = (
+    ("synthetic", *_FLAG),
+    ("trigger_type", *_TRIGGER),
+    ("trigger_reason", *_TEXT),
+    ("position", *_ID),
+    ("batch", *_ID),
+    ("sequence_num", *_COUNT),
+    ("batch_type", *_BATCH_TYPE),
+    ("parent_batch", *_ID),
     ("stored_at", None, _is_moment, "a time with its zone, in ISO 8601"),
-    ("continue_requested", False, _is_flag, "true or false"),
-    ("settled", False, _is_flag, "true or false"),
-    ("source_agent_id", None, _is_text, "a string"),
-    ("tool_triggered", False, _is_flag, "true or false"),
-    ("retry_count", None, _is_count, "an int of 0 or more"),
+    ("continue_requested", *_FLAG),
+    ("settled", *_FLAG),
+    ("source_agent_id", *_TEXT),
+    ("tool_triggered", *_FLAG),
+    ("retry_count", *_COUNT),
     ("priority", None, PRIORITIES.__contains__, f"one of: {', '.join(PRIORITIES)}"),
 )
 KEYS: Final = frozenset(rule[0] for rule in _RULES)
@@ -182,7 +176,7 @@ _NO_METADATA: Final = MessageMetadata()
 
 
 def check_messages(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
-    """The messages, one by one; `UsageError` for anything that is not a LangChain message."""
+    """Yield the messages; `UsageError` for anything that is not a LangChain message."""
     if isinstance(messages, BaseMessage):
         raise UsageError("Expected a list of messages, got one message; put it into a list.")
     for place, message in enumerate(messages):
@@ -195,9 +189,9 @@ def check_messages(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """The messages as a model provider may see them: without any key of ours.
+    """The messages without any of our keys, as a model provider may see them.
 
-    Today's converters drop unknown keys, but that is their choice; this makes it ours.
+    Today's converters drop unknown keys, too, but they may stop doing so.
     """
     return [
         _NO_METADATA.onto(message) if KEYS & message.additional_kwargs.keys() else message

@@ -1,7 +1,7 @@
-"""Making messages acceptable to every provider, in the request only.
+"""Making messages acceptable to every provider, in the request only; stored ones stay as they are.
 
-What is stored stays as it came. Each rule here answers a request that a provider refused or
-misread; a message that breaks none is passed on as the same object.
+Each rule answers a request that a provider refused or misread. A message that breaks no rule is
+passed on as the same object.
 """
 
 import re
@@ -20,37 +20,37 @@ from segue.core.calls import (
     is_of_type,
     words_beside,
 )
-from segue.core.media import is_convertible, stand_in
-from segue.core.plain import sendable_args, storable
+from segue.core.media import is_convertible, name_of
+from segue.core.text import sendable_args, storable
 
-# What all providers take as a call's id and as a tool's name.
+# Call ids and tool names that all providers take.
 MAX_CALL_ID: Final = 40
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# Calls that `tool_calls` says as well: LangChain's own spelling, which clients stumble over, and
-# one provider's free-text calls, which no other provider knows.
+# Blocks that `tool_calls` repeats: LangChain's own form, which clients cannot convert, and OpenAI's
+# free-text calls, which no other provider knows.
 _REDUNDANT_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "custom_tool_call"})
-# Text that only one provider spells so.
+# Text blocks that only one provider uses.
 _FOREIGN_TEXT = frozenset({"output_text", "refusal", "custom_tool_call_output"})
 _TEXT = frozenset({"text"})
 _RESULT_BLOCKS = frozenset({"tool_result"})
-# What clients keep beside the message and some send on: raw calls, answered or not, and a refusal
-# that is in the content by then.
+# Keys of `additional_kwargs` that some clients send: raw calls, and a refusal that is moved into
+# the content.
 _BESIDE = frozenset({"tool_calls", "function_call", "refusal"})
-# Where Google's client keeps signatures by call id.
+# The key under which Google's client keeps signatures by call id.
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 
 
-def tidied(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
-    """The message with what every provider takes of its content.
+def clean_message(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
+    """The message with only the content that every provider takes.
 
-    Blank, bare, broken and misplaced blocks go. In the current batch a provider wants its own
-    blocks back (reasoning, server-side tools); in a finished one no provider needs them and
-    every other one refuses them, so there an assistant message is its words and its calls.
+    Blank, bare, broken and misplaced blocks are dropped. In the current batch a provider wants its
+    own blocks back (reasoning, server-side tools). In a finished one it does not need them and
+    other providers refuse them, so an assistant message is reduced to its text and its calls.
     """
     update: dict[str, Any] = {}
-    content = _tidied_content(message, is_current)
+    content = _clean_content(message, is_current)
     if content != message.content:
         update["content"] = content
         if isinstance(message, AIMessage) and not is_current:
@@ -70,7 +70,7 @@ def tidied(message: BaseMessage, *, is_current: bool = True) -> BaseMessage:
     return message.model_copy(update=update) if update else message
 
 
-def _tidied_content(message: BaseMessage, is_current: bool) -> str | list[Any]:
+def _clean_content(message: BaseMessage, is_current: bool) -> str | list[Any]:
     content = message.content
     if isinstance(content, str):
         return storable(content) if content.strip() else storable(words_beside(message))
@@ -83,20 +83,20 @@ def _tidied_content(message: BaseMessage, is_current: bool) -> str | list[Any]:
 
 
 def with_calls_joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """A calling message taken together with the assistant's words right before it.
+    """The messages, with each calling one merged with the assistant messages right before it.
 
-    Graphs with several agents write them as several messages; Google refuses a call that does
-    not come right after a human message or a result.
+    Graphs with several agents write several in a row; Google refuses a call that does not come
+    right after a human message or a result.
     """
     joined: list[BaseMessage] = []
     for message in messages:
-        words: list[BaseMessage] = []
+        before: list[BaseMessage] = []
         while joined and isinstance(message, AIMessage) and calls_of(message):
             if not isinstance(joined[-1], AIMessage):
                 break
-            words.append(joined.pop())
-        if words:
-            content = _joined_content([*reversed(words), message])
+            before.append(joined.pop())
+        if before:
+            content = _joined_content([*reversed(before), message])
             joined.append(message.model_copy(update={"content": content}))
         else:
             joined.append(message)
@@ -107,10 +107,9 @@ def with_unique_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """The messages with every call well formed and no call id used twice.
 
     Expects each assistant message to be followed by its results in the order of its calls.
-    One provider rejects a repeated id, another pairs by it over the whole request, a malformed
-    call is sent by some and left out by others, and a name that a model made up may hold
-    letters that no provider takes. A new id is made of the message's position, so a growing
-    conversation keeps it.
+    Anthropic rejects a repeated id, Google pairs by it over the whole request, clients differ on
+    malformed calls, and a model may invent a name with letters that no provider takes. A new id
+    contains the message's position, so it stays the same as the conversation grows.
     """
     seen: set[str] = set()
     open_calls: deque[ToolCall] = deque()
@@ -131,13 +130,13 @@ def _plain_block(block: Any) -> Any:
     if isinstance(block, str):
         return {"type": "text", "text": storable(block)}
     if not isinstance(block, dict) or not isinstance(kind := block.get("type"), str):
-        return ""  # nobody could tell what it is
+        return ""  # unknown content
     if kind in _FOREIGN_TEXT or (kind == "text" and not isinstance(block.get("text"), str)):
         return {"type": "text", "text": storable(str(block.get(TEXT_KEYS[kind]) or ""))}
     if not is_convertible(block):
-        return stand_in(block)
+        return {"type": "text", "text": f"[{name_of(block)} that cannot be read]"}
     if "cache_control" in block:
-        # A provider counts these marks in a whole request; a tool that sets one knows only itself.
+        # Providers limit these marks per request, and a tool that sets one knows only its own.
         block = {key: value for key, value in block.items() if key != "cache_control"}
     text = block.get("text")
     if isinstance(text, str) and (plain := storable(text)) != text:
@@ -146,7 +145,7 @@ def _plain_block(block: Any) -> Any:
 
 
 def _is_misplaced(block: Any) -> bool:
-    """A call in a human message, or a result that stands in no result message."""
+    """A call in a human message, or a result outside of a result message."""
     return is_call_block(block) or is_of_type(block, _RESULT_BLOCKS)
 
 
@@ -225,7 +224,7 @@ def _renamed_block(block: Any, new_ids: dict[str, deque[str]]) -> Any:
 
 def _answering(result: ToolMessage, call: ToolCall) -> ToolMessage:
     old, new = result.tool_call_id, call["id"]
-    # Google's client sends the result's own name where it has one.
+    # Google's client sends the result's own name if it has one.
     name = call["name"] if result.name else None
     if old == new and result.name == name:
         return result

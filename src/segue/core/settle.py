@@ -1,8 +1,7 @@
 """Settling: closing an abandoned batch so that it is complete and valid.
 
-The user's words and every finished result stay; each open call gets an "interrupted" result, and
-a short closing message tells the model that its reply was cut off. Both are synthetic, so no
-person sees them.
+All messages stay. Each open call gets an "interrupted" result, and a closing message tells the
+model that its reply was cut off. Both are synthetic, so no person sees them.
 """
 
 from dataclasses import replace
@@ -21,11 +20,11 @@ CUT_OFF_REPLY: Final = "My reply was cut off here before I could finish it."
 
 
 def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
-    """The batch, complete: itself if it already is, else with closing messages appended.
+    """The complete batch: itself if it is complete, else with closing messages appended.
 
-    Only ever appends, so a journal stores `settled.messages[len(batch.messages):]`. Without a
-    generator the new positions follow the batch's own, which is right for a view but may meet
-    another batch's; pass the generator for what is stored. Settling twice changes nothing.
+    It only appends, so a journal stores `settled.messages[len(batch.messages):]`. Without a
+    generator the new positions follow the batch's own, which is right for a view but may collide
+    with another batch's; pass a generator for messages to store. Settling twice changes nothing.
     """
     if batch.is_complete:
         return batch
@@ -34,7 +33,7 @@ def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
 
 
 def with_open_calls_answered(batch: Batch) -> Batch:
-    """The batch as a model can be asked about it now: open calls answered, the rest untouched."""
+    """The batch with its open calls answered, so that a model can continue it."""
     return Batch(batch.id, [*batch.messages, *_appended(batch, interrupted_results(batch), None)])
 
 
@@ -54,7 +53,6 @@ def _appended(
     batch: Batch, messages: list[BaseMessage], generator: SnowflakeSource | None
 ) -> list[BaseMessage]:
     position = batch.last_position
-    # A batch's type and parent are its first message's; what closes it belongs to the same.
     template = MessageMetadata(
         synthetic=True,
         settled=True,

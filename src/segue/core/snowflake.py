@@ -1,16 +1,15 @@
 """Snowflake ids: 41 bits of milliseconds, 10 bits of node, 12 bits of sequence.
 
-An id sorts by time, names the node that made it and fits a signed 64-bit column. This module
-is arithmetic only; `segue.runtime.snowflakes` holds the clock and the lock.
+An id sorts by time, names its node and fits a signed 64-bit column. Arithmetic only; the clock and
+the lock are in `segue.runtime.ids`.
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, TypeGuard
 
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 
-# Old chats are imported with their own times, so the epoch lies before the chat era;
-# 41 bits then last until 2079.
+# Old chats are imported with their own times, hence the early epoch; 41 bits last until 2079.
 EPOCH: Final = datetime(2010, 1, 1, tzinfo=UTC)
 NODE_BITS: Final = 10
 SEQUENCE_BITS: Final = 12
@@ -22,12 +21,12 @@ _SHIFT = NODE_BITS + SEQUENCE_BITS
 _MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 _MAX_MILLIS = (1 << 41) - 1
 _MILLISECOND = timedelta(milliseconds=1)
-# A mixed-up time zone is a matter of hours; a clock that is further ahead is plainly wrong.
+# A wrong time zone is a matter of hours; a clock that is further ahead is broken.
 _AHEAD_AT_MOST: Final = timedelta(days=1)
 
 
 class SnowflakeSource(Protocol):
-    """Whoever hands out new ids: every id it gives is higher than the one before."""
+    """A source of new ids: each id is higher than the one before."""
 
     @property
     def node(self) -> int: ...
@@ -38,8 +37,8 @@ class SnowflakeSource(Protocol):
 def next_snowflake(last: int, millis: int, node: int) -> int:
     """The lowest id of `node` above `last` that is not older than `millis` since the epoch.
 
-    A clock that stands still, steps back or runs out of sequence numbers borrows from the
-    millisecond after `last`, so ids rise whatever the clock does.
+    If the clock stands still or steps back, or sequence numbers run out, the id borrows from the
+    millisecond after `last`, so ids always rise.
     """
     last_millis = last >> _SHIFT
     base = max(millis, last_millis, 0)
@@ -59,19 +58,19 @@ def next_snowflake(last: int, millis: int, node: int) -> int:
 
 
 def millis_of(moment: datetime) -> int:
-    """Milliseconds from the epoch to an aware moment; negative before the epoch."""
+    """Milliseconds from the epoch to an aware datetime; negative before the epoch."""
     if moment.tzinfo is None:
         raise UsageError(f"{moment!r} has no time zone; pass an aware datetime.")
     return (moment - EPOCH) // _MILLISECOND
 
 
 def time_of(snowflake: int) -> datetime:
-    """The moment written in an id, in UTC."""
+    """The time in an id, in UTC."""
     return EPOCH + (check_snowflake(snowflake) >> _SHIFT) * _MILLISECOND
 
 
 def latest_id(now: datetime) -> int:
-    """The highest id that a sound clock can have made: one of a day from now."""
+    """The highest id that a working clock can have made: a day from now."""
     return min(((millis_of(now + _AHEAD_AT_MOST) + 1) << _SHIFT) - 1, MAX_ID)
 
 
@@ -80,15 +79,15 @@ def node_of(snowflake: int) -> int:
 
 
 def is_snowflake(value: object) -> TypeGuard[int]:
-    """Whether `value` can be an id; a bool is an int to Python, but never an id."""
+    """Whether `value` can be an id; a bool, which Python counts as an int, cannot."""
     return type(value) is int and 0 < value <= MAX_ID
 
 
 def check_snowflake(value: object, what: str = "id") -> int:
-    """Return `value` if it can be a snowflake, else raise naming `what`."""
+    """The value; `UsageError` that names `what` if it cannot be a snowflake."""
     if is_snowflake(value):
         return value
-    raise UsageError(f"The {what} {value!r} is no snowflake: expected an int in 1..{MAX_ID}.")
+    raise UsageError(f"The {what} {value!r} is not a snowflake: expected an int in 1..{MAX_ID}.")
 
 
 def check_node(node: object) -> int:
@@ -105,9 +104,8 @@ def to_text(snowflake: int) -> str:
 def parse(text: object) -> int:
     """Read what `to_text` wrote, and nothing else.
 
-    A shorter number is refused rather than guessed at: a 13-digit text is more often a time
-    in milliseconds than an id.
+    A shorter number is refused: 13 digits are more often a time in milliseconds than an id.
     """
     if isinstance(text, str) and len(text) == TEXT_WIDTH and text.isascii() and text.isdigit():
         return check_snowflake(int(text))
-    raise UsageError(f"{text!r} is no id: expected exactly {TEXT_WIDTH} digits.")
+    raise UsageError(f"{text!r} is not an id: expected exactly {TEXT_WIDTH} digits.")

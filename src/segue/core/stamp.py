@@ -17,10 +17,10 @@ from langchain_core.messages import (
 )
 
 from segue.core.batch import Batch
-from segue.core.errors import ConflictError, UsageError
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
 from segue.core.triggers import parse_trigger
+from segue.errors import ConflictError, UsageError
 
 
 def stamp(
@@ -34,11 +34,10 @@ def stamp(
 ) -> list[BaseMessage]:
     """Copies of the messages with position, batch and sequence number.
 
-    Without `batch` they form a new one, named after the position of its first message, unless
-    the messages name a batch themselves. With a `Batch` they continue it; with its bare id,
-    `start` is the next sequence number. A message without an id gets one made of its position.
-    One that has a position already is refused, and so is one that names another batch or an
-    unknown trigger.
+    Without `batch` they form a new one, whose id is the position of its first message, unless the
+    messages name a batch themselves. With a `Batch` they continue it; with a bare id, `start` is
+    the next sequence number. A message without an id gets its position as id. Refused are
+    messages that have a position, that name another batch, or that have an unknown trigger.
     """
     pending = [_checked(message) for message in check_messages(messages)]
     if not pending:
@@ -52,15 +51,15 @@ def stamp(
     if batch_id is not None:
         check_snowflake(batch_id, "batch id")
     elif start:
-        raise UsageError(f"start is {start}, but a new batch begins with 0; name the batch, too.")
+        raise UsageError(f"start is {start}, but a new batch starts at 0; pass the batch, too.")
     floor = batch.last_position if isinstance(batch, Batch) else batch_id or 0
     for message, metadata in zip(pending, known, strict=True):
-        _refuse_to_move(message, metadata, batch_id)
+        _check_unplaced(message, metadata, batch_id)
     stamped = []
     for offset, (message, metadata) in enumerate(zip(pending, known, strict=True)):
         position = floor = generator.next(after=floor)
         batch_id = batch_id or position
-        placed = replace(
+        complete = replace(
             metadata,
             position=position,
             batch=batch_id,
@@ -68,7 +67,7 @@ def stamp(
             batch_type=kind,
             parent_batch=parent_batch if parent_batch is not None else metadata.parent_batch,
         )
-        stamped.append(placed.onto(message, id=message.id or to_text(position)))
+        stamped.append(complete.onto(message, id=message.id or to_text(position)))
     return stamped
 
 
@@ -80,26 +79,26 @@ def _checked(message: BaseMessage) -> BaseMessage:
 
 
 def plain_type(message: BaseMessage) -> BaseMessage:
-    """The message as one of the types that every part knows; `UsageError` if there is none."""
+    """The message as one of the plain types; `UsageError` if none fits."""
     if isinstance(message, BaseMessageChunk):
-        # Chunks that are merged later add up the numbers in metadata.
+        # Merging chunks adds up the numbers in their metadata.
         message = message_chunk_to_message(message)
     if isinstance(message, ChatMessage):
         message = _by_role(message)
     if isinstance(message, RemoveMessage):
-        raise UsageError("A RemoveMessage is an order, not a message; nothing can be stored of it.")
+        raise UsageError("A RemoveMessage is a command to LangGraph and cannot be stored.")
     return _unshared(message)
 
 
 def _unshared(message: BaseMessage) -> BaseMessage:
-    """The message with containers of its own: what the caller changes later must not reach it."""
+    """The message with its own containers, so that later changes by the caller do not reach it."""
     copies: dict[str, Any] = {}
     if isinstance(message.content, list):
         copies["content"] = deepcopy(message.content)
     if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
         copies["tool_calls"] = deepcopy(message.tool_calls)
         copies["invalid_tool_calls"] = deepcopy(message.invalid_tool_calls)
-    # Plain values are copied with the dictionary itself when metadata is written.
+    # The dictionary itself is copied when metadata is written; nested values are not.
     if any(isinstance(value, list | dict) for value in message.additional_kwargs.values()):
         copies["additional_kwargs"] = deepcopy(message.additional_kwargs)
     return message.model_copy(update=copies) if copies else message
@@ -117,12 +116,12 @@ def _by_role(message: ChatMessage) -> BaseMessage:
     kind = roles.get(message.role.lower())
     if kind is None:
         raise UsageError(
-            f"A ChatMessage of role {message.role!r} is nobody's; known are: {', '.join(roles)}."
+            f"A ChatMessage has the unknown role {message.role!r}; known are: {', '.join(roles)}."
         )
     return kind(message.content, id=message.id, additional_kwargs=message.additional_kwargs)
 
 
-def _refuse_to_move(message: BaseMessage, metadata: MessageMetadata, batch_id: int | None) -> None:
+def _check_unplaced(message: BaseMessage, metadata: MessageMetadata, batch_id: int | None) -> None:
     stored = metadata.position is not None
     if stored or (metadata.batch is not None and metadata.batch != batch_id):
         raise ConflictError(

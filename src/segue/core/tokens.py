@@ -1,7 +1,7 @@
-"""How many tokens a message costs, estimated without a tokenizer.
+"""Estimates of how many tokens a message costs, without a tokenizer.
 
-Leans to the high side: a context that is a little short works, one that is too long is refused.
-Where a model's own counter is at hand, pass it to `build_context` instead.
+They lean high: a context that is a little short works, one that is too long is refused. For exact
+numbers pass the model's own counter to `build_context`.
 """
 
 import json
@@ -10,27 +10,27 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.calls import calls_of, is_call_block
-from segue.core.plain import plain_json, sendable_args
+from segue.core.text import plain_json, sendable_args
 
 PER_MESSAGE: Final = 4
-# A call's id and frame. Not by the id's length: ids that repeat are renamed for the request.
+# A call's id and frame; fixed, since repeated ids are renamed in the request.
 PER_CALL: Final = 12
-# A large picture costs about this on the dearest of the three big providers.
+# A large picture at the most expensive of the three big providers.
 PER_MEDIA_BLOCK: Final = 1_600
-_BYTES_PER_TOKEN: Final = 4
+BYTES_PER_TOKEN: Final = 4
 _MEDIA_BLOCKS: Final = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media"}
 )
 
 
 def estimate_text(text: str) -> int:
-    """Bytes, not characters: a Chinese or Greek character costs more than a Latin one."""
+    """By bytes, since a Chinese or Greek character costs more than a Latin one."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return -(-size // _BYTES_PER_TOKEN)
+    return -(-size // BYTES_PER_TOKEN)
 
 
 def estimate_tokens(message: BaseMessage) -> int:
-    """A message with its text, media and tool calls."""
+    """Text, media and tool calls of a message."""
     content = message.content
     if isinstance(content, str):
         tokens = estimate_text(content)
@@ -42,17 +42,17 @@ def estimate_tokens(message: BaseMessage) -> int:
 
 
 def estimate_block(block: Any) -> int:
-    """One block of a message's content; a call costs nothing here, it counts with the calls."""
+    """One block of content; call blocks cost 0, since they are counted as calls."""
     if isinstance(block, str):
         return estimate_text(block)
     if not isinstance(block, dict):
         return _estimate_json(block)
     if is_call_block(block):
         return 0
-    words = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
+    text = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
     if block.get("type") in _MEDIA_BLOCKS:
-        return PER_MEDIA_BLOCK + words
-    return words if block.keys() <= {"type", "text"} else _estimate_json(block)
+        return PER_MEDIA_BLOCK + text
+    return text if block.keys() <= {"type", "text"} else _estimate_json(block)
 
 
 def _estimate_args(args: dict[str, Any]) -> int:

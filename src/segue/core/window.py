@@ -1,30 +1,45 @@
-"""The window: batches as the model gets them, from the newest backwards until one does not fit.
+"""The window: batches in the form the model gets them, newest first, until one does not fit.
 
-A whole batch or none of it, but for the last exchange: the newest batches back to a person's
-message and a reply. Without it a follow-up would refer to nothing, so what is too long in it is
-cut. The context puts the batches in and sends what is here.
+A whole batch or none of it, except for the last exchange: the newest batches back to a person's
+message and a reply. Without it a follow-up would refer to nothing, so its long texts are cut to
+fit. `segue.core.context` fills the window and sends what is in it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 
 from segue.core.batch import Batch
-from segue.core.calls import has_content
+from segue.core.calls import calls_of, has_content, is_of_type
+from segue.core.media import name_of
 from segue.core.messages import synthetic_message
 from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.request import tidied, with_calls_joined
+from segue.core.request import clean_message, with_calls_joined
 from segue.core.settle import with_open_calls_answered
-from segue.core.shorten import View, shorten
+from segue.core.tokens import BYTES_PER_TOKEN, estimate_block
 from segue.core.triggers import TriggerType
 
+View = list[BaseMessage]
 TokenCounter = Callable[[BaseMessage], int]
 
 # The last exchange is looked for in this many complete batches.
-_REACH: Final = 16
+_EXCHANGE_REACH: Final = 16
+# Lengths in characters, longest first. Fixed steps: while a turn goes on and its room shrinks
+# a little, the same bytes are sent again, and prompt caches hit.
+_LENGTHS: Final = tuple(n for k in range(20, 5, -1) for n in (3 << (k - 1), 1 << k))
+# Shorter texts are worth less than the tool calls beside them cost, so the calls go first.
+_LEAST_WITH_TOOLS: Final = 256
+_TEXT_BLOCKS: Final = frozenset({"text", "text-plain"})
 
 
 class DropReason(StrEnum):
@@ -35,7 +50,7 @@ class DropReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A batch that the model does not get, and why."""
+    """A batch that is not in the context, and why."""
 
     batch: int
     reason: DropReason
@@ -44,13 +59,13 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A batch that the model gets in part, why, and what was done to it."""
+    """A batch whose texts were cut to fit, why and how."""
 
     batch: int
     detail: str
 
 
-class Exchange:
+class _LastExchange:
     """The newest complete batches, back to a person's message and a reply."""
 
     def __init__(self) -> None:
@@ -60,18 +75,18 @@ class Exchange:
 
     @property
     def is_found(self) -> bool:
-        return (self._has_message and self._has_reply) or len(self.batches) == _REACH
+        return (self._has_message and self._has_reply) or len(self.batches) == _EXCHANGE_REACH
 
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
-        said = [message for message in batch.messages if not is_synthetic(message)]
-        self._has_message |= any(isinstance(m, HumanMessage) for m in said)
-        self._has_reply |= any(isinstance(m, AIMessage) and has_content(m) for m in said)
+        real = [message for message in batch.messages if not is_synthetic(message)]
+        self._has_message |= any(isinstance(m, HumanMessage) for m in real)
+        self._has_reply |= any(isinstance(m, AIMessage) and has_content(m) for m in real)
 
 
 def has_exchange(newest_first: Iterable[Batch]) -> bool:
-    """Whether batches reach back to the last exchange."""
-    exchange = Exchange()
+    """Whether the batches reach back to the last exchange."""
+    exchange = _LastExchange()
     for batch in newest_first:
         if batch.is_complete:
             exchange.add(batch)
@@ -81,8 +96,8 @@ def has_exchange(newest_first: Iterable[Batch]) -> bool:
 
 
 @dataclass(slots=True)
-class Window:
-    """The batches that are in, newest first, and what is said of the others."""
+class ContextWindow:
+    """The batches that are in, newest first, and a report on the others."""
 
     count_tokens: TokenCounter
     room: int | None
@@ -92,14 +107,16 @@ class Window:
     views: list[View] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     shortened: list[Shortened] = field(default_factory=list)
-    _exchange: Exchange = field(default_factory=Exchange)
+    _exchange: _LastExchange = field(default_factory=_LastExchange)
     _is_exchange_in: bool = False
     _is_follow_up: bool = False
 
     def take(self, batch: Batch, *, is_current: bool) -> None:
         """Put the next older batch in; one of the last exchange waits for the rest of it."""
         if is_current:
-            self._is_follow_up = not any(map(_is_of_a_person, batch.messages))
+            self._is_follow_up = not any(
+                isinstance(m, HumanMessage) and not is_synthetic(m) for m in batch.messages
+            )
             self._put(batch, _view(batch, is_current))
         elif not batch.is_complete:
             self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
@@ -125,16 +142,16 @@ class Window:
                 self._put(batch, view)
             return
         left = self.room - self.tokens
-        told = shorten(views, left, self._cost)
-        if told.tokens > left and not self._is_follow_up:
-            told = shorten(views[: self._fitting(told.views)], left, self._cost)
-        for batch, whole, view, cost in zip(batches, views, told.views, costs, strict=False):
+        short = shorten(views, left, self._cost)
+        if short.tokens > left and not self._is_follow_up:
+            short = shorten(views[: self._fitting(short.views)], left, self._cost)
+        for batch, whole, view, cost in zip(batches, views, short.views, costs, strict=False):
             self._put(batch, view)
             if view != whole:
-                detail = f"Needs about {cost} tokens, {max(left, 0)} were left. {told.how}"
+                detail = f"Needs about {cost} tokens, {max(left, 0)} were left. {short.how}"
                 self.shortened.append(Shortened(batch.id, detail))
         self.is_full = True
-        for batch, cost in [*zip(batches, costs, strict=True)][len(told.views) :]:
+        for batch, cost in [*zip(batches, costs, strict=True)][len(short.views) :]:
             self._drop(batch, cost)
 
     def _fitting(self, views: list[View]) -> int:
@@ -160,24 +177,20 @@ class Window:
         self.is_full = True
 
 
-def _is_of_a_person(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage) and not is_synthetic(message)
-
-
 def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
-    """One batch as the model gets it, independent of the batches around it.
+    """One batch in the form the model gets it, independent of the batches around it.
 
-    A reply nobody asked for (the agent's greeting, a system-initiated batch) gets a trigger's
-    words in front: a conversation starts with, and answers to, a human message everywhere.
+    A batch that begins with a reply (the agent's greeting, say) gets a trigger's prompt in front:
+    every provider wants a human message first.
     """
     source = with_open_calls_answered(batch) if is_current else batch
-    tidy = [tidied(message, is_current=is_current) for message in source.arranged]
+    clean = [clean_message(message, is_current=is_current) for message in source.arranged]
     # System messages move to the front of the request, so they separate nothing here.
-    instructions = [m for m in tidy if isinstance(m, SystemMessage)]
-    spoken = with_calls_joined(m for m in tidy if not isinstance(m, SystemMessage))
-    if not spoken or isinstance(spoken[0], AIMessage):
-        spoken = [_opener(batch), *spoken]
-    return [*instructions, *spoken]
+    instructions = [m for m in clean if isinstance(m, SystemMessage)]
+    messages = with_calls_joined(m for m in clean if not isinstance(m, SystemMessage))
+    if not messages or isinstance(messages[0], AIMessage):
+        messages = [_opener(batch), *messages]
+    return [*instructions, *messages]
 
 
 def _opener(batch: Batch) -> HumanMessage:
@@ -191,3 +204,95 @@ def _opener(batch: Batch) -> HumanMessage:
         parent_batch=batch.parent,
     )
     return metadata.onto(synthetic_message(TriggerType.CHECK_IN))
+
+
+@dataclass(frozen=True, slots=True)
+class ShortenedViews:
+    """Views with their texts cut, what they cost, and how they were cut."""
+
+    views: list[View]
+    tokens: int
+    how: str
+
+
+def shorten(views: Sequence[View], room: int, cost: Callable[[View], int]) -> ShortenedViews:
+    """The views with as much text as fits; in their shortest form if even that does not fit."""
+    for tried, length in _steps(views, room):
+        cut = [[_cut_message(message, length) for message in view] for view in tried]
+        tokens = sum(map(cost, cut))
+        if tokens <= room:
+            break
+    how = f"Texts are cut to {length:,} characters"
+    how += "." if tried is views else ", and tool calls are left out with their results."
+    return ShortenedViews(cut, tokens, how)
+
+
+def cut_text(text: str, length: int) -> str:
+    """The beginning and the end of a text: a message states its request at one of them."""
+    half = length // 2
+    mark = f" [… {len(text) - 2 * half:,} characters left out …] "
+    if len(text) <= 2 * half + len(mark):
+        return text
+    return text[:half] + mark + text[-half:]
+
+
+def _steps(views: Sequence[View], room: int) -> Iterator[tuple[Sequence[View], int]]:
+    """What to try in turn: views, and the length to cut their texts to."""
+    lengths = [n for n in _LENGTHS if n <= room * BYTES_PER_TOKEN] or _LENGTHS[-1:]
+    without_tools = [[*_without_tools(view)] for view in views]
+    if without_tools != views:
+        yield from ((views, n) for n in lengths if n >= _LEAST_WITH_TOOLS)
+        views = without_tools
+    yield from ((views, n) for n in lengths)
+
+
+def _without_tools(view: View) -> Iterator[BaseMessage]:
+    for message in view:
+        if isinstance(message, AIMessage) and calls_of(message):
+            without = message.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+            if has_content(without):
+                yield without
+        elif not isinstance(message, ToolMessage):
+            yield message
+
+
+def _cut_message(message: BaseMessage, length: int) -> BaseMessage:
+    update: dict[str, Any] = {}
+    content = message.content
+    if isinstance(content, str):
+        content = cut_text(content, length)
+    else:
+        content = [_cut_block(block, length) for block in content]
+    if content != message.content:
+        update["content"] = content
+    calls = calls_of(message)
+    args = [_cut_value(call.args, length) for call in calls]
+    if args != [call.args for call in calls]:
+        update["invalid_tool_calls"] = []
+        update["tool_calls"] = [
+            ToolCall(name=call.name, args=cut, id=call.id, type="tool_call")
+            for call, cut in zip(calls, args, strict=True)
+        ]
+    return message.model_copy(update=update) if update else message
+
+
+def _cut_block(block: Any, length: int) -> Any:
+    """A block with its text cut; the name of any other content that is too large."""
+    if estimate_block(block) * BYTES_PER_TOKEN <= length:
+        return block
+    if is_of_type(block, _TEXT_BLOCKS):
+        return {"type": "text", "text": cut_text(str(block.get("text") or ""), length)}
+    return {"type": "text", "text": f"[{name_of(block)}, left out]"}
+
+
+def _cut_value(value: Any, length: int, depth: int = 64) -> Any:
+    """The arguments of a call with their texts cut; the tool needs their shape."""
+    if isinstance(value, str):
+        return cut_text(value, length)
+    if not isinstance(value, dict | list):
+        return value
+    if not depth:
+        return "…"
+    if isinstance(value, dict):
+        return {key: _cut_value(inner, length, depth - 1) for key, inner in value.items()}
+    return [_cut_value(inner, length, depth - 1) for inner in value]

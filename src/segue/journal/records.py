@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
 from segue.core.transcript import cut_at_sentence
+from segue.journal.rows import Record, read_settings
 
 
 class TurnKind(StrEnum):
@@ -69,6 +70,15 @@ class EffectState(StrEnum):
     DEAD = "dead"
 
 
+# A page of messages ends with the message that brings its stored bodies to this size. A message may
+# have 10 MB, so a number of messages alone would not limit what a page takes in memory.
+PAGE_BYTES: Final = 1_000_000
+# What is read for a model's context ends with the batch that brings it to this size. Providers
+# refuse requests of 20 to 50 MB.
+WINDOW_BYTES: Final = 20_000_000
+# Characters of a message's text in a search result.
+EXCERPT: Final = 300
+
 # A thread in which agents ask each other is named after the one that they answer in.
 NESTING: Final = "/"
 
@@ -87,7 +97,7 @@ class ThreadPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Record):
     """One conversation; title, preview and count follow its visible messages."""
 
     id: str
@@ -99,7 +109,7 @@ class Thread:
     message_count: int
     epoch: int
     last_position: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(metadata={"read": read_settings})
     created_at: datetime
     updated_at: datetime
     # When the user was last seen typing.
@@ -112,7 +122,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Record):
     """The durable work item that processes one batch.
 
     `payload` is what it was queued with, such as a person's answer. `ending` is what a listener
@@ -180,7 +190,8 @@ class Accepted:
     """A user's message in the journal, the turn that answers it, and what it made void.
 
     `shown_turn` is a follow-up that the user has seen the beginning of: it goes on for now. One
-    that was shown only a moment ago is void: nobody has read it yet.
+    that was shown only a moment ago is void: nobody has read it yet. `stopped_turns` are those that
+    an interrupting message marked as to be stopped.
     """
 
     message: BaseMessage
@@ -189,6 +200,7 @@ class Accepted:
     cancelled_timers: tuple[int, ...] = ()
     voided_turns: tuple[int, ...] = ()
     shown_turn: int | None = None
+    stopped_turns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +208,14 @@ class Arrival:
     """How a message comes in. The default is a user's message that waits for its turn.
 
     `collect` holds the turn back for a moment, so that what follows within it joins the batch.
-    `only_if_idle` refuses it while an answer is being written. `parent_batch` and `source_agent_id`
-    make it another agent's question. `payload` goes to the turn.
+    `only_if_idle` refuses it while an answer is being written. `interrupts` stops the answer that
+    is being written; messages that only wait keep their turns. `parent_batch` and
+    `source_agent_id` make it another agent's question. `payload` goes to the turn.
     """
 
     collect: timedelta | None = None
     only_if_idle: bool = False
+    interrupts: bool = False
     parent_batch: int | None = None
     source_agent_id: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
@@ -240,12 +254,16 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something a listener sees: a visible message, or the end of a turn that says something."""
+class StoredEvent:
+    """Something a listener sees: a visible message, or the end of a turn that says something.
+
+    `size` is the number of bytes that a message has where it is stored.
+    """
 
     position: int
     message: BaseMessage | None = None
     turn: Turn | None = None
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +276,17 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class FeedPage:
     """What a thread's listeners have missed, in order, and the message being written.
 
-    `running` is the turn at work after these events, with the token of its lease.
+    `running` is the turn at work after these events, with the token of its lease. `is_cut` if more
+    events are stored after these.
     """
 
-    events: list[Event]
+    events: list[StoredEvent]
     partial: Partial | None
     running: tuple[int, int] | None = None
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +305,7 @@ class NewTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(Record):
     """A durable promise to consider a follow-up at a time."""
 
     id: int
@@ -332,10 +352,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One visible message that a search found."""
+    """One visible message that a search found. `text` is an excerpt around the first match, of at
+    most `EXCERPT` characters and two ellipses; pictures and files are not part of it.
+    """
 
     thread_id: str
-    message: BaseMessage
+    message_id: str
+    position: int
+    role: str
+    batch_type: str
+    text: str
     score: float
 
 
@@ -356,7 +382,7 @@ class NewEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Record):
     """An effect in the outbox."""
 
     id: int
@@ -386,7 +412,7 @@ class EffectLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Record):
     """The recorded outcome of the decider or of the gates, with reasons."""
 
     id: int
@@ -401,7 +427,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Record):
     """The words that stand for archived batches, with the batches they cover."""
 
     id: int
@@ -464,7 +490,7 @@ class MemorySearch:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Record):
     """A long-term fact about a user, in the namespace of one agent and one user."""
 
     id: int
@@ -492,7 +518,7 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True)
 class FoundMemory:
-    """A memory that fits a query, and how well, from 0 to 1: `segue.core.ranking.relevances`.
+    """A memory that fits a query, and how well, from 0 to 1: `segue.core.memory.relevances`.
 
     `text_score` is BM25 and `vector_score` the cosine similarity, of which the rank is made.
     """
@@ -504,7 +530,7 @@ class FoundMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(Record):
     """A key of the server's caller. Of its secret only a digest is kept.
 
     Without a user it speaks for whichever user a request names: the key of a program that serves

@@ -1,38 +1,50 @@
-"""The codec between messages and rows, shared by both databases.
+"""What a row holds: values as both databases store them, records, messages and batches.
 
-A row holds the whole message as JSON in `body`; the columns beside it are written from the same
-message, so that no query has to look into the body.
+A message is stored as JSON in `body`; the columns beside it are written from the same message, so
+that no query has to look into the body. The databases differ in how they return times and flags;
+the readers here take both forms.
 """
 
 import base64
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cache
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
 from pydantic import BaseModel
 
 from segue.core.batch import Batch
-from segue.core.errors import BackendError, MetadataError, UsageError
+from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
-from segue.core.plain import plain_json, storable
-from segue.core.query import text_of
+from segue.core.text import plain_json, storable
 from segue.core.tokens import estimate_tokens
-from segue.noting import note
+from segue.errors import BackendError, MetadataError, UsageError
+
+R = TypeVar("R")
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
 
 logger = logging.getLogger(__name__)
 
 TITLE_LENGTH: Final = 50
 PREVIEW_LENGTH: Final = 100
-# How the threads are called that a start tests its stores with.
-SELF_TEST: Final = "segue-self-test-"
-
-# What decoding a row raises that holds something it cannot.
+LONGEST_LEASE: Final = timedelta(days=366)
+# How far the clocks of two healthy hosts may differ. A lease taken later than now + this comes from
+# a clock that was ahead: it is shortened to start now, and a living owner extends it.
+CLOCK_SKEW: Final = timedelta(seconds=10)
+# The range of times that may be written; a damaged row may hold one that Python cannot.
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+# Errors of decoding a damaged row.
 UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -41,32 +53,111 @@ UNREADABLE: Final = (
     AttributeError,
     RecursionError,
 )
-
-R = TypeVar("R")
-T = TypeVar("T")
+_KINDS: Final = frozenset({"human", "ai", "tool", "system", "function"})
+# Fields that are left out of the body while empty: that halves the row of a short message.
+_OPTIONAL: Final = {
+    "additional_kwargs",
+    "response_metadata",
+    "name",
+    "tool_calls",
+    "invalid_tool_calls",
+    "usage_metadata",
+}
+# Decoded complete batches, by their stored form: what another process added makes another key.
+_MAX_SHARED: Final = 4_096
+_MAX_SHARED_SIZE: Final = 20_000
+_shared: dict[tuple[int, tuple[str, ...]], Batch] = {}
 
 
 class DamagedError(BackendError):
-    """What is stored cannot be read, and will not be at the next look either."""
+    """What is stored cannot be read; trying again does not help."""
 
 
-# The last moment that may be written; a damaged row may hold one that Python cannot.
-LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-_UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-_KINDS: Final = frozenset({"human", "ai", "tool", "system", "function"})
-# A message says these of itself in every case; leaving them out where they say nothing halves a
-# short message's row.
-_OPTIONAL: Final = frozenset(
-    {
-        "additional_kwargs",
-        "response_metadata",
-        "name",
-        "tool_calls",
-        "invalid_tool_calls",
-        "usage_metadata",
+class Record:
+    """A dataclass that reads itself from a row: each field from the column of its name, by its
+    type, or by the function in its metadata's `read`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, row: Any) -> Self:
+        columns: Any = _columns(cls)  # type: ignore[arg-type]  # a class is hashable
+        return cls(*[row[name] if read is None else read(row[name]) for name, read in columns])
+
+
+@cache
+def _columns(cls: Any) -> list[tuple[str, Reader | None]]:
+    hints = get_type_hints(cls)
+    return [
+        (each.name, each.metadata.get("read") or _reader(hints[each.name])) for each in fields(cls)
+    ]
+
+
+def _reader(hint: Any) -> Reader | None:
+    """The function that converts a column's value to the type; None if it needs no conversion."""
+    if get_origin(hint) is UnionType:
+        [inner] = [arg for arg in get_args(hint) if arg is not NoneType]
+        read = _reader(inner)
+        return None if read is None else lambda value: None if value is None else read(value)
+    kind = get_origin(hint) or hint
+    readers: Mapping[Any, Reader] = {
+        datetime: read_time,
+        timedelta: lambda value: value * MICROSECOND if isinstance(value, int) else value,
+        bool: bool,
+        tuple: lambda text: tuple(json.loads(text)),
+        Mapping: json.loads,
     }
-)
+    return kind if issubclass(kind, StrEnum) else readers.get(kind)
+
+
+def read_time(value: datetime | int) -> datetime:
+    if isinstance(value, int):
+        return EARLIEST + value * MICROSECOND
+    if not isinstance(value, datetime):
+        raise TypeError(f"{type(value).__name__} is not a time")
+    return value
+
+
+def read_time_or_none(value: datetime | int | None) -> datetime | None:
+    return None if value is None else read_time(value)
+
+
+def read_settings(text: str) -> dict[str, Any]:
+    """A thread's or user's settings; damaged ones count as empty, so that messages still work."""
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        logger.error("The settings of a thread or user cannot be read and are left out.")
+        return {}
+    return settings
+
+
+def merge_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The old settings, overridden by the new ones; null removes one."""
+    return {k: v for k, v in {**old, **new}.items() if v is not None}
+
+
+def aware(moment: datetime) -> datetime:
+    """The moment itself; `UsageError` without a time zone or beyond what every database holds."""
+    if moment.tzinfo is None:
+        raise UsageError(f"The time {moment} has no time zone. Nothing was written.")
+    if not EARLIEST <= moment <= LATEST:
+        raise UsageError(f"The time {moment} is before 1970 or after 9998. Nothing was written.")
+    return moment
+
+
+def to_micros(moment: datetime) -> int:
+    return (aware(moment) - EARLIEST) // MICROSECOND
+
+
+def lease_end(now: datetime, lease_for: timedelta) -> datetime:
+    """When a lease ends. One without an end would never be taken over from a dead worker."""
+    if not timedelta(0) < lease_for <= LONGEST_LEASE:
+        raise UsageError(f"A lease lasts more than nothing and at most a year, not {lease_for}.")
+    return aware(now) + lease_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +179,9 @@ class MessageRow:
     body: str
 
 
-def note_hidden(
-    logger: logging.Logger, thread_id: str, agent_id: str, hidden: Sequence[Mapping[str, Any]]
-) -> None:
-    """Log what a page of history left out: a line for each message, one for all of them."""
-    if not hidden:
-        return
-    where = {"thread_id": thread_id, "agent_id": agent_id}
-    for row in hidden:
-        note(
-            logger,
-            "synthetic_message_hidden",
-            "Left message {message_id} (trigger {trigger_type}) out of the history of thread "
-            "{thread_id}",
-            logging.DEBUG,
-            message_id=row["message_id"],
-            trigger_type=row["trigger_type"],
-            **where,
-        )
-    # The self-test at each start is no news.
-    level = logging.DEBUG if thread_id.startswith(SELF_TEST) else logging.INFO
-    note(
-        logger,
-        "synthetic_messages_filtered",
-        "Filtered {count} synthetic messages from the history of thread {thread_id} of agent "
-        "{agent_id}",
-        level,
-        count=len(hidden),
-        **where,
-    )
+def body_size(body: str) -> int:
+    """The number of bytes that a body has in the database."""
+    return len(body) if body.isascii() else len(body.encode())
 
 
 def columns_of(message: BaseMessage) -> dict[str, Any]:
@@ -150,23 +215,17 @@ def columns_of(message: BaseMessage) -> dict[str, Any]:
 def encode_message(message: BaseMessage) -> MessageRow:
     """A stamped message as a row; `MetadataError` if it is not stamped."""
     columns = columns_of(message)
-    # Taken by itself: dumping it with the rest would walk into whatever it holds.
+    # Separately: dumping the artifact with the rest would walk into whatever it holds.
     dumped = message.model_dump(exclude={"artifact"})
-    if isinstance(message, ToolMessage):
-        dumped["artifact"] = message.artifact
-    fields = {k: v for k, v in dumped.items() if v is not None}
-    fields = {k: v for k, v in fields.items() if k not in _OPTIONAL or v}
-    fields["content"] = message.content
-    if "artifact" in fields:
-        fields["artifact"] = _storable_artifact(fields["artifact"])
-    return MessageRow(**columns, body=to_json({"type": message.type, "data": fields}))
+    if isinstance(message, ToolMessage) and message.artifact is not None:
+        dumped["artifact"] = _storable_artifact(message.artifact)
+    data = {k: v for k, v in dumped.items() if v is not None and (k not in _OPTIONAL or v)}
+    data["content"] = message.content
+    return MessageRow(**columns, body=to_json({"type": message.type, "data": data}))
 
 
 def decode_message(body: str | dict[str, Any]) -> BaseMessage:
-    """The message of a row; `DamagedError` if it holds none, without quoting what it holds.
-
-    A body that somebody has read already is taken as it is.
-    """
+    """The message of a body, as text or parsed; `DamagedError`, which does not quote the body."""
     try:
         read = json.loads(body) if isinstance(body, str) else body
         [message] = messages_from_dict([read])
@@ -178,26 +237,29 @@ def decode_message(body: str | dict[str, Any]) -> BaseMessage:
 def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Batch:
     """A whole batch with sound metadata; `DamagedError` if any of it cannot be read.
 
-    The next turn reads most of what the last one read, and a complete batch hardly ever changes:
-    it is made once, and is the same object for everyone. Treat its messages as read-only. Without
-    `keep` it is for one look: who walks through a long thread would drive out what turns need.
+    A complete batch is cached and shared, since the next turn reads most of what the last one read:
+    treat its messages as read-only. Without `keep` it is not cached, so that walking through a long
+    thread does not evict what turns need.
     """
-    # By its stored form, so that what another process added makes another batch of it.
     stored = batch, tuple(bodies)
-    shared = _shared.get(stored)
-    if shared is None:
-        shared = _decoded(*stored)
-        # One that is still being worked on belongs to whoever works on it.
-        if keep and shared.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
-            if len(_shared) >= _MAX_SHARED:
-                _shared.clear()
-            _shared[stored] = shared
-    return shared
+    if (shared := _shared.get(stored)) is not None:
+        return shared
+    try:
+        decoded = Batch(batch, [decode_message(body) for body in stored[1]])
+        decoded.state  # noqa: B018 - judged here, where a damaged row can be named
+    except (MetadataError, BackendError) as error:
+        raise DamagedError(f"Batch {batch} cannot be read: {error}") from error
+    if keep and decoded.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
+        if len(_shared) >= _MAX_SHARED:
+            _shared.clear()
+        _shared[stored] = decoded
+    return decoded
 
 
 def decode_batches(rows: Iterable[Any]) -> list[Batch]:
-    """Batches for one look, of rows with `batch` and `body`, in order; what cannot be read is left
-    out and logged.
+    """Batches of rows with `batch` and `body`, in order; unreadable ones are left out and logged.
+
+    They are not cached.
     """
     groups = [(batch, [*of_it]) for batch, of_it in groupby(rows, key=lambda row: row["batch"])]
     return readable(
@@ -205,17 +267,14 @@ def decode_batches(rows: Iterable[Any]) -> list[Batch]:
     )
 
 
-_MAX_SHARED: Final = 4_096
-_MAX_SHARED_SIZE: Final = 20_000
-_shared: dict[tuple[int, tuple[str, ...]], Batch] = {}
-
-
-def _decoded(batch: int, bodies: Iterable[str]) -> Batch:
-    try:
-        decoded = Batch(batch, [decode_message(body) for body in bodies])
-        decoded.state  # noqa: B018 - judged here, where a damaged row can be named
-    except (MetadataError, BackendError) as error:
-        raise DamagedError(f"Batch {batch} cannot be read: {error}") from error
+def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
+    """The decoded rows; one that cannot be read is logged and does not hide the others."""
+    decoded = []
+    for row in rows:
+        try:
+            decoded.append(decode(row))
+        except (*UNREADABLE, BackendError) as error:
+            logger.error("A row cannot be read and is left out: %s", error)  # noqa: TRY400 - the row is the fault
     return decoded
 
 
@@ -226,7 +285,7 @@ def to_json(value: Any) -> str:
         text.encode()
     except UnicodeEncodeError:  # half an emoji
         return json.dumps(value, separators=(",", ":"), default=_plain)
-    except TypeError:  # a key that is no text, in something a tool made
+    except TypeError:  # a key that is not text, in something that a tool made
         return json.dumps(plain_json(value), ensure_ascii=False, separators=(",", ":"))
     except (RecursionError, ValueError) as error:
         raise UsageError(
@@ -236,31 +295,13 @@ def to_json(value: Any) -> str:
     return text
 
 
-def from_json(text: str) -> Any:
-    return json.loads(text)
-
-
-def settings_of(text: str) -> dict[str, Any]:
-    """A thread's or user's settings; none if they are damaged, since messages must not suffer."""
-    try:
-        settings = json.loads(text)
-    except ValueError:
-        settings = None
-    if not isinstance(settings, dict):
-        logger.error("The settings of a thread or user cannot be read and are left out.")
-        return {}
-    return settings
-
-
-def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
-    """What can be read of the rows; one that cannot is logged and does not hide the others."""
-    decoded = []
-    for row in rows:
-        try:
-            decoded.append(decode(row))
-        except (*UNREADABLE, BackendError) as error:
-            logger.error("A row cannot be read and is left out: %s", error)  # noqa: TRY400 - the row is the fault
-    return decoded
+def is_deeper(value: Any, most: int) -> bool:
+    """Whether containers are nested more than `most` deep. No recursion."""
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    for _ in range(most):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
+    return bool(level)
 
 
 def title_of(text: str) -> str:
@@ -271,39 +312,17 @@ def preview_of(text: str) -> str:
     return _shortened(text, PREVIEW_LENGTH)
 
 
-def aware(moment: datetime) -> datetime:
-    """A moment with a time zone, and one that every database can hold; else `UsageError`."""
-    if moment.tzinfo is None:
-        raise UsageError(f"The time {moment} has no time zone. Nothing was written.")
-    if not _UNIX <= moment <= LATEST:
-        raise UsageError(f"The time {moment} is before 1970 or after 9998. Nothing was written.")
-    return moment
-
-
-def to_micros(moment: datetime) -> int:
-    return (aware(moment) - _UNIX) // _MICROSECOND
-
-
-def from_micros(micros: int) -> datetime:
-    return _UNIX + micros * _MICROSECOND
-
-
-def merged_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with the new ones laid over them; null takes one away."""
-    return {k: v for k, v in {**old, **new}.items() if v is not None}
-
-
 def _shortened(text: str, length: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 def _storable_artifact(artifact: Any) -> Any:
-    """A tool's artifact as JSON can hold it. Anything may be in it, and it must not stop a turn."""
+    """A tool's artifact as JSON can hold it. It may hold anything, and must not stop a turn."""
     try:
         json.dumps(artifact, default=_plain)
     except Exception as first:  # noqa: BLE001  # code of the object itself runs here
-        logger.warning("An artifact is stored as what can be said of it: %s", type(first).__name__)
+        logger.warning("An artifact is stored in a plain form: %s", type(first).__name__)
         try:
             return plain_json(artifact)
         except Exception:  # noqa: BLE001  # same
@@ -312,7 +331,7 @@ def _storable_artifact(artifact: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON cannot say. Tools put anything into an artifact; it must not stop a turn."""
+    """A JSON form of a value that JSON has none for."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, datetime):

@@ -1,8 +1,8 @@
 """The tables as a transfer reads and writes them, the same for both databases.
 
-A row is a mapping of Python values by column: times are aware, JSON is read, a vector is an array.
-What is only of the running system (leases, wake-up times, node numbers, keys of the server, the
-text so far) is no part of it. Columns that follow from others are written but not read.
+A row is a mapping of Python values by column: times are aware, JSON is parsed, a vector is an
+array. State of the running system (leases, wake-up times, node numbers, API keys, drafts) is not
+part of it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
-from segue.core.words import indexed_words
+from segue.core.memory import indexed_words
 from segue.journal.records import EffectState, TimerState, TurnState
 
 Row = Mapping[str, Any]
@@ -28,13 +28,13 @@ class Form(Enum):
     TIME = auto()
     JSON = auto()
     VECTOR = auto()
-    # A message: read, or as it is stored, so that nobody writes again what is written.
+    # A message: parsed, or as stored, which saves encoding it again.
     BODY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`follows`: from other columns, so it is written and never read."""
+    """`follows`: derived from other columns, so it is written and never read."""
 
     name: str
     form: Form = Form.TEXT
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table in the order of its key. `of_thread`: its rows belong to a thread each."""
+    """A table in the order of its key. `of_thread`: each row belongs to a thread."""
 
     name: str
     key: tuple[str, ...]
@@ -59,218 +59,104 @@ class Table:
         return tuple(row[name] for name in self.key)
 
 
-def _id(name: str, **more: bool) -> Column:
-    return Column(name, Form.ID, **more)
+def _columns(spec: str) -> tuple[Column, ...]:
+    """Columns written as `name:form`, with `?` after a nullable and `*` after a derived one."""
+    columns = []
+    for given in spec.split():
+        bare = given.rstrip("?*")
+        name, _, form = bare.partition(":")
+        marks = given[len(bare) :]
+        columns.append(Column(name, Form[(form or "text").upper()], "?" in marks, "*" in marks))
+    return tuple(columns)
 
-
-def _number(name: str, **more: bool) -> Column:
-    return Column(name, Form.NUMBER, **more)
-
-
-def _flag(name: str, **more: bool) -> Column:
-    return Column(name, Form.FLAG, **more)
-
-
-def _time(name: str, **more: bool) -> Column:
-    return Column(name, Form.TIME, **more)
-
-
-def _json(name: str, **more: bool) -> Column:
-    return Column(name, Form.JSON, **more)
-
-
-def _maybe(name: str) -> Column:
-    return Column(name, nullable=True)
-
-
-# Those of a thread's rows, so that questions about an agent or a user need no join.
-_AGENT: Final = Column("agent_id", follows=True)
-_USER: Final = Column("user_id", follows=True)
-_WAKE: Final = _time("wake_at", nullable=True, follows=True)
 
 THREADS: Final = Table(
     "threads",
     ("id",),
-    (
-        Column("id"),
-        Column("agent_id"),
-        Column("user_id"),
-        _maybe("title"),
-        _flag("title_is_set"),
-        _maybe("preview"),
-        _maybe("preview_role"),
-        _id("preview_position"),
-        _number("message_count"),
-        _number("epoch"),
-        _id("last_position"),
-        _json("settings"),
-        _time("created_at"),
-        _time("updated_at"),
+    _columns(
+        "id agent_id user_id title? title_is_set:flag preview? preview_role? preview_position:id "
+        "message_count:number epoch:number last_position:id settings:json created_at:time "
+        "updated_at:time"
     ),
     of_thread=False,
 )
 MESSAGES: Final = Table(
     "messages",
     ("batch", "sequence_num"),
-    (
-        _id("position"),
-        Column("message_id", follows=True),
-        _maybe("client_message_id"),
-        _id("batch"),
-        _number("sequence_num"),
-        Column("batch_type", follows=True),
-        _id("parent_batch", nullable=True, follows=True),
-        _AGENT,
-        Column("role", follows=True),
-        _flag("synthetic", follows=True),
-        Column("trigger_type", nullable=True, follows=True),
-        _flag("visible", follows=True),
-        _flag("archived"),
-        _number("tokens", follows=True),
-        Column("text", follows=True),
-        Column("body", Form.BODY),
-        _time("created_at"),
+    _columns(
+        "position:id message_id* client_message_id? batch:id sequence_num:number batch_type* "
+        "parent_batch:id?* agent_id* role* synthetic:flag* trigger_type?* visible:flag* "
+        "archived:flag tokens:number* text* body:body created_at:time"
     ),
 )
 SUMMARIES: Final = Table(
     "summaries",
     ("id",),
-    (
-        _id("id"),
-        Column("text"),
-        _id("first_batch"),
-        _id("last_batch"),
-        Column("batches", Form.IDS),
-        _id("previous_id", nullable=True),
-        _time("created_at"),
-    ),
+    _columns("id:id text first_batch:id last_batch:id batches:ids previous_id:id? created_at:time"),
 )
 TURNS: Final = Table(
     "turns",
     ("id",),
-    (
-        _id("id"),
-        _AGENT,
-        _USER,
-        _id("batch"),
-        Column("kind"),
-        Column("state"),
-        _number("epoch"),
-        _number("attempts"),
-        _time("queued_at"),
-        _time("available_at"),
-        _time("shown_at", nullable=True),
-        _maybe("error"),
-        _json("payload"),
-        _flag("cancel_requested"),
-        _flag("left_open"),
-        _flag("is_waiting"),
-        _json("ending", nullable=True),
-        _id("end_position", nullable=True),
-        _time("finished_at", nullable=True),
+    _columns(
+        "id:id agent_id* user_id* batch:id kind state epoch:number attempts:number queued_at:time "
+        "available_at:time shown_at:time? error? payload:json cancel_requested:flag left_open:flag "
+        "is_waiting:flag ending:json? end_position:id? finished_at:time?"
     ),
 )
 TIMERS: Final = Table(
     "timers",
     ("id",),
-    (
-        _id("id"),
-        _AGENT,
-        _USER,
-        Column("kind"),
-        Column("state"),
-        _maybe("trigger_type"),
-        _maybe("reason"),
-        _id("batch", nullable=True),
-        _number("epoch"),
-        _time("due_at"),
-        _time("expires_at", nullable=True),
-        Column("missed"),
-        _json("payload"),
-        _maybe("state_reason"),
-        _WAKE,
-        _time("created_at"),
-        _time("updated_at"),
+    _columns(
+        "id:id agent_id* user_id* kind state trigger_type? reason? batch:id? epoch:number "
+        "due_at:time expires_at:time? missed payload:json state_reason? wake_at:time?* "
+        "created_at:time updated_at:time"
     ),
 )
 DECISIONS: Final = Table(
     "decisions",
     ("id",),
-    (
-        _id("id"),
-        Column("kind"),
-        Column("outcome"),
-        _json("reasons"),
-        _json("facts"),
-        _id("timer_id", nullable=True),
-        _id("turn_id", nullable=True),
-        _time("decided_at"),
-    ),
+    _columns("id:id kind outcome reasons:json facts:json timer_id:id? turn_id:id? decided_at:time"),
 )
 EFFECTS: Final = Table(
     "effects",
     ("id",),
-    (
-        _id("id"),
-        Column("kind"),
-        _json("payload"),
-        Column("dedupe_key"),
-        Column("state"),
-        _number("attempts"),
-        _time("due_at"),
-        _maybe("error"),
-        _maybe("evidence"),
-        _WAKE,
-        _time("created_at"),
+    _columns(
+        "id:id kind payload:json dedupe_key state attempts:number due_at:time error? evidence? "
+        "wake_at:time?* created_at:time"
     ),
 )
 USERS: Final = Table(
-    "users",
-    ("user_id",),
-    (Column("user_id"), _json("settings"), _time("updated_at")),
-    of_thread=False,
+    "users", ("user_id",), _columns("user_id settings:json updated_at:time"), of_thread=False
 )
 MEMORIES: Final = Table(
     "memories",
     ("id",),
-    (
-        _id("id"),
-        Column("agent_id"),
-        Column("user_id"),
-        Column("key"),
-        Column("content"),
-        _json("metadata"),
-        Column("embedding", Form.VECTOR, nullable=True),
-        _maybe("embedding_model"),
-        _number("word_count", follows=True),
-        _time("created_at"),
-        _time("updated_at"),
+    _columns(
+        "id:id agent_id user_id key content metadata:json embedding:vector? embedding_model? "
+        "word_count:number* created_at:time updated_at:time"
     ),
     of_thread=False,
 )
-# What belongs to a thread, in the order in which it is told.
+# The tables of a thread, in the order of an export.
 OF_THREAD: Final = (MESSAGES, SUMMARIES, TURNS, TIMERS, DECISIONS, EFFECTS)
 
-# Of what somebody had in hand, nobody knows elsewhere: it is to be taken up anew.
+# Leases are not exported; claimed rows are imported as pending.
 _AT_REST: Final[Mapping[str, Mapping[str, str]]] = {
     "turns": {TurnState.RUNNING: TurnState.QUEUED.value},
     "timers": {TimerState.CLAIMED: TimerState.PENDING.value},
     "effects": {EffectState.CLAIMED: EffectState.PENDING.value},
 }
-_LIVE_TURNS: Final = frozenset({TurnState.QUEUED.value})
 _WAITING: Final = frozenset({TimerState.PENDING.value, TimerState.POSTPONED.value})
 
 
 def at_rest(table: Table, row: Row) -> Row:
-    """A row as it is without the process that has it in hand."""
-    states = _AT_REST.get(table.name, {})
-    if row.get("state") in states:
-        return {**row, "state": states[row["state"]]}
-    return row
+    """A row without the lease of a running process."""
+    state = _AT_REST.get(table.name, {}).get(row.get("state", ""))
+    return row if state is None else {**row, "state": state}
 
 
 def whole(table: Table, row: Row, thread: Row | None) -> Row:
-    """A row with the columns that follow from its others and from its thread."""
+    """A row with the columns that follow from other columns and from its thread."""
     more: dict[str, Any] = {}
     if table.of_thread and thread is not None:
         more = {"agent_id": thread["agent_id"], "user_id": thread["user_id"]}
@@ -281,13 +167,9 @@ def whole(table: Table, row: Row, thread: Row | None) -> Row:
     return {**more, **row}
 
 
-def is_live_turn(table: Table, row: Row) -> bool:
-    return table is TURNS and row["state"] in _LIVE_TURNS
-
-
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Which rows of a table: of one thread, of one user, or all."""
+    """A filter for rows: of one thread, of one user, or all."""
 
     thread_id: str | None = None
     user_id: str | None = None
@@ -297,17 +179,18 @@ ALL: Final = Whose()
 
 
 class Rows(Protocol):
-    """Where rows are read, page by page."""
-
     async def read_rows(
         self, table: Table, whose: Whose = ALL, *, after: Key | None = None, limit: int = 500
     ) -> Sequence[Row]:
-        """Rows in the order of their key, from above a key on. Texts are ordered by code point."""
+        """Rows in the order of their key, above the key `after`. Texts are ordered by code point.
+
+        Ends after `limit` rows, or with the message that brings the page to `PAGE_BYTES`.
+        """
         ...
 
 
 _ROWS: Final = 500
-# Names are not indexed by code point everywhere, so each page may cost a look at all of them.
+# Larger pages, because the database may sort all names for each page.
 _NAMED_ROWS: Final = 5_000
 
 
@@ -321,9 +204,21 @@ async def all_rows(rows: Rows, table: Table, whose: Whose = ALL) -> AsyncIterato
         after = table.key_of(page[-1])
 
 
+async def all_batches(rows: Rows, thread_id: str) -> AsyncIterator[list[Row]]:
+    """The rows of a thread's messages, a batch at a time."""
+    batch: list[Row] = []
+    async for row in all_rows(rows, MESSAGES, Whose(thread_id=thread_id)):
+        if batch and batch[0]["batch"] != row["batch"]:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """How many rows were written by table, and which threads were there already and left alone."""
+    """The number of written rows by table, and the existing threads that were skipped."""
 
     rows: Mapping[str, int]
     skipped: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
-"""Bringing the conversations of other systems in: LangGraph's checkpoints and files of chats.
+"""Migration of conversations from LangGraph's checkpoints and files of chats.
 
-A source is only ever read. What is taken of it is remembered with the thread, so that a run that
-was cut off goes on, a second one changes nothing, and a source that grew gives what is new.
+A source is only read. What was stored is recorded with the thread, so that a killed run continues,
+a second run changes nothing, and a source that grew gives only its new messages.
 """

@@ -3,8 +3,8 @@
     {"messages": [{"role": "user", "content": "Hello!"}], "id": "a1", "user": "ann"}
 
 `id`, `user` and `created_at` may be missing; a message may have a `created_at` of its own. A chat
-without an `id` is named by how it begins, so that it is the same one in whatever line or file it
-stands, and however long it grew.
+without an `id` is named by a hash of its beginning, so that its name stays the same in every line
+and file, and however long it grows.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
-from segue.core.errors import NotFoundError
-from segue.core.legacy import created_at
-from segue.migrate.sources import Conversation, Head, UnreadableError
+from segue.errors import NotFoundError
+from segue.migrate.legacy import created_at
+from segue.migrate.sources import SourceThread, ThreadRef, UnreadableError
 
-# What of its first messages names a chat.
+# Fields of its first messages that name a chat.
 _NAMING: Final = ("role", "content", "created_at", "timestamp")
 _NAME_LENGTH: Final = 16
 _USER: Final = ("user", "human")
-# What else stands in a message is no part of what was said, and could pass for our metadata.
+# Other fields are dropped: they could pass for our metadata.
 _FIELDS: Final = frozenset(
     {"role", "content", "name", "tool_call_id", "function_call", "id", "created_at", "timestamp"}
 )
@@ -43,27 +43,27 @@ class ChatSource:
         if not path.is_file():
             raise NotFoundError(f"There is no file {str(path)!r}.")
         self._path = path
-        # Where each conversation begins in the file.
+        # The offset of each conversation in the file.
         self._places: dict[str, int] = {}
         self._repeated: set[str] = set()
         self._begun: Counter[str] = Counter()
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[ThreadRef]:
         heads = []
         for number, place, line in self._lines():
             name = self._name(number, line)
             self._places[name] = place
-            heads.append(Head(name, hashlib.sha256(line.strip()).hexdigest()))
+            heads.append(ThreadRef(name, hashlib.sha256(line.strip()).hexdigest()))
         return heads
 
-    def load(self, head: Head) -> Conversation:
+    def load(self, head: ThreadRef) -> SourceThread:
         if head.id in self._repeated:
             raise UnreadableError("A line before it has the same id.")
         with self._path.open("rb") as file:
             file.seek(self._places[head.id])
             chat = _parsed(file.readline())
         messages = [_message(each, place) for place, each in enumerate(chat["messages"], 1)]
-        return Conversation(messages, _times(chat, messages), chat)
+        return SourceThread(messages, _times(chat, messages), chat)
 
     def close(self) -> None:
         pass
@@ -72,7 +72,7 @@ class ChatSource:
         try:
             chat = json.loads(line)
             name = _own_id(chat) or self._numbered(_beginning(chat, self.user_from))
-        except (ValueError, RecursionError):  # told when it is read
+        except (ValueError, RecursionError):  # reported when it is loaded
             name = None
         name = name or f"line {number}"
         if name in self._places:
@@ -81,14 +81,14 @@ class ChatSource:
         return name
 
     def _numbered(self, name: str | None) -> str | None:
-        """The name, with a number if a chat before it begins in the same way."""
+        """The name, with a number if an earlier chat begins in the same way."""
         if name is None:
             return None
         self._begun[name] += 1
         return name if self._begun[name] == 1 else f"{name}-{self._begun[name]}"
 
     def _lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """The lines that are not empty, with their numbers and places."""
+        """The lines that are not empty, with their numbers and offsets."""
         self._places.clear()
         self._repeated.clear()
         self._begun.clear()
@@ -106,17 +106,17 @@ def _own_id(chat: Any) -> str | None:
 
 
 def _beginning(chat: Any, user_from: str) -> str | None:
-    """A name by whose a chat is, when it began, and all up to the user's first words; None if it
-    says nothing.
+    """A name from a chat's user, its time, and its messages up to the user's first; None if it has
+    no messages.
     """
     messages = chat.get("messages") if isinstance(chat, dict) else None
     if not isinstance(messages, list) or not messages:
         return None
-    told = [each if isinstance(each, dict) else {"content": each} for each in messages]
-    first = next((n for n, each in enumerate(told) if each.get("role") in _USER), len(told))
-    said = [[each.get(name) for name in _NAMING] for each in told[: first + 1]]
-    whose = Conversation((), (), chat).fact(user_from)
-    digest = hashlib.sha256(json.dumps([whose, chat.get("created_at"), said]).encode())
+    parts = [each if isinstance(each, dict) else {"content": each} for each in messages]
+    first = next((n for n, each in enumerate(parts) if each.get("role") in _USER), len(parts))
+    beginning = [[each.get(name) for name in _NAMING] for each in parts[: first + 1]]
+    user = SourceThread((), (), chat).fact(user_from)
+    digest = hashlib.sha256(json.dumps([user, chat.get("created_at"), beginning]).encode())
     return f"chat-{digest.hexdigest()[:_NAME_LENGTH]}"
 
 
@@ -124,7 +124,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     try:
         chat = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError("It is no JSON.") from error
+        raise UnreadableError("It is not JSON.") from error
     if not isinstance(chat, dict) or not isinstance(chat.get("messages"), list):
         raise UnreadableError("It has no list of 'messages'.")
     return chat
@@ -156,7 +156,7 @@ def _with_calls(message: BaseMessage, given: Any) -> BaseMessage:
 
 
 def _times(chat: Mapping[str, Any], messages: list[BaseMessage]) -> list[datetime | None]:
-    """Each message's own time; the first one's is that of the conversation, if it has none."""
+    """Each message's own time; the first one's defaults to that of the conversation."""
     times = [created_at(message) for message in messages]
     if times and times[0] is None and "created_at" in chat:
         times[0] = created_at(AIMessage("", response_metadata={"created_at": chat["created_at"]}))

@@ -1,8 +1,8 @@
 """Conversations in LangGraph's checkpoints, as the official savers keep them.
 
-Owns what is stored in a checkpoint and how messages are dated; which tables hold it is for the
-modules of the two databases. Objects of other channels are never brought to life, and of the
-messages only types that LangGraph itself calls safe.
+Owns the content of a checkpoint and how messages are dated; the modules of the two databases own
+the tables. Objects of other channels are never constructed, and of the messages only types that
+LangGraph itself calls safe.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from langchain_core.messages import (
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from segue.core.legacy import created_at
-from segue.migrate.sources import Conversation, Head, UnreadableError
+from segue.migrate.legacy import created_at
+from segue.migrate.sources import SourceThread, ThreadRef, UnreadableError
 
 CHANNEL: Final = "messages"
-# A saver stores the whole conversation with each step. Of a longer past than this only some
-# checkpoints are read; what came between two of them is dated by the later one.
+# A saver stores the whole conversation with each step. Of more bytes than this, only some
+# checkpoints are read; a message between two of them is dated by the later one.
 PAST_BYTES: Final = 512 * 2**20
 
-Typed = tuple[str, bytes]
+TypedBytes = tuple[str, bytes]
 
 _SAFE: Final = JsonPlusSerializer(allowed_msgpack_modules=None)
 _DELTA: Final = 7  # LangGraph's number for a snapshot of a DeltaChannel
@@ -41,32 +41,32 @@ _BROKEN: Final = (
 )
 
 
-class _Closed(NamedTuple):
-    """An object as it is stored."""
+class _Packed(NamedTuple):
+    """An object as it is stored, not constructed."""
 
     tag: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """A thread's newest checkpoint: its messages and what a cut-off step had written of them."""
+class LatestCheckpoint:
+    """A thread's newest checkpoint: its messages, and what a step that was cut off had written."""
 
     ts: str
     metadata: Mapping[str, Any]
     messages: Any
-    writes: Sequence[Typed]
+    writes: Sequence[TypedBytes]
 
 
 class Tables(Protocol):
-    """The rows of a saver in one kind of database, of root graphs alone."""
+    """The rows of a saver in one kind of database, of root graphs only."""
 
-    def heads(self) -> list[Head]: ...
+    def heads(self) -> list[ThreadRef]: ...
 
-    def newest(self, thread_id: str) -> Newest: ...
+    def newest(self, thread_id: str) -> LatestCheckpoint: ...
 
     def past(self, thread_id: str) -> Iterator[tuple[str, Any]]:
-        """Times and messages of checkpoints, closed, oldest first."""
+        """Times and packed messages of checkpoints, oldest first."""
         ...
 
     def close(self) -> None: ...
@@ -81,10 +81,10 @@ class CheckpointSource:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[ThreadRef]:
         return self.tables.heads()
 
-    def load(self, head: Head) -> Conversation:
+    def load(self, head: ThreadRef) -> SourceThread:
         try:
             return self._conversation(head.id)
         except _BROKEN as error:
@@ -97,11 +97,11 @@ class CheckpointSource:
     def close(self) -> None:
         self.tables.close()
 
-    def _conversation(self, thread_id: str) -> Conversation:
+    def _conversation(self, thread_id: str) -> SourceThread:
         newest = self.tables.newest(thread_id)
-        messages = opened(newest.messages)
+        messages = load_messages(newest.messages)
         keys = [_key(each) for each in _listed(newest.messages)]
-        written = [message for write in newest.writes for message in opened(closed(write))]
+        written = [message for write in newest.writes for message in load_messages(unpack(write))]
         pending = [m for m in written if isinstance(m, ToolMessage) and m.id not in keys]
         if newest.messages is None:
             delta = "counters_since_delta_snapshot" in newest.metadata
@@ -114,29 +114,29 @@ class CheckpointSource:
             for message, key in zip(messages, keys, strict=True)
         ]
         facts = {"metadata": newest.metadata, "thread_id": thread_id}
-        return Conversation(messages, times, facts, pending)
+        return SourceThread(messages, times, facts, pending)
 
 
-def closed(typed: Typed) -> Any:
-    """What a saver stored, with objects left as they are; `UnreadableError` if it is in a form
-    that only its app can read.
+def unpack(typed: TypedBytes) -> Any:
+    """What a saver stored, with objects still packed; `UnreadableError` for a format that only its
+    app can read.
     """
     kind, data = typed
     if "+" in kind:
-        raise UnreadableError(encrypted(kind))
+        raise UnreadableError(encryption_error(kind))
     if kind == "msgpack":
-        return ormsgpack.unpackb(data, ext_hook=_Closed, option=ormsgpack.OPT_NON_STR_KEYS)
+        return ormsgpack.unpackb(data, ext_hook=_Packed, option=ormsgpack.OPT_NON_STR_KEYS)
     if kind in ("json", "null"):
         return _SAFE.loads_typed(typed)
     raise UnreadableError(
-        f"It is stored as {kind!r} by a serializer of its app's own; 'msgpack' and 'json' are read."
+        f"It is stored as {kind!r} by its app's own serializer; 'msgpack' and 'json' can be read."
     )
 
 
-def encrypted(kind: str) -> str:
+def encryption_error(kind: str) -> str:
     return (
-        f"It is encrypted ({kind.partition('+')[2]}), and the key is its app's. Let the app store "
-        "its threads once more with a saver that does not encrypt, and migrate from there."
+        f"It is encrypted ({kind.partition('+')[2]}) with a key of its app. Let the app store its "
+        "threads again with a saver that does not encrypt, and migrate from there."
     )
 
 
@@ -145,8 +145,8 @@ def messages_in(checkpoint: Any) -> Any:
     return checkpoint["channel_values"].get(CHANNEL)
 
 
-def chosen(sizes: Sequence[tuple[str, int]]) -> list[str]:
-    """Of names with sizes those to read, evenly spread, so that it stays within `PAST_BYTES`."""
+def sample(sizes: Sequence[tuple[str, int]]) -> list[str]:
+    """The names to read, evenly spread, so that their sizes stay within `PAST_BYTES`."""
     stride = 1 + sum(size for _, size in sizes) // PAST_BYTES
     return [name for name, _ in sizes[::-stride]][::-1]
 
@@ -154,11 +154,11 @@ def chosen(sizes: Sequence[tuple[str, int]]) -> list[str]:
 def _first_seen(past: Iterable[tuple[str, Any]]) -> dict[Any, datetime]:
     """When each message was first stored."""
     seen: dict[Any, datetime] = {}
-    names: dict[Any, Any] = {}  # the same bytes are met again in all later checkpoints
+    names: dict[Any, Any] = {}  # all later checkpoints hold the same bytes
     for ts, messages in past:
         moment = _moment(ts)
         for each in _listed(messages) if moment else ():
-            name = names.get(each) if isinstance(each, _Closed) else _key(each)
+            name = names.get(each) if isinstance(each, _Packed) else _key(each)
             if name is None:
                 name = names[each] = _key(each)
             if moment is not None:
@@ -167,24 +167,24 @@ def _first_seen(past: Iterable[tuple[str, Any]]) -> dict[Any, datetime]:
 
 
 def _listed(messages: Any) -> list[Any]:
-    if isinstance(messages, _Closed) and messages.tag == _DELTA:
-        return _listed(closed(("msgpack", messages.data)))
+    if isinstance(messages, _Packed) and messages.tag == _DELTA:
+        return _listed(unpack(("msgpack", messages.data)))
     if messages is None:
         return []
     # A tuple of two is a message, too: ("user", "Hello!").
     return [*messages] if isinstance(messages, list) else [messages]
 
 
-def opened(messages: Any) -> list[BaseMessage]:
-    """Stored messages, alive; of classes that are not known to be safe, what can be said."""
+def load_messages(messages: Any) -> list[BaseMessage]:
+    """Stored messages as objects; for classes that are not known to be safe, as far as possible."""
     return [_message(each) for each in _listed(messages)]
 
 
 def _message(stored: Any) -> BaseMessage:
-    if isinstance(stored, _Closed):
+    if isinstance(stored, _Packed):
         packed = ormsgpack.packb(ormsgpack.Ext(*stored))
         stored = _SAFE.loads_typed(("msgpack", packed))
-    if isinstance(stored, dict) and "role" not in stored:  # a class that is not known here
+    if isinstance(stored, dict) and "role" not in stored:  # an unknown class
         [message] = messages_from_dict([{"type": stored["type"], "data": stored}])
         return message
     [message] = convert_to_messages([stored])
@@ -192,12 +192,12 @@ def _message(stored: Any) -> BaseMessage:
 
 
 def _key(stored: Any) -> Any:
-    """What tells a message from others of its thread: its id, or all of it."""
+    """The identity of a message in its thread: its id, or all of it."""
     if isinstance(stored, BaseMessage):
         return stored.id or stored.model_dump_json()
-    if isinstance(stored, _Closed):
+    if isinstance(stored, _Packed):
         fields = ormsgpack.unpackb(
-            stored.data, ext_hook=_Closed, option=ormsgpack.OPT_NON_STR_KEYS
+            stored.data, ext_hook=_Packed, option=ormsgpack.OPT_NON_STR_KEYS
         )[2]
         return (isinstance(fields, dict) and fields.get("id")) or stored
     return repr(stored)

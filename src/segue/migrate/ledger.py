@@ -1,43 +1,43 @@
-"""What a thread remembers of where it came from, and how it is written down.
+"""The state of a migrated thread, how a migration writes to the journal, and its report.
 
-It stands in the thread's settings: it goes where the thread goes, and ends with it.
+The state is kept in the thread's settings, so it is exported and deleted with the thread.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import ConflictError, NotFoundError
-from segue.journal.places import place_of
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, NotFoundError
+from segue.journal.batches import place_of
+from segue.journal.journal import Journal
 from segue.journal.records import Thread
-from segue.migrate.placing import in_portions
+from segue.migrate.placement import split_by_batches
 
 SETTING: Final = "migrated"
-# How much of a thread is looked at to go on behind it.
+# How much of a thread is read to continue after it.
 _TAIL_TOKENS: Final = 20_000
-# Messages that are stored at once: others who write wait so long.
+# Messages that are stored at once: other writers wait for it.
 _PORTION: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """How many messages of a source were taken, what they said, and where the last one stands."""
+class MigrationState:
+    """How many messages of a source were stored, their hash, and the position of the last."""
 
-    # The source's mark, once all of it was taken.
+    # The source's mark, once all of it was stored.
     mark: str = ""
     messages: int = 0
     digest: str = ""
     last: int = 0
-    # A run has begun to take so many, and has not said that it did.
+    # Number of messages after a run that has begun and not ended.
     going_to: int | None = None
 
     @classmethod
     def of(cls, thread: Thread) -> Self:
-        """The record of a thread; `ConflictError` if it is not a migrated one."""
+        """The state of a thread; `ConflictError` if it was not migrated."""
         kept = thread.settings.get(SETTING)
         if not isinstance(kept, Mapping):
             raise ConflictError(
@@ -53,7 +53,7 @@ class Record:
 
 
 class Ledger:
-    """What a migration does at the journal. In a dry run it only looks, if there is one at all."""
+    """What a migration does at the journal. A dry run only reads, if there is a journal at all."""
 
     def __init__(self, journal: Journal | None, *, is_dry_run: bool = False) -> None:
         self._journal = journal
@@ -62,15 +62,15 @@ class Ledger:
 
     async def find(self, thread_id: str) -> Thread | None:
         try:
-            return await self._journal.get_thread(thread_id) if self._journal else None
+            return await self._journal.threads.get(thread_id) if self._journal else None
         except NotFoundError:
             return None
 
-    async def tail(self, thread: Thread, record: Record) -> list[BaseMessage]:
-        """The end of what was taken before."""
+    async def tail(self, thread: Thread, record: MigrationState) -> list[BaseMessage]:
+        """The end of what was stored before."""
         if self._journal is None or not record.messages:
             return []
-        batches = await self._journal.tail(thread.id, max_tokens=_TAIL_TOKENS)
+        batches = await self._journal.messages.tail(thread.id, max_tokens=_TAIL_TOKENS)
         messages = [message for batch in reversed(batches) for message in batch.messages]
         return [message for message in messages if place_of(message) <= record.last]
 
@@ -78,27 +78,99 @@ class Ledger:
         """The last position of the batch that holds a message, if one of the last ones does."""
         if self._journal is None:
             return None
-        for batch in await self._journal.tail(thread.id, max_tokens=_TAIL_TOKENS):
+        for batch in await self._journal.messages.tail(thread.id, max_tokens=_TAIL_TOKENS):
             if any(each.id == message.id for each in batch.messages):
                 return batch.last_position
         return None
 
     async def begin(
-        self, thread_id: str, record: Record, *, agent_id: str, user_id: str, at: datetime
+        self, thread_id: str, record: MigrationState, *, agent_id: str, user_id: str, at: datetime
     ) -> None:
-        """Make the thread, as old as its first message."""
+        """Create the thread, as old as its first message."""
         if self._writing is not None:
             settings = record.as_settings()
-            await self._writing.create_thread(
+            await self._writing.threads.create(
                 thread_id, agent_id=agent_id, user_id=user_id, now=at, settings=settings
             )
 
-    async def note(self, thread_id: str, record: Record) -> None:
+    async def save(self, thread_id: str, record: MigrationState) -> None:
         if self._writing is not None:
-            await self._writing.update_thread(thread_id, settings=record.as_settings())
+            await self._writing.threads.update(thread_id, settings=record.as_settings())
 
     async def store(self, thread_id: str, messages: Sequence[BaseMessage]) -> None:
-        """Store what is not there yet, in portions that end where a batch does."""
+        """Store new messages, in portions of whole batches."""
         if self._writing is not None:
-            for portion in in_portions(messages, _PORTION):
-                await self._writing.import_messages(thread_id, portion)
+            for portion in split_by_batches(messages, _PORTION):
+                await self._writing.messages.import_messages(thread_id, portion)
+
+
+Outcome = Literal["migrated", "continued", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadResult:
+    """What became of one conversation; None while all of it is held back."""
+
+    became: Outcome | None
+    messages: int = 0
+    markers: int = 0
+    orphans: int = 0
+    repairs: int = 0
+    is_held: bool = False
+    # The owner of the thread.
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A conversation whose name is not valid for a thread, and its new name."""
+
+    thread: str
+    became: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A conversation that was not migrated, and why."""
+
+    thread: str
+    why: str
+
+
+@dataclass(slots=True)
+class MigrationReport:
+    """What one run did with the conversations of a source."""
+
+    is_dry_run: bool = False
+    threads: int = 0
+    # New here.
+    migrated: int = 0
+    # Known from an earlier run, and longer by now.
+    continued: int = 0
+    unchanged: int = 0
+    # With a last batch that may still be in progress: it comes with a later run.
+    held_back: int = 0
+    messages: int = 0
+    # Old text markers that became metadata.
+    markers: int = 0
+    # Tool results without a call: kept, and never sent to a model.
+    orphans: int = 0
+    # Unfinished batches that were settled.
+    repairs: int = 0
+    # Number of new threads by owner.
+    users: dict[str, int] = field(default_factory=dict)
+    # Of all runs, not only of this one.
+    renamed: list[Renamed] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def count(self, result: ThreadResult) -> None:
+        self.migrated += result.became == "migrated"
+        self.continued += result.became == "continued"
+        self.unchanged += result.became == "unchanged"
+        self.held_back += result.is_held
+        self.messages += result.messages
+        self.markers += result.markers
+        self.orphans += result.orphans
+        self.repairs += result.repairs
+        if result.became == "migrated":
+            self.users[result.user] = self.users.get(result.user, 0) + 1

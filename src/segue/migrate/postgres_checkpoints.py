@@ -9,10 +9,17 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.conninfo import make_conninfo
 
-from segue.core.errors import BackendError, UsageError
+from segue.errors import BackendError, UsageError
 from segue.journal.postgres.database import check_address
-from segue.migrate.checkpoints import CHANNEL, Newest, Typed, chosen, closed, encrypted
-from segue.migrate.sources import Head, UnreadableError
+from segue.migrate.checkpoints import (
+    CHANNEL,
+    LatestCheckpoint,
+    TypedBytes,
+    encryption_error,
+    sample,
+    unpack,
+)
+from segue.migrate.sources import ThreadRef, UnreadableError
 
 _TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -35,7 +42,7 @@ class PostgresTables:
             self._db.close()
             raise
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[ThreadRef]:
         rows = self._rows(
             "SELECT thread_id, id, (SELECT count(*) FROM checkpoint_writes w "
             "WHERE w.thread_id = newest.thread_id AND w.checkpoint_ns = '' "
@@ -45,9 +52,9 @@ class PostgresTables:
             'ORDER BY thread_id COLLATE "C"',
             CHANNEL,
         )
-        return [Head(thread, f"{checkpoint}+{writes}") for thread, checkpoint, writes in rows]
+        return [ThreadRef(thread, f"{checkpoint}+{writes}") for thread, checkpoint, writes in rows]
 
-    def newest(self, thread_id: str) -> Newest:
+    def newest(self, thread_id: str) -> LatestCheckpoint:
         with self._db.transaction():
             [(checkpoint_id, checkpoint, metadata)] = self._rows(
                 "SELECT checkpoint_id, checkpoint, metadata FROM checkpoints "
@@ -64,8 +71,8 @@ class PostgresTables:
                 checkpoint_id,
                 CHANNEL,
             )
-        messages = closed(blobs[0]) if blobs else None
-        return Newest(checkpoint["ts"], metadata, messages, writes)
+        messages = unpack(blobs[0]) if blobs else None
+        return LatestCheckpoint(checkpoint["ts"], metadata, messages, writes)
 
     def past(self, thread_id: str) -> Iterator[tuple[str, Any]]:
         rows = self._rows(
@@ -82,17 +89,17 @@ class PostgresTables:
         )
         rows.sort(key=lambda row: row[2])
         times = {version: ts for version, _, ts in rows}
-        for version in chosen([(version, size) for version, size, _ in rows]):
+        for version in sample([(version, size) for version, size, _ in rows]):
             for blob in self._blob(thread_id, version):
                 try:
-                    yield times[version], closed(blob)
+                    yield times[version], unpack(blob)
                 except (UnreadableError, ValueError):
                     continue  # it only dates messages
 
     def close(self) -> None:
         self._db.close()
 
-    def _blob(self, thread_id: str, version: str | None) -> list[Typed]:
+    def _blob(self, thread_id: str, version: str | None) -> list[TypedBytes]:
         return self._rows(
             "SELECT type, blob FROM checkpoint_blobs WHERE thread_id = %s AND checkpoint_ns = '' "
             "AND channel = %s AND version = %s AND type <> 'empty'",
@@ -112,7 +119,7 @@ class PostgresTables:
             "SELECT type FROM checkpoint_blobs WHERE channel = %s LIMIT 1", CHANNEL
         ):
             if "+" in kind:
-                raise UsageError(f"The source in PostgreSQL: {encrypted(kind)}")
+                raise UsageError(f"The source in PostgreSQL: {encryption_error(kind)}")
 
     def _rows(self, sql: LiteralString, *values: str | None) -> list[Any]:
         try:

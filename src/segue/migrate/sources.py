@@ -1,4 +1,4 @@
-"""What a migration asks of a source of conversations."""
+"""The interface of a source of conversations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,27 +7,28 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 
 
 class UnreadableError(UsageError):
-    """One conversation cannot be read; the others of its source may."""
+    """One conversation cannot be read; others of its source may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A conversation that was not read yet; its mark is another one once something changed."""
+class ThreadRef:
+    """A conversation that was not read yet; its mark changes with its content."""
 
     id: str
     mark: str
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """The messages of a conversation, oldest first, and when each was first seen, if that is known.
+class SourceThread:
+    """The messages of a conversation, oldest first, with the time when each was first stored, if
+    that is known.
 
-    `facts` is what else the source says of it, such as `{"metadata": {"user_id": "ann"}}`.
-    `pending` are results of a step that was cut off: they may come again, or be given up.
+    `facts` is other data of it, such as `{"metadata": {"user_id": "ann"}}`. `pending` are tool
+    results of a step that was cut off: they may come again, or never.
     """
 
     messages: Sequence[BaseMessage]
@@ -36,7 +37,7 @@ class Conversation:
     pending: Sequence[BaseMessage] = ()
 
     def fact(self, path: str) -> str | None:
-        """What stands at a path such as `metadata.user_id`, as text; None if nothing does."""
+        """The value at a path such as `metadata.user_id`, as text; None if there is none."""
         found: Any = self.facts
         for name in path.split("."):
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -45,18 +46,18 @@ class Conversation:
 
 
 class Source(Protocol):
-    """Where conversations are, opened for reading alone."""
+    """Conversations of another system, opened read-only."""
 
     user_from: str
-    """Where its conversations say whose they are: as a rule, or as a migration was told."""
+    """The path of a conversation's user: the source's default, or that of the migration."""
     is_live: bool
     """Whether an app may be writing to it."""
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[ThreadRef]:
         """All conversations, in the same order each time."""
         ...
 
-    def load(self, head: Head) -> Conversation:
+    def load(self, head: ThreadRef) -> SourceThread:
         """Read a conversation; `UnreadableError` says why it cannot be read."""
         ...
 

@@ -7,16 +7,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from segue.core.errors import BackendError, NotFoundError, UsageError
+from segue.errors import BackendError, NotFoundError, UsageError
 from segue.migrate.checkpoints import (
     CHANNEL,
-    Newest,
-    chosen,
-    closed,
-    encrypted,
+    LatestCheckpoint,
+    encryption_error,
     messages_in,
+    sample,
+    unpack,
 )
-from segue.migrate.sources import Head, UnreadableError
+from segue.migrate.sources import ThreadRef, UnreadableError
 
 _BUSY_SECONDS: Final = 30.0
 
@@ -28,7 +28,7 @@ class SqliteTables:
         if not path.is_file():
             raise NotFoundError(f"There is no file {str(path)!r}.")
         self._path = path
-        # An app that has it open, or was killed, has a log beside it, which is not ours to remove.
+        # A log that exists already belongs to an app that runs or was killed: keep it.
         self._log = Path(f"{path.absolute()}-wal")
         self._is_log_ours = not self._log.exists()
         self._db = self._connect("ro")
@@ -38,7 +38,7 @@ class SqliteTables:
             self.close()
             raise
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[ThreadRef]:
         rows = self._rows(
             "SELECT thread_id, id, (SELECT count(*) FROM writes WHERE writes.thread_id = "
             "newest.thread_id AND checkpoint_ns = '' AND checkpoint_id = id AND channel = ?) "
@@ -46,9 +46,9 @@ class SqliteTables:
             "WHERE checkpoint_ns = '' GROUP BY thread_id) AS newest ORDER BY thread_id",
             CHANNEL,
         )
-        return [Head(thread, f"{checkpoint}+{writes}") for thread, checkpoint, writes in rows]
+        return [ThreadRef(thread, f"{checkpoint}+{writes}") for thread, checkpoint, writes in rows]
 
-    def newest(self, thread_id: str) -> Newest:
+    def newest(self, thread_id: str) -> LatestCheckpoint:
         [(checkpoint_id, kind, data, metadata)] = self._rows(
             "SELECT checkpoint_id, type, checkpoint, metadata FROM checkpoints "
             "WHERE thread_id = ? AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1",
@@ -61,9 +61,9 @@ class SqliteTables:
             checkpoint_id,
             CHANNEL,
         )
-        checkpoint = closed((kind, data))
+        checkpoint = unpack((kind, data))
         facts = json.loads(metadata) if metadata else {}
-        return Newest(checkpoint["ts"], facts, messages_in(checkpoint), writes)
+        return LatestCheckpoint(checkpoint["ts"], facts, messages_in(checkpoint), writes)
 
     def past(self, thread_id: str) -> Iterator[tuple[str, Any]]:
         sizes = self._rows(
@@ -71,7 +71,7 @@ class SqliteTables:
             "WHERE thread_id = ? AND checkpoint_ns = '' ORDER BY checkpoint_id",
             thread_id,
         )
-        for checkpoint_id in chosen(sizes):
+        for checkpoint_id in sample(sizes):
             for row in self._rows(
                 "SELECT type, checkpoint FROM checkpoints "
                 "WHERE thread_id = ? AND checkpoint_ns = '' AND checkpoint_id = ?",
@@ -79,18 +79,18 @@ class SqliteTables:
                 checkpoint_id,
             ):
                 try:
-                    checkpoint = closed(row)
+                    checkpoint = unpack(row)
                     yield checkpoint["ts"], messages_in(checkpoint)
                 except (UnreadableError, ValueError, LookupError, TypeError):
                     continue  # it only dates messages
 
     def close(self) -> None:
-        """Also removes what SQLite makes beside a file to read it, if nothing was there before."""
+        """Also removes the log that SQLite creates for reading, if there was none before."""
         self._db.close()
         if not self._is_log_ours or not self._log.exists():
             return
-        # A reader leaves it there. Who may write removes it when nobody else has the file open;
-        # SQLite's own locks tell, so an app that came meanwhile loses nothing.
+        # A read-only connection leaves the log. One that may write removes it if no other is open;
+        # SQLite's own locks decide, so an app that started meanwhile loses nothing.
         with suppress(sqlite3.Error), closing(self._connect("rw")) as db:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
@@ -118,7 +118,7 @@ class SqliteTables:
             )
         for (kind,) in self._rows("SELECT type FROM checkpoints LIMIT 1"):
             if "+" in kind:
-                raise UsageError(f"{str(self._path)!r}: {encrypted(kind)}")
+                raise UsageError(f"{str(self._path)!r}: {encryption_error(kind)}")
 
     def _rows(self, sql: str, *values: str) -> list[Any]:
         try:

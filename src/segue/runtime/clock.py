@@ -1,7 +1,7 @@
 """The runtime's time: reading it, and waiting for it.
 
-All of the runtime waits through one clock, so that a test or a simulation can replace it by
-`segue.testing.clock.VirtualClock` and let weeks pass in seconds.
+The runtime waits by one clock only, so that tests and simulations can replace it with
+`segue.simulate.clock.VirtualClock` and let weeks pass in seconds.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ class Clock(Protocol):
         ...
 
     async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
-        """Wait for a moment, or until somebody sets `wake`, which is cleared again."""
+        """Wait until a time, or until `wake` is set; then clear it."""
         ...
 
     def working(self) -> AbstractContextManager[None]:
-        """Around the life of a task that works, or waits by this clock.
+        """Around a task that works or waits by this clock.
 
-        A virtual clock moves on only when all such tasks wait.
+        A virtual clock advances only when all such tasks wait.
         """
         ...
 
@@ -47,5 +47,5 @@ class SystemClock:
 
 
 async def sleep(clock: Clock, span: timedelta) -> None:
-    """Wait for so long, whatever happens."""
+    """Wait for a duration."""
     await clock.wait(clock.now() + span, asyncio.Event())

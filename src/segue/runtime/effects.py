@@ -1,9 +1,9 @@
-"""`EffectRunner`: does what has to be done outside after a commit, at least once.
+"""`EffectRunner`: runs effects after their commit, at least once each.
 
-Each kind of effect has its own slots, and of these each agent its share, so that a receiver that
-hangs holds up neither another kind nor another agent. An effect that fails is tried again with
-longer pauses, then it is dead: kept for an operator, who may revive it. "Done" is recorded with the
-evidence that the handler brings. Kinds that have no handler here are left to other processes.
+Each kind of effect has its own slots, and each agent its share of them, so that a receiver that
+hangs delays neither another kind nor another agent. A failed effect is retried with growing pauses;
+then it is dead, and an operator may revive it. Effects without a handler here are left to other
+processes.
 """
 
 import asyncio
@@ -15,77 +15,77 @@ from typing import Final
 
 from structlog.contextvars import bind_contextvars
 
-from segue.core.errors import ConflictError, SegueError
+from segue.errors import ConflictError, SegueError
 from segue.journal.records import Effect, EffectLease
-from segue.noting import note, watched
-from segue.runtime.parts import Parts
-from segue.runtime.webhooks import DeliveryError, next_try
+from segue.runtime.delivery import DeliveryError, next_try
+from segue.runtime.deps import Deps
+from segue.telemetry import log_event, span
 
 logger = logging.getLogger(__name__)
 
-# Of each kind; they mostly wait for somebody outside.
+# Per kind; effects mostly wait for the network.
 _SLOTS: Final = 64
-# An agent that has so many at work gets no more; so many are taken at a time.
+# The most effects of one kind that one agent runs, and that one claim takes.
 _SHARE: Final = 8
 _LEASE: Final = timedelta(minutes=2)
 
-# Does one effect and brings the evidence; `DeliveryError` says whether to try again.
+# Runs one effect and returns the evidence; `DeliveryError` says whether to retry.
 Handler = Callable[[Effect], Awaitable[str]]
 
 
 class EffectRunner:
-    """Hands each effect to the handler of its kind."""
+    """Passes each effect to the handler of its kind."""
 
-    def __init__(self, parts: Parts, handlers: Mapping[str, Handler]) -> None:
-        self._parts = parts
+    def __init__(self, deps: Deps, handlers: Mapping[str, Handler]) -> None:
+        self._deps = deps
         self._handlers = handlers
-        self._at_work: list[EffectLease] = []
+        self._running: list[EffectLease] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._claiming = asyncio.Lock()
 
     async def step(self) -> datetime | None:
-        """Begin what is due, while there is room; when to look again."""
+        """Start due effects while slots are free; return the next due time."""
         async with self._claiming:
             looks = [await self._fill(kind) for kind in self._handlers]
         return min((at for at in looks if at is not None), default=None)
 
     async def close(self) -> None:
-        """Take no more effects, and stop those at work: others take them when the leases end."""
+        """Claim no more effects and stop running ones; expired leases are claimed again."""
         self._is_closing = True
         async with self._claiming:
-            pass  # what is being taken this moment is at work then
+            pass  # effects that are being claimed now are started then
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _fill(self, kind: str) -> datetime | None:
-        parts, journal = self._parts, self._parts.journal
+        deps, journal = self._deps, self._deps.journal
         while True:
-            jobs = Counter(lease.agent_id for lease in self._at_work if lease.effect.kind == kind)
+            jobs = Counter(lease.agent_id for lease in self._running if lease.effect.kind == kind)
             room = _SLOTS - jobs.total()
             if self._is_closing or not room:
-                return None  # the end of one wakes us
+                return None  # the end of an effect wakes this worker
             busy = [agent for agent, count in jobs.items() if count >= _SHARE]
-            now = parts.clock.now()
-            next_at = await journal.next_effect_at(kind, now=now, not_of=busy)
+            now = deps.clock.now()
+            next_at = await journal.effects.next_at(kind, now=now, not_of=busy)
             if next_at is None or next_at > now:
                 return next_at
-            leases = await journal.claim_effects(
-                parts.owner,
+            leases = await journal.effects.claim(
+                deps.owner,
                 kind=kind,
                 now=now,
                 lease_for=_LEASE,
                 limit=min(room, _SHARE),
                 not_of=busy,
             )
-            if not leases:  # they are in somebody's hands this moment
+            if not leases:  # they are locked by another process
                 return now
             for lease in leases:
                 self._start(lease)
 
     def _start(self, lease: EffectLease) -> None:
-        self._at_work.append(lease)
+        self._running.append(lease)
         task = asyncio.create_task(self._work(lease))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -93,34 +93,34 @@ class EffectRunner:
     async def _work(self, lease: EffectLease) -> None:
         effect = lease.effect
         names = {"thread_id": effect.thread_id, "agent_id": lease.agent_id}
-        # A task of its own: each line that is logged here, by whomever, says whose it is.
+        # Runs in a task of its own, so these fields are on every line that is logged here.
         bind_contextvars(**names)
         with (
-            self._parts.clock.working(),
-            watched("effect", effect_id=effect.id, effect_kind=effect.kind, **names),
+            self._deps.clock.working(),
+            span("effect", effect_id=effect.id, effect_kind=effect.kind, **names),
         ):
             try:
                 await self._run(lease)
             except SegueError as error:
-                # The journal is away; the effect is taken again when its lease is over.
+                # The journal is unavailable; the effect is claimed again when its lease expires.
                 logger.warning("Effect %s broke off: %s", effect.id, error)
             except Exception:
                 logger.exception("Effect %s broke off", effect.id)
             finally:
-                self._at_work.remove(lease)
-                self._parts.agendas.effects.at_once()
+                self._running.remove(lease)
+                self._deps.wakeups.effects.now()
 
     async def _run(self, lease: EffectLease) -> None:
         effect = lease.effect
         try:
-            # A handler that hangs must not be begun a second time beside itself.
+            # A handler that hangs must end before its effect is claimed again.
             async with asyncio.timeout(_LEASE.total_seconds()):
                 evidence = await self._handlers[effect.kind](effect)
         except DeliveryError as error:
             await self._retry(lease, error)
-        except Exception as error:  # any handler; it is tried again
+        except Exception as error:  # of any handler; it is retried
             logger.debug("Effect %s (%s) failed", effect.id, effect.kind, exc_info=error)
-            # Only our own texts: another's may quote anything.
+            # Only Segue's own error texts are stored: others may quote users.
             reason = str(error) if isinstance(error, SegueError) else type(error).__name__
             await self._retry(lease, DeliveryError(reason, retryable=True))
         else:
@@ -129,11 +129,11 @@ class EffectRunner:
     async def _complete(self, lease: EffectLease, evidence: str) -> None:
         effect = lease.effect
         try:
-            await self._parts.journal.complete_effect(lease, evidence)
+            await self._deps.journal.effects.complete(lease, evidence)
         except ConflictError as error:
-            # Somebody else does it too: receivers know it by its id.
+            # Another process runs it too; receivers compare its id.
             logger.info("Effect %s took longer than its lease: %s", effect.id, error)
-        note(
+        log_event(
             logger,
             "effect_done",
             "Effect {effect_id} ({effect_kind}) is done: {evidence}",
@@ -148,8 +148,8 @@ class EffectRunner:
         pause = (
             next_try(effect.attempts, retry_after=error.retry_after) if error.retryable else None
         )
-        retry_at = None if pause is None else self._parts.clock.now() + pause
-        note(
+        retry_at = None if pause is None else self._deps.clock.now() + pause
+        log_event(
             logger,
             "effect_failed" if pause else "effect_dead",
             "Effect {effect_id} ({effect_kind}) failed ({reason}), {then}",
@@ -161,6 +161,6 @@ class EffectRunner:
             then=f"next try in {pause}" if pause else "given up",
         )
         try:
-            await self._parts.journal.retry_effect(lease, str(error), retry_at=retry_at)
+            await self._deps.journal.effects.retry(lease, str(error), retry_at=retry_at)
         except ConflictError as conflict:
             logger.info("Effect %s took longer than its lease: %s", effect.id, conflict)

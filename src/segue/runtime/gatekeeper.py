@@ -1,7 +1,7 @@
-"""The gatekeeper: collects fresh facts about a follow-up and asks the gates.
+"""The gatekeeper: collects fresh facts about a follow-up and checks the gates.
 
-Asked before any model call, and again before the user sees the first word. What the gates said is
-a decision, stored together with what came of it.
+Used before any model call, and again before the user sees the first token. The result is a
+decision, stored together with its consequence.
 """
 
 import logging
@@ -10,22 +10,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from segue.core.gates import GateDecision, Outcome, PolicyGates, refuse_continuation
-from segue.core.policy import Facts, Policy
-from segue.core.preferences import Preferences
-from segue.core.quiet import day_began, find_zone
+from segue.core.autonomy.gates import GateDecision, GateOutcome, PolicyGates, refuse_continuation
+from segue.core.autonomy.local_time import day_began, find_zone
+from segue.core.autonomy.policy import Facts, Policy
+from segue.core.autonomy.preferences import Preferences
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import Decision, FollowUpCounts, Timer, Turn
-from segue.noting import count, note
+from segue.telemetry import count, log_event
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A follow-up that wants to be sent: by a timer that is due, or by a turn that is about to
-    begin or to show it. A turn does not stand in its own way.
+class Candidate:
+    """A follow-up that is about to be sent, by a due timer or by its turn. A turn is not counted
+    against itself.
     """
 
     thread_id: str
@@ -53,7 +53,7 @@ class Proposal:
 
     @classmethod
     def of_turn(cls, turn: Turn, trigger: str | None, timer: Timer | None = None) -> Self:
-        """`timer` is what the turn came of. How long it then took to think is not its lateness."""
+        """`timer` queued the turn. The model's own time does not make a follow-up late."""
         expires_at = timer.expires_at if timer else None
         return cls(
             turn.thread_id,
@@ -66,58 +66,58 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What the gates say of a follow-up, on which facts, and what they counted."""
+class GateCheck:
+    """The gates' decision about a follow-up, with the facts and counts it is based on."""
 
-    proposal: Proposal
+    candidate: Candidate
     decision: GateDecision
     facts: Facts
-    wishes: Preferences
+    preferences: Preferences
     counts: FollowUpCounts
 
     @property
     def is_allowed(self) -> bool:
-        return self.decision.outcome is Outcome.ALLOW
+        return self.decision.outcome is GateOutcome.ALLOW
 
 
 class Gatekeeper:
-    """Asks the gates on behalf of everybody who wants to speak first."""
+    """Checks the gates for timers and turns."""
 
     def __init__(self, journal: Journal, ids: SnowflakeSource) -> None:
         self._journal = journal
         self._ids = ids
 
-    async def check(self, asked: Proposal, policy: Policy, now: datetime) -> Checked:
+    async def check(self, candidate: Candidate, policy: Policy, now: datetime) -> GateCheck:
         """Whether the follow-up may be sent now."""
-        thread = await self._journal.get_thread(asked.thread_id)
-        user = await self._journal.get_user_settings(thread.user_id)
-        wishes = Preferences.of(user, thread.settings)
-        counts = await self._journal.count_follow_ups(
+        thread = await self._journal.threads.get(candidate.thread_id)
+        user = await self._journal.users.get_settings(thread.user_id)
+        preferences = Preferences.of(user, thread.settings)
+        counts = await self._journal.timers.count_follow_ups(
             thread.id,
-            day_began=day_began(now, find_zone(wishes.time_zone) or UTC),
-            leaving_out=asked.turn_id,
+            day_began=day_began(now, find_zone(preferences.time_zone) or UTC),
+            leaving_out=candidate.turn_id,
         )
         facts = Facts(
             checked_at=now,
-            due_at=asked.due_at or now,
-            armed_epoch=asked.epoch,
+            due_at=candidate.due_at or now,
+            armed_epoch=candidate.epoch,
             thread_epoch=thread.epoch,
-            expires_at=asked.expires_at,
-            missed=asked.missed,
+            expires_at=candidate.expires_at,
+            missed=candidate.missed,
             consecutive=counts.consecutive,
             sent_today=counts.sent_today,
             last_follow_up_at=counts.last_at,
             typing_at=thread.typing_at,
-            **wishes.as_facts(),
+            **preferences.as_facts(),
         )
-        decision = PolicyGates(wishes.over(policy)).check(facts)
-        self._log(asked, decision)
-        return Checked(asked, decision, facts, wishes, counts)
+        decision = PolicyGates(preferences.apply_to(policy)).check(facts)
+        self._log(candidate, decision)
+        return GateCheck(candidate, decision, facts, preferences, counts)
 
     async def refuse_continuation(self, timer: Timer, now: datetime) -> str | None:
-        """Why an agent may not go on with what it planned; None if it may."""
-        thread = await self._journal.get_thread(timer.thread_id)
-        user = await self._journal.get_user_settings(thread.user_id)
+        """Why a continuation may not start; None if it may."""
+        thread = await self._journal.threads.get(timer.thread_id)
+        user = await self._journal.users.get_settings(thread.user_id)
         facts = Facts(
             checked_at=now,
             due_at=timer.due_at,
@@ -127,42 +127,42 @@ class Gatekeeper:
         )
         return refuse_continuation(facts)
 
-    def record(self, checked: Checked, **facts: Any) -> Decision:
-        """The decision as it is stored, with further facts."""
-        asked, verdicts = checked.proposal, checked.decision.verdicts
+    def record(self, checked: GateCheck, **facts: Any) -> Decision:
+        """The decision as it is stored, with additional facts."""
+        candidate, verdicts = checked.candidate, checked.decision.verdicts
         decisive = checked.decision.decisive
         return Decision(
             id=self._ids.next(),
-            thread_id=asked.thread_id,
-            kind="gates" if asked.turn_id is None else "gates_before_showing",
+            thread_id=candidate.thread_id,
+            kind="gates" if candidate.turn_id is None else "gates_before_showing",
             outcome=checked.decision.outcome.value,
             reasons=(checked.decision.reason, *(v.reason for v in verdicts)),
             facts={
-                "trigger": asked.trigger,
+                "trigger": candidate.trigger,
                 "verdicts": {v.gate.value: v.outcome.value for v in verdicts},
                 "until": _plain(checked.decision.until),
                 "gate": decisive.gate.value if decisive else None,
                 **{name: _plain(value) for name, value in asdict(checked.facts).items()},
-                "quiet_hours": checked.wishes.own_hours,
+                "quiet_hours": checked.preferences.own_quiet_hours,
                 **facts,
             },
-            timer_id=asked.timer_id,
-            turn_id=asked.turn_id,
+            timer_id=candidate.timer_id,
+            turn_id=candidate.turn_id,
             decided_at=checked.facts.checked_at,
         )
 
-    def _log(self, asked: Proposal, decision: GateDecision) -> None:
+    def _log(self, candidate: Candidate, decision: GateDecision) -> None:
         for verdict in decision.verdicts:
             count("gate_asked", gate=verdict.gate.value, outcome=verdict.outcome.value)
-        note(
+        log_event(
             logger,
             "follow_up_gated",
             "A follow-up of thread {thread_id} ({trigger_type}): {outcome}. {reason}",
-            thread_id=asked.thread_id,
-            agent_id=asked.agent_id,
-            trigger_type=asked.trigger,
-            timer_id=asked.timer_id,
-            turn_id=asked.turn_id,
+            thread_id=candidate.thread_id,
+            agent_id=candidate.agent_id,
+            trigger_type=candidate.trigger,
+            timer_id=candidate.timer_id,
+            turn_id=candidate.turn_id,
             outcome=decision.outcome.value,
             reason=decision.reason,
         )

@@ -1,19 +1,94 @@
-"""Ids of this process: a generator whose node number is leased, and renewed while it runs."""
+"""Id generators: `SnowflakeGenerator`, and `LeasedIds` with a node number leased by the journal."""
 
 import logging
+import os
+import threading
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from segue.core.errors import BackendError, ConflictError
-from segue.core.snowflake import latest_id, next_snowflake, time_of
-from segue.journal.ports import Journal
+from segue.core.snowflake import (
+    EPOCH,
+    check_node,
+    check_snowflake,
+    latest_id,
+    next_snowflake,
+    time_of,
+)
+from segue.errors import BackendError, ConflictError
+from segue.journal.journal import Journal
 from segue.runtime.clock import Clock
-from segue.runtime.snowflakes import SnowflakeGenerator
+
+_EPOCH_UNIX_MILLIS = int(EPOCH.timestamp() * 1000)
+
+
+# How often this process was forked; cheaper to compare than `os.getpid()`.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603  # a process has one
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _wall_clock_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SnowflakeGenerator:
+    """Strictly rising ids of one node; thread-safe.
+
+    `last` seeds the generator above a stored maximum, so that a restart with the clock set
+    back repeats no id. `clock` returns Unix milliseconds.
+    """
+
+    def __init__(
+        self,
+        node: int = 0,
+        *,
+        last: int = 0,
+        clock: Callable[[], int] = _wall_clock_millis,
+    ) -> None:
+        self._node = check_node(node)
+        self._last = check_snowflake(last, "last id") if last != 0 else 0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._forks = _forks
+
+    @property
+    def node(self) -> int:
+        return self._node
+
+    def next(self, after: int = 0) -> int:
+        """A new id above every earlier one and above `after`.
+
+        For a thread whose newest id came from a process with a faster clock. The new id has this
+        generator's node, so it is unique beyond that thread.
+        """
+        if after != 0:
+            check_snowflake(after, "lower bound")
+        if _forks != self._forks:
+            raise ConflictError(
+                "This process was forked; its copy of the generator would repeat ids. Make a new "
+                "generator with a node number of its own."
+            )
+        with self._lock:
+            return self._generate(after, self._clock() - _EPOCH_UNIX_MILLIS)
+
+    def _generate(self, after: int, millis: int) -> int:
+        self._last = next_snowflake(max(self._last, after), millis, self._node)
+        return self._last
+
 
 logger = logging.getLogger(__name__)
 
 
 class LeasedIds:
-    """A source of ids that no other process has: it changes its number if it lost it."""
+    """Ids that no other process makes: leases a node number, and another one if it is lost."""
 
     def __init__(self, journal: Journal, clock: Clock, *, owner: str, lease_for: timedelta) -> None:
         self._journal = journal
@@ -30,30 +105,30 @@ class LeasedIds:
         return self._current.next(after)
 
     async def open(self) -> None:
-        node = await self._journal.lease_node(
+        node = await self._journal.nodes.lease(
             self._owner, now=self._clock.now(), lease_for=self._lease_for
         )
-        highest = await self._journal.last_position()
-        last = await self._journal.last_position(latest=latest_id(self._clock.now()))
+        highest = await self._journal.nodes.last_position()
+        last = await self._journal.nodes.last_position(latest=latest_id(self._clock.now()))
         self._generator = _TwoLines(node, last=last, ahead=highest, clock=self._clock)
 
     async def renew(self) -> datetime | None:
-        """Keep the number; when to do so again."""
+        """Extend the lease; return when to do so again."""
         now = self._clock.now()
         try:
-            await self._journal.extend_node(
+            await self._journal.nodes.extend(
                 self.node, self._owner, now=now, lease_for=self._lease_for
             )
         except ConflictError:
-            logger.warning("Node number %d was lost; taking another", self.node)
+            logger.warning("Node number %d was lost; leasing another", self.node)
             await self.open()
         return now + self._lease_for / 3
 
     async def close(self) -> None:
         try:
-            await self._journal.release_node(self.node, self._owner)
-        except BackendError as error:  # it is free again when its lease is over
-            logger.warning("Node number %d was not given back: %s", self.node, error)
+            await self._journal.nodes.release(self.node, self._owner)
+        except BackendError as error:  # it is free when its lease expires
+            logger.warning("Node number %d was not released: %s", self.node, error)
 
     @property
     def _current(self) -> SnowflakeGenerator:
@@ -63,30 +138,28 @@ class LeasedIds:
 
 
 class _TwoLines(SnowflakeGenerator):
-    """Ids in two lines: threads with positions of a clock that was far ahead go on above those, and
-    all others get ids of the present.
-
-    Each line rises, so no id is given out twice.
+    """Ids in two rising lines: threads with positions of a clock that was far ahead continue above
+    those; all others get ids of the present.
     """
 
     def __init__(self, node: int, *, last: int, ahead: int, clock: Clock) -> None:
         super().__init__(node, last=last, clock=lambda: int(clock.now().timestamp() * 1000))
         self._now = clock.now
         self._ahead = ahead
-        # The last id before the newest leap of the clock.
+        # The last id before the clock's newest jump ahead.
         self._before = last
 
-    def _give(self, after: int, millis: int) -> int:
+    def _generate(self, after: int, millis: int) -> int:
         latest = latest_id(self._now())
-        if self._last > latest:  # our own clock was ahead, and was set right
+        if self._last > latest:  # this process's clock was ahead, and was corrected
             self._ahead, self._last = max(self._ahead, self._last), self._before
-        if self._ahead <= latest:  # as a rule; else once its time has come
+        if self._ahead <= latest:  # the usual case
             after = max(after, self._ahead)
         if after > latest:
             self._ahead = next_snowflake(max(self._ahead, after), millis, self.node)
             return self._ahead
         before = self._last
-        new = super()._give(after, millis)
+        new = super()._generate(after, millis)
         if not before or new > latest_id(time_of(before)):
             self._before = before
         return new

@@ -1,7 +1,7 @@
-"""The inbox: what a user does comes in here, is stored first, and then wakes whoever has work.
+"""The inbox: stores what a user does first, then wakes the workers.
 
-A second message while the first is being answered is treated by strategy: it waits, stops the
-answer, is refused, or is collected with the first.
+The strategy decides about a second message while the first is being answered: it waits, stops the
+reply, is refused, or is collected with the first. No strategy stops a turn that only waits.
 """
 
 import asyncio
@@ -11,40 +11,39 @@ from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
 
-from segue.core.errors import BackendError
 from segue.core.messages import user_message
-from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, Accepted, Arrival, Turn
-from segue.noting import carry, note
+from segue.core.turn_rules import COLLECT_FOR, DoubleTexting
+from segue.errors import BackendError
+from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Arrival, Turn
 from segue.runtime.clock import sleep
-from segue.runtime.parts import Parts
-from segue.runtime.rules import COLLECT_FOR, DoubleTexting
+from segue.runtime.deps import Deps
 from segue.runtime.turns import TurnWorker
+from segue.telemetry import log_event, trace_context
 
 logger = logging.getLogger(__name__)
 
-# How long a follow-up that the user has seen the beginning of may go on when the user writes: long
-# enough for the rest of a sentence, too short to be waited for.
+# How long a visible follow-up may continue after the user writes: for the rest of a sentence.
 FINISH_WITHIN: Final = timedelta(seconds=2)
 
 
 class Inbox:
-    """Takes in messages, answers to questions, and the wish to stop."""
+    """Accepts messages, answers to questions, and cancellations."""
 
     def __init__(
         self,
-        parts: Parts,
+        deps: Deps,
         turns: TurnWorker,
         strategy: DoubleTexting = DoubleTexting.ENQUEUE,
         collect_for: timedelta = COLLECT_FOR,
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._turns = turns
         self._strategy = strategy
         self._collect_for = collect_for
         self._ending: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Stop waiting for follow-ups to end; they end with their process."""
+        """Drop the delayed stops of follow-ups; these end with their process."""
         for task in self._ending:
             task.cancel()
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -57,50 +56,49 @@ class Inbox:
         client_message_id: str | None = None,
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
-        """Store a user's message; its answer follows. Running follow-ups are stopped."""
-        parts, how = self._parts, strategy or self._strategy
-        accepted = await parts.journal.accept_message(
+        """Store a user's message and queue its reply; void its follow-ups."""
+        deps, how = self._deps, strategy or self._strategy
+        accepted = await deps.journal.inbox.accept(
             thread_id,
             user_message(content),
-            ids=parts.ids,
-            now=parts.clock.now(),
+            ids=deps.ids,
+            now=deps.clock.now(),
             client_message_id=client_message_id,
             arrival=Arrival(
                 collect=self._collect_for if how is DoubleTexting.COLLECT else None,
                 only_if_idle=how is DoubleTexting.REJECT,
-                payload=carry(),
+                interrupts=how is DoubleTexting.INTERRUPT,
+                payload=trace_context(),
             ),
         )
         if accepted.is_new:
-            _note_accepted(accepted)
+            _log_accepted(accepted)
             self._turns.withdraw(thread_id, accepted.voided_turns)
-            if how is DoubleTexting.INTERRUPT:
-                await self._stop_quietly(thread_id, OVERTAKEN, before=accepted.turn.id)
+            if accepted.stopped_turns:
+                await self._turns.recheck(thread_id)
             elif accepted.shown_turn is not None:
-                self._end_soon(thread_id, accepted.shown_turn)
-        await self._arrived(thread_id)
+                self._stop_soon(thread_id, accepted.shown_turn)
+        await self._wake(thread_id)
         return accepted
 
     async def answer(self, turn_id: int, answer: Any) -> Turn:
-        """What a person said to a question that a turn waits with."""
-        parts = self._parts
-        turn = await parts.journal.answer_turn(
-            turn_id, answer, ids=parts.ids, now=parts.clock.now()
-        )
-        await self._turns.look_after(turn.thread_id)
-        await self._arrived(turn.thread_id)
+        """Answer the question that a turn waits with."""
+        deps = self._deps
+        turn = await deps.journal.inbox.answer(turn_id, answer, ids=deps.ids, now=deps.clock.now())
+        await self._turns.recheck(turn.thread_id)
+        await self._wake(turn.thread_id)
         return turn
 
     async def cancel(self, thread_id: str) -> list[Turn]:
-        """Stop what the agent does in a thread, here or elsewhere, and what it would go on with."""
+        """Cancel a thread's turns, in any process, and its continuations."""
         return await self._stop(thread_id, STOPPED)
 
-    def _end_soon(self, thread_id: str, follow_up: int) -> None:
-        """A user does not wait for a follow-up: one that is not over in a moment is stopped."""
+    def _stop_soon(self, thread_id: str, follow_up: int) -> None:
+        """Stop a visible follow-up after `FINISH_WITHIN`: the reply to the user has to start."""
 
         async def end() -> None:
-            with self._parts.clock.working():
-                await sleep(self._parts.clock, FINISH_WITHIN)
+            with self._deps.clock.working():
+                await sleep(self._deps.clock, FINISH_WITHIN)
                 await self._stop_quietly(thread_id, CUT_SHORT, only=follow_up)
 
         task = asyncio.create_task(end())
@@ -111,26 +109,26 @@ class Inbox:
         try:
             await self._stop(thread_id, reason, **which)
         except BackendError as error:
-            # The message is stored, and whoever gets an error sends it again: so it waits instead.
+            # The message is stored; an error here would make the client send it again.
             logger.warning("A turn of thread %s was not stopped: %s", thread_id, error)
 
     async def _stop(self, thread_id: str, reason: str, **which: int) -> list[Turn]:
-        parts = self._parts
-        stopped = await parts.journal.cancel_turns(
-            thread_id, reason, ids=parts.ids, now=parts.clock.now(), **which
+        deps = self._deps
+        stopped = await deps.journal.turns.cancel(
+            thread_id, reason, ids=deps.ids, now=deps.clock.now(), **which
         )
-        await self._turns.look_after(thread_id)
-        self._parts.agendas.turns.at_once()
+        await self._turns.recheck(thread_id)
+        self._deps.wakeups.turns.now()
         return stopped
 
-    async def _arrived(self, thread_id: str) -> None:
-        self._parts.agendas.turns.at_once()
-        await self._parts.bus.stored(thread_id)
+    async def _wake(self, thread_id: str) -> None:
+        self._deps.wakeups.turns.now()
+        await self._deps.bus.stored(thread_id)
 
 
-def _note_accepted(accepted: Accepted) -> None:
+def _log_accepted(accepted: Accepted) -> None:
     turn = accepted.turn
-    note(
+    log_event(
         logger,
         "message_accepted",
         "A message of thread {thread_id} is stored",
@@ -141,7 +139,7 @@ def _note_accepted(accepted: Accepted) -> None:
         turn_id=turn.id,
     )
     if accepted.cancelled_timers or accepted.voided_turns:
-        note(
+        log_event(
             logger,
             "follow_up_voided",
             "The user wrote in thread {thread_id}: its follow-ups are void",

@@ -1,4 +1,4 @@
-"""The runtime: all workers of one process, started and stopped together."""
+"""`Runtime`: all workers of one process, started and stopped together."""
 
 import asyncio
 import logging
@@ -8,100 +8,100 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from segue.core.errors import SegueError
+from segue.errors import SegueError
 from segue.runtime.clock import sleep
+from segue.runtime.deps import Deps
 from segue.runtime.effects import EffectRunner
+from segue.runtime.housekeeping import Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
-from segue.runtime.loops import Agenda, Step, keep_going
-from segue.runtime.parts import Parts
-from segue.runtime.retainer import Retainer
-from segue.runtime.sweeper import Sweeper
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
+from segue.runtime.worker import Step, Wakeup, run_loop
 
 logger = logging.getLogger(__name__)
 
-# Word of other processes often comes in bursts; one look is enough for all of it.
-_MOMENT: Final = timedelta(milliseconds=20)
+# Notifications of other processes come in bursts; one look serves them all.
+_BURST: Final = timedelta(milliseconds=20)
 _PAUSE: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Turns, timers and effects, the leases that they hold, and word from other processes."""
+    """Turns, timers and effects, their leases, and notifications of other processes."""
 
-    parts: Parts
+    deps: Deps
     ids: LeasedIds
     turns: TurnWorker
     timers: TimerWorker
     effects: EffectRunner
     sweeper: Sweeper
     retainer: Retainer
-    # The longest sleep of a worker; none where no other process can have anything to say.
+    # The longest sleep of a worker; None if no other process shares the database.
     poll: timedelta | None = None
     patience: timedelta = timedelta(seconds=5)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work until the block is left; then finish or hand back what is being worked on."""
-        agendas = self.parts.agendas
+        """Work until the block is left; then finish or release running turns."""
+        wakeups = self.deps.wakeups
         async with _unwrapped(), asyncio.TaskGroup() as tasks:
-            keep = [
+            loops = [
                 tasks.create_task(work)
                 for work in (
-                    self._loop("turn", self.turns.step, agendas.turns),
-                    self._loop("lease", self.turns.extend_leases, agendas.leases),
-                    self._loop("timer", self.timers.step, agendas.timers),
-                    self._loop("effect", self.effects.step, agendas.effects),
-                    # Nobody has anything to say to these two.
-                    keep_going("sweep", self.sweeper.step, Agenda(), self.parts.clock),
-                    keep_going("retention", self.retainer.step, Agenda(), self.parts.clock),
-                    self._loop("node", self.ids.renew, Agenda()),
-                    self._loop("listener", self.parts.bus.step, self.parts.bus.agenda),
+                    self._loop("turn", self.turns.step, wakeups.turns),
+                    self._loop("lease", self.turns.extend_leases, wakeups.leases),
+                    self._loop("timer", self.timers.step, wakeups.timers),
+                    self._loop("effect", self.effects.step, wakeups.effects),
+                    run_loop("sweep", self.sweeper.step, Wakeup(), self.deps.clock),
+                    run_loop("retention", self.retainer.step, Wakeup(), self.deps.clock),
+                    self._loop("node", self.ids.renew, Wakeup()),
+                    self._loop("listener", self.deps.bus.step, self.deps.bus.wakeup),
                 )
             ]
             if self.poll is not None:
-                keep.append(tasks.create_task(self._watch()))
+                loops.append(tasks.create_task(self._watch()))
             try:
                 yield
             finally:
                 await self.turns.close(self.patience)
                 await self.effects.close()
-                self.parts.bus.close()
-                for task in keep:
+                self.deps.bus.close()
+                for task in loops:
                     task.cancel()
 
-    async def _loop(self, name: str, step: Step, agenda: Agenda) -> None:
-        await keep_going(name, step, agenda, self.parts.clock, self.poll)
+    async def _loop(self, name: str, step: Step, wakeup: Wakeup) -> None:
+        await run_loop(name, step, wakeup, self.deps.clock, self.poll)
 
     async def _watch(self) -> None:
-        """Hear of other processes until the journal is closed, whatever fails meanwhile."""
+        """Follow other processes until the journal is closed; retry after any error."""
         while True:
             try:
                 await self._pass_on()
             except Exception:
                 logger.exception("Watching other processes failed, next try in %s", _PAUSE)
-                await sleep(self.parts.clock, _PAUSE)
+                await sleep(self.deps.clock, _PAUSE)
             else:
                 return
 
     async def _pass_on(self) -> None:
-        """Pass on what other processes did."""
-        async with aclosing(self.parts.journal.watch(of_others=True)) as changes:
+        """Wake workers and listeners for what other processes stored."""
+        async with aclosing(self.deps.journal.watch(of_others=True)) as changes:
             async for thread_id in changes:
-                self.parts.agendas.look(self.parts.clock.now() + _MOMENT)
+                self.deps.wakeups.all_at(self.deps.clock.now() + _BURST)
                 try:
-                    await self.turns.look_after(thread_id)
-                    await self.parts.bus.stored(thread_id)
+                    await self.turns.recheck(thread_id)
+                    await self.deps.bus.stored(thread_id)
                 except SegueError as error:
-                    logger.warning("Word of thread %s was not passed on: %s", thread_id, error)
+                    logger.warning(
+                        "A notification of thread %s was not passed on: %s", thread_id, error
+                    )
                 except Exception:
-                    logger.exception("Word of thread %s was not passed on", thread_id)
+                    logger.exception("A notification of thread %s was not passed on", thread_id)
 
 
 @asynccontextmanager
 async def _unwrapped() -> AsyncIterator[None]:
-    """A caller's own error comes out as it is, not in the group that tasks put it in."""
+    """Raise a caller's own error as it is, not in the task group's exception group."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,19 +1,18 @@
-"""`ThreadService`: which conversations a user has, and what a person sees of one.
+"""`ThreadService`: a user's threads, and the visible history of one.
 
-Used by the facade, the server and the command line. What is hidden from people is filtered by the
-journal's own `history`, so that no caller can forget it.
+The journal's own `history` leaves out hidden messages, so that no caller can forget to.
 """
 
 from typing import Any
 
-from segue.core.errors import UsageError
 from segue.core.metadata import MessageMetadata
-from segue.journal.ports import Journal
+from segue.errors import UsageError
+from segue.journal.journal import Journal
 from segue.journal.records import Page, Thread, ThreadPlace, Turn
 
 
 class ThreadService:
-    """Lists threads and reads their visible history. `UsageError` for what cannot be a page."""
+    """Lists threads and reads their visible history. `UsageError` for an invalid page."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -26,10 +25,10 @@ class ThreadService:
         limit: int = 50,
         before: ThreadPlace | None = None,
     ) -> list[Thread]:
-        """A user's threads, the one written to last first; without those of agents among
-        themselves. `before` is the `place` of the last one of the page before.
+        """A user's threads, the most recently updated first, without those between agents.
+        `before` is the `place` of the previous page's last thread.
         """
-        return await self._journal.list_threads(
+        return await self._journal.threads.list_of(
             user_id, agent_id=agent_id, limit=check_limit(limit), before=before
         )
 
@@ -41,8 +40,8 @@ class ThreadService:
         before: int | None = None,
         after: int | None = None,
     ) -> Page:
-        """What a person sees of the thread: the newest messages, or those next to a position."""
-        return await self._journal.history(
+        """The newest visible messages, or those next to a position."""
+        return await self._journal.messages.history(
             thread_id,
             limit=check_limit(limit),
             before=_position(before, "before"),
@@ -50,9 +49,9 @@ class ThreadService:
         )
 
     async def turns_of(self, thread_id: str, page: Page, *, limit: int) -> list[Turn]:
-        """The turns in which the messages of a page were written."""
+        """The turns that wrote the messages of a page."""
         batches = {MessageMetadata.of(message).batch or 0 for message in page.messages}
-        return await self._journal.list_turns(thread_id, batches=batches, limit=limit)
+        return await self._journal.turns.list_of(thread_id, batches=batches, limit=limit)
 
 
 def check_limit(given: Any) -> int:

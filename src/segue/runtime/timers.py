@@ -1,4 +1,4 @@
-"""`TimerWorker`: sleeps until a timer is due, asks the gates, and acts on what they say."""
+"""`TimerWorker`: sleeps until a timer is due, checks the gates, and queues the follow-up's turn."""
 
 import asyncio
 import logging
@@ -7,166 +7,174 @@ from typing import Final
 
 from structlog.contextvars import bind_contextvars
 
-from segue.agent.config import Autonomy
-from segue.core.errors import ConflictError, NotFoundError, SegueError
-from segue.core.gates import Outcome
-from segue.journal.records import TimerLease, TimerState, TurnKind
-from segue.noting import count, note, watched
-from segue.runtime.follow_up import message_for
-from segue.runtime.gatekeeper import Checked, Gatekeeper, Proposal
-from segue.runtime.parts import Parts
+from segue.core.autonomy.gates import GateOutcome
+from segue.errors import ConflictError, NotFoundError, SegueError
+from segue.journal.records import Decision, TimerLease, TimerState, TurnKind
+from segue.runtime.deps import Deps
+from segue.runtime.gatekeeper import Candidate, GateCheck, Gatekeeper
+from segue.runtime.planning import Trigger, build_continuation, build_trigger
+from segue.telemetry import count, log_event, span
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
 _PAGE: Final = 64
-# Two agents that follow up with one user at the same moment make each other ask again.
+# Two agents that follow up with one user at the same moment make each other check again.
 _TRIES: Final = 10
+_HELD_OUT: Final = "Held out: this share of follow-ups is not sent, to see what they change."
+
+
+class _CountsChanged(Exception):
+    """Another follow-up was queued after the gates were checked."""
 
 
 class TimerWorker:
     """Considers each due timer once, in this process or another."""
 
-    def __init__(self, parts: Parts, gatekeeper: Gatekeeper) -> None:
-        self._parts = parts
-        self._journal = parts.journal
-        self._clock = parts.clock
+    def __init__(self, deps: Deps, gatekeeper: Gatekeeper) -> None:
+        self._deps = deps
+        self._journal = deps.journal
+        self._clock = deps.clock
         self._gatekeeper = gatekeeper
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def step(self) -> datetime | None:
-        """Consider all that is due; when to look again."""
-        while leases := await self._journal.claim_due_timers(
-            self._parts.owner, now=self._clock.now(), lease_for=self._parts.lease_for, limit=_PAGE
+        """Consider all due timers; return the next due time."""
+        while leases := await self._journal.timers.claim_due(
+            self._deps.owner, now=self._clock.now(), lease_for=self._deps.lease_for, limit=_PAGE
         ):
-            await asyncio.gather(*map(self._consider, leases))
-        return await self._journal.next_due_at()
+            await asyncio.gather(*map(self._work, leases))
+        return await self._journal.timers.next_at()
 
-    async def _consider(self, lease: TimerLease) -> None:
+    async def consider(self, lease: TimerLease) -> None:
+        """The life of a follow-up: from its due timer to the turn that writes it."""
+        timer, now = lease.timer, self._clock.now()
+        if timer.kind is TurnKind.CONTINUATION:
+            await self._continue(lease, now)
+            return
+        try:
+            autonomy = self._deps.agent_of(timer.agent_id).config.autonomy
+        except NotFoundError as error:
+            await self._suppress(lease, str(error), now)
+            return
+        check = await self._gatekeeper.check(Candidate.of_timer(timer), autonomy.policy, now)
+        if not check.is_allowed:
+            await self._hold_back(lease, check, now)
+            return
+        trigger = build_trigger(timer, autonomy)
+        if trigger is None:
+            record = self._gatekeeper.record(check, held_out=True)
+            await self._suppress(lease, _HELD_OUT, now, record)
+            return
+        await self._fire(lease, trigger, check, now)
+
+    async def _work(self, lease: TimerLease) -> None:
         timer = lease.timer
         names = {
             "thread_id": timer.thread_id,
             "agent_id": timer.agent_id,
             "trigger_type": timer.trigger_type or timer.kind.value,
         }
-        # A task of its own: each line that is logged here, by whomever, says whose it is.
+        # Runs in a task of its own, so these fields are on every line that is logged here.
         bind_contextvars(**names)
         async with self._slots:
             late = max((self._clock.now() - timer.due_at).total_seconds(), 0)
             count("timer_due", seconds=late)
-            with watched("timer", timer_id=timer.id, **names):
+            with span("timer", timer_id=timer.id, **names):
                 await self._try(lease)
 
     async def _try(self, lease: TimerLease) -> None:
-        timer = lease.timer
+        timer_id = lease.timer.id
         try:
             for _ in range(_TRIES):
-                if await self._decide(lease):
-                    return
-            raise ConflictError("Others were faster each time.")
+                try:
+                    return await self.consider(lease)
+                except _CountsChanged:
+                    continue
+            raise ConflictError("Other follow-ups were queued first each time.")
         except (ConflictError, NotFoundError) as error:
-            # Cancelled, taken over or deleted meanwhile: whoever did it has recorded why.
-            logger.info("Timer %s was given up: %s", timer.id, error)
+            # The step that cancelled, claimed or deleted the timer has recorded why.
+            logger.info("Timer %s was given up: %s", timer_id, error)
         except SegueError as error:
-            # The journal is away; the timer is claimed again when its lease is over.
-            logger.warning("Timer %s could not be considered: %s", timer.id, error)
+            # The journal is unavailable; the timer is claimed again when its lease expires.
+            logger.warning("Timer %s could not be considered: %s", timer_id, error)
         except Exception:
-            # It is claimed again when its lease is over; the others are not held up.
-            logger.exception("Timer %s could not be considered", timer.id)
+            logger.exception("Timer %s could not be considered", timer_id)
 
-    async def _decide(self, lease: TimerLease) -> bool:
-        """Act on the gates' word; False if the facts changed while they were asked."""
-        timer, now = lease.timer, self._clock.now()
-        if timer.kind is TurnKind.CONTINUATION:
-            await self._go_on(lease, now)
-            return True
-        try:
-            autonomy = self._parts.agent_of(timer.agent_id).config.autonomy
-        except NotFoundError as error:
-            await self._suppress(lease, str(error), now)
-            count("follow_up_held_back", outcome=TimerState.SUPPRESSED.value)
-            return True
-        checked = await self._gatekeeper.check(Proposal.of_timer(timer), autonomy.policy, now)
-        if checked.is_allowed:
-            return await self._fire(lease, autonomy, checked, now)
-        record = self._gatekeeper.record(checked)
-        decision = checked.decision
-        if decision.outcome is Outcome.POSTPONE and decision.until is not None:
-            await self._journal.postpone_timer(
+    async def _hold_back(self, lease: TimerLease, check: GateCheck, now: datetime) -> None:
+        """Postpone or close a timer, as its gates decided."""
+        decision, record = check.decision, self._gatekeeper.record(check)
+        if decision.outcome is GateOutcome.POSTPONE and decision.until is not None:
+            await self._journal.timers.postpone(
                 lease, decision.until, decision.reason, now=now, decisions=[record]
             )
         else:
             state = TimerState(decision.timer_state)
-            await self._journal.close_timer(
-                lease, state, decision.reason, ids=self._parts.ids, now=now, decisions=[record]
+            await self._journal.timers.close(
+                lease, state, decision.reason, ids=self._deps.ids, now=now, decisions=[record]
             )
         count("follow_up_held_back", outcome=decision.timer_state)
-        return True
+
+    async def _suppress(
+        self, lease: TimerLease, reason: str, now: datetime, *decisions: Decision
+    ) -> None:
+        """Close a timer that the gates would have allowed, or of an agent that is gone."""
+        await self._journal.timers.close(
+            lease,
+            TimerState.SUPPRESSED,
+            reason,
+            ids=self._deps.ids,
+            now=now,
+            decisions=decisions,
+        )
+        if lease.timer.kind is TurnKind.FOLLOW_UP:
+            outcome = "held_out" if decisions else TimerState.SUPPRESSED.value
+            count("follow_up_held_back", outcome=outcome)
 
     async def _fire(
-        self, lease: TimerLease, autonomy: Autonomy, checked: Checked, now: datetime
-    ) -> bool:
+        self, lease: TimerLease, trigger: Trigger, check: GateCheck, now: datetime
+    ) -> None:
+        """Store the trigger and queue its turn, if the counts that the gates saw still hold."""
         timer = lease.timer
-        said = message_for(timer, autonomy)
-        if said is None:
-            reason = "Held out: this share of follow-ups is not sent, to see what they change."
-            await self._journal.close_timer(
-                lease,
-                TimerState.SUPPRESSED,
-                reason,
-                ids=self._parts.ids,
-                now=now,
-                decisions=[self._gatekeeper.record(checked, held_out=True)],
-            )
-            count("follow_up_held_back", outcome="held_out")
-            return True
-        message, variant = said
         try:
-            turn = await self._journal.fire_timer(
+            turn = await self._journal.timers.fire(
                 lease,
-                message,
-                ids=self._parts.ids,
+                trigger.message,
+                ids=self._deps.ids,
                 now=now,
-                counted=checked.counts,
-                decisions=[self._gatekeeper.record(checked, variant=variant)],
+                counted=check.counts,
+                decisions=[self._gatekeeper.record(check, variant=trigger.variant)],
             )
-        except ConflictError:
+        except ConflictError as error:
             if await self._is_ours(lease):
-                return False
+                raise _CountsChanged from error
             raise
-        if turn is not None:
-            note(
-                logger,
-                "follow_up_fired",
-                "Follow-up {timer_id} of thread {thread_id} fired ({trigger_type})",
-                thread_id=timer.thread_id,
-                agent_id=timer.agent_id,
-                trigger_type=timer.trigger_type,
-                timer_id=timer.id,
-                turn_id=turn.id,
-                variant=variant,
-            )
-            self._parts.agendas.turns.at_once()
-        return True
+        if turn is None:
+            return
+        log_event(
+            logger,
+            "follow_up_fired",
+            "Follow-up {timer_id} of thread {thread_id} fired ({trigger_type})",
+            thread_id=timer.thread_id,
+            agent_id=timer.agent_id,
+            trigger_type=timer.trigger_type,
+            timer_id=timer.id,
+            turn_id=turn.id,
+            variant=trigger.variant,
+        )
+        self._deps.wakeups.turns.now()
 
-    async def _go_on(self, lease: TimerLease, now: datetime) -> None:
-        """The user asked for this work: of the gates, only "opted out" and "muted" hold it back."""
-        refusal = await self._gatekeeper.refuse_continuation(lease.timer, now)
-        if refusal is not None:
+    async def _continue(self, lease: TimerLease, now: datetime) -> None:
+        """The user asked for this work: only the gates "opted out" and "muted" apply."""
+        if refusal := await self._gatekeeper.refuse_continuation(lease.timer, now):
             await self._suppress(lease, refusal, now)
             return
-        said = message_for(lease.timer, Autonomy())
-        assert said is not None  # noqa: S101 - only follow-ups are held out
-        if await self._journal.fire_timer(lease, said[0], ids=self._parts.ids, now=now):
-            self._parts.agendas.turns.at_once()
-
-    async def _suppress(self, lease: TimerLease, reason: str, now: datetime) -> None:
-        await self._journal.close_timer(
-            lease, TimerState.SUPPRESSED, reason, ids=self._parts.ids, now=now
-        )
+        message = build_continuation(lease.timer)
+        if await self._journal.timers.fire(lease, message, ids=self._deps.ids, now=now):
+            self._deps.wakeups.turns.now()
 
     async def _is_ours(self, lease: TimerLease) -> bool:
-        """Whether the lease still counts, so that only the counts can have changed."""
-        timers = await self._journal.list_timers(lease.timer.thread_id, limit=20)
+        """Whether the lease still holds, so that only the counts can have changed."""
+        timers = await self._journal.timers.list_of(lease.timer.thread_id, limit=20)
         found = next((t for t in timers if t.id == lease.timer.id), None)
         return found is not None and found.state is TimerState.CLAIMED

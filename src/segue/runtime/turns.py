@@ -1,6 +1,6 @@
-"""`TurnWorker`: claims turns, keeps their leases while they are worked on, and stops them.
+"""`TurnWorker`: claims turns, extends their leases while they run, and stops them.
 
-Many threads at once, up to a bound; of one thread never two, which the journal sees to.
+It runs many threads at once, up to its slots; the journal gives out one turn per thread.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError
+from segue.core.turn_rules import TurnRules
+from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import Turn, TurnLease, TurnState
-from segue.runtime.leash import Leash, Why
-from segue.runtime.parts import Parts
+from segue.runtime.cancellation import CancelScope, StopReason
+from segue.runtime.deps import Deps
 from segue.runtime.processor import SessionProcessor
-from segue.runtime.rules import TurnRules
 
 logger = logging.getLogger(__name__)
 
-# How often a turn that somebody else has, or nobody yet, is looked at, in case nobody tells us.
+# How often to read a turn of another process, in case its notification got lost.
 _POLL: Final = timedelta(seconds=5)
 _LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
 
@@ -28,18 +28,18 @@ _LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
 @dataclass
 class _Job:
     lease: TurnLease
-    leash: Leash
-    # How many others' turns it waits for; it needs no room while it does.
+    scope: CancelScope
+    # How many other turns it waits for; meanwhile it needs no slot.
     resting: int = 0
 
 
 class TurnWorker:
-    """Works on as many turns at once as it has slots."""
+    """Runs up to `slots` turns at once."""
 
     def __init__(
-        self, parts: Parts, processor: SessionProcessor, rules: TurnRules, slots: int
+        self, deps: Deps, processor: SessionProcessor, rules: TurnRules, slots: int
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._processor = processor
         self._rules = rules
         self._slots = slots
@@ -50,90 +50,90 @@ class TurnWorker:
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
     async def step(self) -> datetime | None:
-        """Take turns while there is room; when to look again."""
-        parts, now = self._parts, self._parts.clock.now()
+        """Claim turns while slots are free; return the next due time."""
+        deps, now = self._deps, self._deps.clock.now()
         async with self._claiming:
-            room = self._room
+            room = self._free_slots
             if not room:
-                return None  # the end of a turn wakes us
-            claimed = await parts.journal.claim_turns(
-                parts.owner, now=now, lease_for=parts.lease_for, limit=room
+                return None  # the end of a turn wakes this worker
+            claimed = await deps.journal.turns.claim(
+                deps.owner, now=now, lease_for=deps.lease_for, limit=room
             )
             for lease in claimed.leases:
                 self._start(lease)
-        # With room left, one that is due is in somebody's hands this moment.
+        # With slots left, a turn that is due is locked by another process.
         return None if len(claimed.leases) == room else claimed.next_at
 
     async def extend_leases(self) -> datetime | None:
-        """Keep what is being worked on; and hear whether somebody wants it to stop."""
+        """Extend the leases of running turns, and stop those that were cancelled."""
         for job in list(self._jobs.values()):
             await self._extend(job)
-        return self._parts.clock.now() + self._parts.lease_for / 3 if self._jobs else None
+        return self._deps.clock.now() + self._deps.lease_for / 3 if self._jobs else None
 
-    async def look_after(self, thread_id: str) -> None:
-        """Something happened in a thread, or in any (""): stop its turn if it is to be stopped."""
+    async def recheck(self, thread_id: str) -> None:
+        """Something changed in a thread, or in any (""): stop its turn if it was cancelled."""
         for each in [thread_id] if thread_id else [*{*self._jobs, *self._waiting}]:
-            self._tell_waiting(each)
+            self._wake_waiting(each)
             if job := self._jobs.get(each):
-                await self._look_after(job)
+                await self._recheck(job)
 
-    async def _look_after(self, job: _Job) -> None:
-        """Stop a turn that was cancelled, or that is not ours any more."""
+    async def _recheck(self, job: _Job) -> None:
+        """Stop a turn that was cancelled, or that another process claimed."""
         try:
-            turn = await self._parts.journal.get_turn(job.lease.turn.id)
+            turn = await self._deps.journal.turns.get(job.lease.turn.id)
         except NotFoundError:
-            job.leash.stop(Why.VOID)
+            job.scope.stop(StopReason.VOID)
             return
-        except BackendError as error:  # the next look is when its lease is kept
-            logger.warning("Turn %s was not looked after: %s", job.lease.turn.id, error)
+        except BackendError as error:  # it is read again when its lease is extended
+            logger.warning("Turn %s was not checked: %s", job.lease.turn.id, error)
             return
         if turn.state is not TurnState.RUNNING:
-            job.leash.stop(Why.VOID)
+            job.scope.stop(StopReason.VOID)
         elif turn.cancel_requested:
-            job.leash.stop(Why.CANCELLED, turn.error)
+            job.scope.stop(StopReason.CANCELLED, turn.error)
 
     def withdraw(self, thread_id: str, turn_ids: tuple[int, ...]) -> None:
-        """Stop a turn of ours that is void; quicker than to look."""
+        """Stop a turn here that is known to be void, without reading it."""
         job = self._jobs.get(thread_id)
         if job is not None and job.lease.turn.id in turn_ids:
-            job.leash.stop(Why.VOID)
+            job.scope.stop(StopReason.VOID)
 
-    async def ended(self, turn: Turn) -> Turn:
-        """Wait until a turn is over, whoever works on it; one at work here wakes us at its end."""
+    async def wait_until_ended(self, turn: Turn) -> Turn:
+        """Wait until a turn has ended, in any process."""
         wake = asyncio.Event()
         waiting = self._waiting.setdefault(turn.thread_id, set())
         waiting.add(wake)
         try:
             while True:
-                if not self._is_at_work(turn):
-                    found = await self._parts.journal.get_turn(turn.id)
+                if not self._is_running(turn):
+                    found = await self._deps.journal.turns.get(turn.id)
                     if found.state not in _LIVE:
                         return found
-                await self._parts.clock.wait(self._parts.clock.now() + _POLL, wake)
+                await self._deps.clock.wait(self._deps.clock.now() + _POLL, wake)
         finally:
             waiting.discard(wake)
             if not waiting:
                 self._waiting.pop(turn.thread_id, None)
 
-    async def goes_on(self, thread_id: str) -> bool:
-        """Whether the turn that is being stopped here is still to be done, by somebody."""
+    async def will_resume(self, thread_id: str) -> bool:
+        """Whether the turn that is being stopped here will be resumed."""
         job = self._jobs.get(thread_id)
         if job is None:
             return False
-        turn = await self._parts.journal.get_turn(job.lease.turn.id)
+        turn = await self._deps.journal.turns.get(job.lease.turn.id)
         return turn.state in _LIVE and not turn.cancel_requested
 
     @contextmanager
     def resting(self, thread_id: str) -> Iterator[None]:
-        """Around a wait for another turn, which may need the room."""
+        """Around a wait for another turn, which may need the slot."""
         job = self._jobs.get(thread_id)
         if job is None:
             yield
             return
-        # The first of several waits in the place of the turn itself.
-        counted = self._parts.clock.working() if job.resting else nullcontext()
+        # The turn's own task waits in the first of several waits.
+        counted = self._deps.clock.working() if job.resting else nullcontext()
         job.resting += 1
-        self._parts.agendas.turns.at_once()
+        self._deps.wakeups.turns.now()
         try:
             with counted:
                 yield
@@ -141,36 +141,36 @@ class TurnWorker:
             job.resting -= 1
 
     async def close(self, patience: timedelta) -> None:
-        """Take no more turns; let those at work finish, and hand back what does not in time."""
+        """Claim no more turns; let running ones finish, and release those that do not in time."""
         self._is_closing = True
         async with self._claiming:
-            pass  # what is being taken this moment is at work then
+            pass  # turns that are being claimed now are started then
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=patience.total_seconds())
         for job in self._jobs.values():
-            job.leash.stop(Why.SHUTDOWN)
+            job.scope.stop(StopReason.SHUTDOWN)
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=self._parts.lease_for.total_seconds())
+            await asyncio.wait(set(self._tasks), timeout=self._deps.lease_for.total_seconds())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
-    def _room(self) -> int:
+    def _free_slots(self) -> int:
         busy = sum(not job.resting for job in self._jobs.values())
         return 0 if self._is_closing else max(self._slots - busy, 0)
 
-    def _is_at_work(self, turn: Turn) -> bool:
+    def _is_running(self, turn: Turn) -> bool:
         job = self._jobs.get(turn.thread_id)
-        return job is not None and job.lease.turn.id == turn.id and not job.leash.is_stopped
+        return job is not None and job.lease.turn.id == turn.id and not job.scope.is_stopped
 
     def _start(self, lease: TurnLease) -> None:
-        job = _Job(lease, Leash(self._rules.time_left(lease.turn)))
+        job = _Job(lease, CancelScope(self._rules.time_left(lease.turn)))
         if not self._jobs:
-            self._parts.agendas.leases.at(self._parts.clock.now() + self._parts.lease_for / 3)
+            self._deps.wakeups.leases.at(self._deps.clock.now() + self._deps.lease_for / 3)
         if lost := self._jobs.get(lease.turn.thread_id):
-            # Its lease ran out before we could keep it, and nobody else would stop it now.
-            lost.leash.stop(Why.VOID)
+            # Its lease expired before it was extended, and nothing else would stop it.
+            lost.scope.stop(StopReason.VOID)
         self._jobs[lease.turn.thread_id] = job
         task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
@@ -178,32 +178,32 @@ class TurnWorker:
 
     async def _work(self, job: _Job) -> None:
         turn = job.lease.turn
-        with self._parts.clock.working():
+        with self._deps.clock.working():
             try:
-                await self._processor.process(job.lease, job.leash)
+                await self._processor.process(job.lease, job.scope)
             except SegueError as error:
-                # The journal is away; the turn is taken again when its lease is over.
+                # The journal is unavailable; the turn is claimed again when its lease expires.
                 logger.warning("Turn %s broke off: %s", turn.id, error)
             except Exception:
                 logger.exception("Turn %s broke off", turn.id)
             finally:
                 if self._jobs.get(turn.thread_id) is job:
                     del self._jobs[turn.thread_id]
-                self._tell_waiting(turn.thread_id)
-                self._parts.agendas.turns.at_once()
+                self._wake_waiting(turn.thread_id)
+                self._deps.wakeups.turns.now()
 
-    def _tell_waiting(self, thread_id: str) -> None:
+    def _wake_waiting(self, thread_id: str) -> None:
         for wake in self._waiting.get(thread_id, ()):
             wake.set()
 
     async def _extend(self, job: _Job) -> None:
-        parts = self._parts
+        deps = self._deps
         try:
-            lease = await parts.journal.extend_turn(
-                job.lease, now=parts.clock.now(), lease_for=parts.lease_for
+            lease = await deps.journal.turns.extend(
+                job.lease, now=deps.clock.now(), lease_for=deps.lease_for
             )
         except (ConflictError, NotFoundError):
-            job.leash.stop(Why.VOID)
+            job.scope.stop(StopReason.VOID)
             return
         if lease.turn.cancel_requested:
-            job.leash.stop(Why.CANCELLED, lease.turn.error)
+            job.scope.stop(StopReason.CANCELLED, lease.turn.error)

@@ -1,5 +1,6 @@
-"""The app: all routes over one `Segue`, to be served by `segue serve` or inside another app."""
+"""The app: all routes over one `Segue`, for `segue serve` or mounted in another app."""
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -7,83 +8,85 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from segue.core.errors import UsageError
+from segue.errors import UsageError
 from segue.facade import Segue
-from segue.noting import observed_by
-from segue.server import (
-    admin,
+from segue.server import socket
+from segue.server.access import BEARER_SCHEME
+from segue.server.auth import USER_HEADER, RateLimit
+from segue.server.lifespan import Lifespan, SegueFactory
+from segue.server.metrics import Metrics
+from segue.server.middleware import REQUEST_ID, RequestMiddleware
+from segue.server.problems import install
+from segue.server.routes import (
     follow_ups,
     health,
     memories,
+    messages,
+    operators,
     pages,
-    socket,
-    stats,
-    talk,
     threads,
     transfers,
+    users,
 )
-from segue.server.access import SHOWN
-from segue.server.auth import USER_HEADER, RateLimit
-from segue.server.entrance import REQUEST_ID, Entrance
-from segue.server.metrics import Metrics
-from segue.server.problems import install
-from segue.server.running import Opening, Running
+from segue.server.routes.transfers import IMPORT
 from segue.server.settings import ServerSettings
-from segue.server.transfers import IMPORT
+from segue.telemetry import observed_by
 
 if TYPE_CHECKING:
     from segue.server.tracing import Tracing
 
-# How many bytes a body may have that holds no pictures or files.
+# Bytes of a body without pictures and files.
 _WITHOUT_MEDIA: Final = 1_000_000
-# By which the environment names a collector of traces.
+# Environment variables with the address of a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def create_app(
-    source: Segue | Opening,
+    source: Segue | SegueFactory,
     settings: ServerSettings | None = None,
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """An app over a running `Segue`, or over one that it opens and closes itself.
 
-    In the second case it answers at once, `/readyz` says 503, and everything else too, until
-    migrations and the self-test are done. Without `tracing`, traces go where the settings say.
+    In the second case all routes but `/healthz` answer 503 until migrations and the self-test are
+    done. Without `tracing`, the settings choose the collector.
     """
     chosen = settings or ServerSettings()
-    running, metrics = Running(source), Metrics()
-    traced = tracing or _tracing(chosen)
+    lifespan, metrics = Lifespan(source), Metrics()
+    chosen_tracing = tracing or _tracing(chosen)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        del app
-        following: AbstractAsyncContextManager[None] = traced.running() if traced else nullcontext()
+    async def run(_: FastAPI) -> AsyncIterator[None]:
+        traces: AbstractAsyncContextManager[None]
+        traces = chosen_tracing.running() if chosen_tracing else nullcontext()
         with observed_by(metrics.observe):
-            async with following, running.lifespan():
+            async with traces, lifespan.run():
                 yield
 
     app = FastAPI(
         title="Segue",
         summary="Agents that speak first.",
         version=version("segue"),
-        lifespan=lifespan,
-        # FastAPI's own load their files from another host.
+        lifespan=run,
+        # FastAPI's own pages load scripts from another host.
         docs_url=None,
         redoc_url=None,
     )
     app.state.settings = chosen
-    app.state.running = running
+    app.state.lifespan = lifespan
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
-    app.state.doorkeeper = None
-    app.state.program = "segue"  # what people type; the command line knows its path
-    app.state.visits = {"socket": Counter(), "stream": Counter()}
-    app.state.watches = {}
-    metrics.sockets.set_function(app.state.visits["socket"].total)
+    app.state.authenticator = None
+    app.state.program = "segue"  # the command line sets its path
+    app.state.connections = {"socket": Counter(), "stream": Counter()}
+    app.state.credential_checks = {}
+    app.state.slots = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
+    metrics.sockets.set_function(app.state.connections["socket"].total)
     install(app)
     _add_routes(app)
     _add_middleware(app)
@@ -91,10 +94,9 @@ def create_app(
 
 
 def _add_routes(app: FastAPI) -> None:
-    for module in (threads, talk, follow_ups, memories, admin, stats):
-        app.include_router(module.router, dependencies=[Depends(SHOWN)])
-    for router in (transfers.router, transfers.admin):
-        app.include_router(router, dependencies=[Depends(SHOWN)])
+    with_key = (users, threads, messages, follow_ups, memories, operators, transfers)
+    for router in (*(module.router for module in with_key), transfers.admin):
+        app.include_router(router, dependencies=[Depends(BEARER_SCHEME)])
     for module in (health, socket, pages):
         app.include_router(module.router)
 
@@ -112,14 +114,14 @@ def _add_middleware(app: FastAPI) -> None:
             expose_headers=[REQUEST_ID],
         )
     app.add_middleware(
-        Entrance,
-        room_for=partial(_room_for, settings),
+        RequestMiddleware,
+        max_bytes=partial(_max_bytes, settings),
         observe=metrics.observe_request,
     )
 
 
-def _room_for(settings: ServerSettings, path: str) -> int:
-    """Only messages have pictures and files."""
+def _max_bytes(settings: ServerSettings, path: str) -> int:
+    """The limit of a body; only messages have pictures and files."""
     if path == IMPORT:
         return settings.max_import_bytes
     most = settings.max_body_bytes
@@ -127,13 +129,13 @@ def _room_for(settings: ServerSettings, path: str) -> int:
 
 
 def _tracing(settings: ServerSettings) -> "Tracing | None":
-    """`UsageError` if traces are set and cannot be made."""
+    """`UsageError` if `server.traces` is set without the extra."""
     if settings.traces is None and not any(os.environ.get(name) for name in _COLLECTORS):
         return None
     try:
         from segue.server.tracing import Tracing  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        if settings.traces is None:  # the environment may speak to others
+        if settings.traces is None:  # the environment may be meant for other programs
             return None
         raise UsageError(f"server.traces needs {error.name}; pip install 'segue[otel]'.") from error
     return Tracing.to(settings.traces)

@@ -1,34 +1,79 @@
-"""Who is calling: by API key, by JWT, or, where neither is set up, anyone on this machine."""
+"""Authenticates callers: by API key, by JWT, or, if neither is set up, anyone on this machine."""
 
 import asyncio
+import hashlib
+import hmac
+import re
+import secrets
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from datetime import datetime
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import jwt
 
-from segue.core.errors import DeniedError
-from segue.journal.ports import Keys
+from segue.core.text import LONGEST_NAME
+from segue.errors import DeniedError
 from segue.journal.records import ApiKey
-from segue.server.keys import LONGEST_NAME, PREFIX, is_name, opens, read_key
-from segue.server.mistakes import token_words
-from segue.server.problems import Refusal
+from segue.server.problems import ApiError
 from segue.server.settings import JwtSettings
 
 T = TypeVar("T")
 
+PREFIX: Final = "sgu_"
+_KEY: Final = re.compile(r"sgu_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 OPERATOR: Final = "operator"
-# Whom a request is for, where its key speaks for many.
+# Names the user of a request whose key may act for any user.
 USER_HEADER: Final = "Segue-User"
-# How long a key is believed without looking again; so long a revoked one may still open.
-_BELIEVED_SECONDS: Final = 5.0
-_MAX_BELIEVED: Final = 10_000
+# A key is looked up again after this time; until then a revoked one may still work.
+_CACHE_SECONDS: Final = 5.0
+_MAX_CACHED: Final = 10_000
+_TOKEN_ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (jwt.ExpiredSignatureError, "it has expired"),
+    (jwt.ImmatureSignatureError, "it is not valid yet (nbf)"),
+    (jwt.InvalidAudienceError, "it is for another audience (aud)"),
+    (jwt.InvalidIssuerError, "it is from another issuer (iss)"),
+    (jwt.InvalidSignatureError, "its signature does not match"),
+    (jwt.InvalidAlgorithmError, "its algorithm (alg) is not allowed"),
+    (jwt.PyJWKClientError, "the key of its signer was not found"),
+    (jwt.DecodeError, "it cannot be read as a JWT"),
+)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a key or a user."""
+    return bool(text.strip()) and len(text) <= LONGEST_NAME and text.isprintable()
+
+
+def new_key(
+    name: str, user_id: str | None, now: datetime, *, is_operator: bool = False
+) -> tuple[ApiKey, str]:
+    """A key to store, and the text to hand out for it."""
+    key_id = secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
+    key = ApiKey(key_id, name, user_id, is_operator, _digest(secret), now)
+    return key, f"{PREFIX}{key_id}_{secret}"
+
+
+def parse_key(text: str) -> tuple[str, str] | None:
+    """The id and the secret of a key; None if the text is not a key."""
+    found = _KEY.fullmatch(text)
+    return (found[1], found[2]) if found else None
+
+
+def is_valid(key: ApiKey, secret: str) -> bool:
+    """Whether a secret belongs to a key that is not revoked."""
+    return hmac.compare_digest(key.digest, _digest(secret)) and key.revoked_at is None
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user, and by which key: that is what a rate is counted for."""
+    """A user, and the key or token that the rate limit counts."""
 
     user_id: str
     is_operator: bool
@@ -36,99 +81,108 @@ class Caller:
 
     def check_operator(self) -> None:
         if not self.is_operator:
-            raise DeniedError("This is for operators; your key or token has no such scope.")
+            raise DeniedError("This needs an operator's key, or a token with the scope operator.")
 
 
-class Doorkeeper:
-    """Lets callers in."""
+class KeyStore(Protocol):
+    """Where API keys are stored; a `Segue` is one."""
 
-    def __init__(self, keys: Keys, tokens: JwtSettings | None = None) -> None:
+    async def find_key(self, key_id: str) -> ApiKey | None: ...
+
+    async def list_keys(self) -> list[ApiKey]: ...
+
+
+class Authenticator:
+    """Finds the caller of a key or token. Lookups in the store are cached for five seconds."""
+
+    def __init__(self, keys: KeyStore, tokens: JwtSettings | None = None) -> None:
         self._keys = keys
         self._tokens = _Tokens(tokens) if tokens else None
-        self._believed: dict[str, _Look[ApiKey | None]] = {}
-        self._is_keyless: _Look[bool] | None = None
+        self._cached: dict[str, _Lookup[ApiKey | None]] = {}
+        self._no_keys: _Lookup[bool] | None = None
 
     async def is_open(self) -> bool:
-        """Whether nobody has to say who they are: there never was a key, and no token is known.
+        """Whether callers need no credentials: there never was a key, and no JWT is set up.
 
-        Revoking the last key must not open what it closed.
+        Revoking the last key does not open the server again.
         """
         if self._tokens is not None:
             return False
-        if self._is_keyless is None or not self._is_keyless.holds:
-            self._is_keyless = _Look(self._has_no_key())
-        return await self._is_keyless.found()
+        if self._no_keys is None or not self._no_keys.is_fresh:
+            self._no_keys = _Lookup(self._has_no_key())
+        return await self._no_keys.result()
 
-    async def let_in(self, words: str | None, as_user: str | None) -> Caller:
-        """Who the bearer of some words is; `Refusal` with 401 if that cannot be known."""
-        if words is None:
+    async def authenticate(self, credentials: str | None, user: str | None) -> Caller:
+        """The caller of some credentials; `ApiError` with 401 if they are not valid."""
+        if credentials is None:
             if await self.is_open():
-                return Caller(_user(as_user or "me"), is_operator=True, key="open")
-            raise _unknown("Say who you are: Authorization: Bearer <key or token>.")
-        if words.startswith(PREFIX):
-            return await self._by_key(words, as_user)
+                return Caller(_check_user(user or "me"), is_operator=True, key="open")
+            raise _unauthorized("Send a key or token: Authorization: Bearer <key or token>.")
+        if credentials.startswith(PREFIX):
+            return await self._by_key(credentials, user)
         if self._tokens is None:
-            raise _unknown("This is no key of this server.")
-        return await self._tokens.caller(words)
+            raise _unauthorized("This is not a key of this server.")
+        return await self._tokens.authenticate(credentials)
 
-    async def _by_key(self, words: str, as_user: str | None) -> Caller:
-        read = read_key(words)
-        key = await self._find(read[0]) if read else None
-        if read is None or key is None or not opens(key, read[1]):
-            raise _unknown("This key opens nothing; it is unknown or was revoked.")
+    async def _by_key(self, text: str, user: str | None) -> Caller:
+        parsed = parse_key(text)
+        key = await self._find(parsed[0]) if parsed else None
+        if parsed is None or key is None or not is_valid(key, parsed[1]):
+            raise _unauthorized("This key is unknown or was revoked.")
         if key.user_id is not None:
             return Caller(key.user_id, key.is_operator, key.id)
-        if not as_user and not key.is_operator:
-            raise Refusal(400, "user", f"Name the user that this is for, by {USER_HEADER}.")
-        return Caller(_user(as_user or key.name), key.is_operator, key.id)
+        if not user and not key.is_operator:
+            raise ApiError(400, "user", f"Name the user of this request in {USER_HEADER}.")
+        return Caller(_check_user(user or key.name), key.is_operator, key.id)
 
     async def _find(self, key_id: str) -> ApiKey | None:
-        look = self._believed.get(key_id)
-        if look is None or not look.holds:
-            if len(self._believed) >= _MAX_BELIEVED:  # somebody tries out ids
-                self._believed.clear()
-            look = self._believed[key_id] = _Look(self._keys.find_key(key_id))
-        return await look.found()
+        lookup = self._cached.get(key_id)
+        if lookup is None or not lookup.is_fresh:
+            if len(self._cached) >= _MAX_CACHED:  # a client is guessing ids
+                self._cached.clear()
+            lookup = self._cached[key_id] = _Lookup(self._keys.find_key(key_id))
+        return await lookup.result()
 
     async def _has_no_key(self) -> bool:
         return not await self._keys.list_keys()
 
 
-class _Look(Generic[T]):
-    """A look into the store that is believed for a while; who asks meanwhile waits for it, too.
+class _Lookup(Generic[T]):
+    """A cached lookup in the store, shared by all callers that wait for it.
 
-    A thousand sockets may ask at once. A lock would let them pass one after the other.
+    A thousand sockets may ask at once; a lock would let them pass one after the other.
     """
 
-    def __init__(self, look: Coroutine[Any, Any, T]) -> None:
-        self._task = asyncio.create_task(look)
-        self._begun_at = time.monotonic()
+    def __init__(self, lookup: Coroutine[Any, Any, T]) -> None:
+        self._task = asyncio.create_task(lookup)
+        self._began = time.monotonic()
 
     @property
-    def holds(self) -> bool:
-        """Whether it need not be looked again; a look that failed told nothing."""
-        if time.monotonic() - self._begun_at > _BELIEVED_SECONDS:
+    def is_fresh(self) -> bool:
+        """Whether the result may be used; a lookup that failed has none."""
+        if time.monotonic() - self._began > _CACHE_SECONDS:
             return False
         task = self._task
         return not task.done() or not (task.cancelled() or task.exception())
 
-    async def found(self) -> T:
-        return await asyncio.shield(self._task)  # who goes away takes nobody's answer along
+    async def result(self) -> T:
+        # Shield: a disconnecting caller must not cancel a lookup shared by others.
+        return await asyncio.shield(self._task)
 
 
 class _Tokens:
-    """Reads JWTs."""
+    """Authenticates by JWT."""
 
     def __init__(self, settings: JwtSettings) -> None:
         self._settings = settings
         self._jwks = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
 
-    async def caller(self, words: str) -> Caller:
+    async def authenticate(self, token: str) -> Caller:
         settings = self._settings
         try:
             claims = jwt.decode(
-                words,
-                await self._key_of(words),
+                token,
+                await self._key_of(token),
                 algorithms=settings.allowed_algorithms,
                 audience=settings.audience,
                 issuer=settings.issuer,
@@ -136,64 +190,88 @@ class _Tokens:
                 options={"require": ["exp", settings.user_claim]},
             )
         except (jwt.PyJWTError, ValueError) as error:
-            raise _unknown(f"This token does not hold: {token_words(error)}.") from None
+            raise _unauthorized(f"This token is not valid: {token_error(error)}.") from None
         user = claims[settings.user_claim]
         if not isinstance(user, str):
-            raise _unknown(f"The token's {settings.user_claim} is no text.")
-        scopes = _scopes(claims.get(settings.scope_claim))
-        return Caller(_user(user), OPERATOR in scopes, f"jwt:{user}")
+            raise _unauthorized(f"The token's claim {settings.user_claim} is not a text.")
+        is_operator = OPERATOR in _scopes(claims.get(settings.scope_claim))
+        return Caller(_check_user(user), is_operator, f"jwt:{user}")
 
-    async def _key_of(self, words: str) -> Any:
+    async def _key_of(self, token: str) -> Any:
         if self._jwks is not None:
-            # It may ask over the network, and blocks.
-            return (await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, words)).key
+            # May block on the network.
+            return (await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)).key
         if self._settings.secret is not None:
             return self._settings.secret.get_secret_value()
         return self._settings.public_key
 
 
+def token_error(error: Exception) -> str:
+    """Why a token is not valid, without any of its content."""
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"its claim {error.claim} is missing"
+    found = (text for kind, text in _TOKEN_ERRORS if isinstance(error, kind))
+    return next(found, "it is malformed")
+
+
+class Bucket:
+    """A bucket of permits that starts full and refills; times are seconds of a monotonic clock."""
+
+    __slots__ = ("_at", "_left", "_size")
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self._size = float(per_minute)
+        self._left = self._size
+        self._at = now
+
+    def take(self, count: int, now: float) -> bool:
+        """Take `count` permits; False, and none is taken, if there are fewer."""
+        self._left, self._at = self._filled(now), now
+        if self._left < count:
+            return False
+        self._left -= count
+        return True
+
+    def seconds_until_one(self, now: float) -> float:
+        return max(0.0, (1 - self._filled(now)) * 60 / self._size)
+
+    def is_full(self, now: float) -> bool:
+        return self._filled(now) >= self._size
+
+    def _filled(self, now: float) -> float:
+        return min(self._size, self._left + (now - self._at) * self._size / 60)
+
+
 class RateLimit:
-    """A bucket for each caller that fills by itself; requests and frames take from it."""
+    """Limits requests and frames per key and user."""
 
     def __init__(self, per_minute: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
-        # How much is in each, and when that was so; a full one is forgotten.
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, Bucket] = {}
 
     def take(self, caller: Caller) -> None:
-        """`Refusal` with 429 if the caller has to wait."""
+        """`ApiError` with 429 if the caller has to wait."""
         if self._per_minute is None:
             return
-        now, size = self._clock(), float(self._per_minute)
-        per_second = size / 60
-        name = f"{caller.key}:{caller.user_id}"
-        left, since = self._buckets.get(name, (size, now))
-        left = min(size, left + (now - since) * per_second)
-        if left < 1:
-            wait = max(1, round((1 - left) / per_second + 0.5))
-            detail = f"Too many requests; {self._per_minute} a minute are allowed."
-            raise Refusal(429, "rate", detail, {"Retry-After": str(wait)})
-        self._buckets[name] = left - 1, now
-        if len(self._buckets) > _MAX_BELIEVED:
-            self._forget_full(now, size, per_second)
-
-    def _forget_full(self, now: float, size: float, per_second: float) -> None:
-        self._buckets = {
-            name: (left, since)
-            for name, (left, since) in self._buckets.items()
-            if left + (now - since) * per_second < size
-        }
+        now, name = self._clock(), f"{caller.key}:{caller.user_id}"
+        bucket = self._buckets.setdefault(name, Bucket(self._per_minute, now))
+        if not bucket.take(1, now):
+            wait = max(1, round(bucket.seconds_until_one(now) + 0.5))
+            detail = f"Too many requests; at most {self._per_minute} per minute are allowed."
+            raise ApiError(429, "rate", detail, {"Retry-After": str(wait)})
+        if len(self._buckets) > _MAX_CACHED:
+            self._buckets = {n: b for n, b in self._buckets.items() if not b.is_full(now)}
 
 
-def bearer(header: str | None) -> str | None:
-    """The words of an Authorization header; None if there is none."""
+def parse_bearer(header: str | None) -> str | None:
+    """The credentials of an Authorization header; None if there is no header."""
     if header is None:
         return None
-    scheme, _, words = header.partition(" ")
-    if scheme.lower() != "bearer" or not words.strip():
-        raise _unknown("Authorization is not of the form: Bearer <key or token>.")
-    return words.strip()
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() != "bearer" or not credentials.strip():
+        raise _unauthorized("Authorization must have the form: Bearer <key or token>.")
+    return credentials.strip()
 
 
 def _scopes(claim: Any) -> list[str]:
@@ -202,11 +280,12 @@ def _scopes(claim: Any) -> list[str]:
     return [*map(str, claim)] if isinstance(claim, list) else []
 
 
-def _user(name: str) -> str:
+def _check_user(name: str) -> str:
     if not is_name(name):
-        raise Refusal(400, "user", f"A user's name has 1 to {LONGEST_NAME} plain characters.")
+        detail = f"A user's name must have 1 to {LONGEST_NAME} printable characters."
+        raise ApiError(400, "user", detail)
     return name
 
 
-def _unknown(detail: str) -> Refusal:
-    return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": 'Bearer realm="segue"'})
+def _unauthorized(detail: str) -> ApiError:
+    return ApiError(401, "unauthorized", detail, {"WWW-Authenticate": 'Bearer realm="segue"'})

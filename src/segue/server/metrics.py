@@ -1,7 +1,7 @@
-"""What the server counts, for Prometheus: requests, and what the runtime tells of its work.
+"""Prometheus metrics: requests, and the events of the runtime.
 
-Labels are few and of fixed words: routes, agents, triggers, gates, outcomes. Nothing of a user.
-docs/server.md lists every metric; a test holds it to that.
+Labels are routes, agents, triggers, gates and outcomes, nothing of a user. docs/server.md lists
+every metric; a test checks it.
 """
 
 import math
@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from segue.core.errors import SegueError
+from segue.errors import SegueError
 
 Fields = Mapping[str, Any]
 
-# From what a cached answer takes to what a person still waits for.
-_MOMENTS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+# Histogram buckets in seconds.
+_DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _LATENESS: Final = (0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 3_600, 86_400)
-# More timers than this are told as so many: counting costs the more, the more there are.
+# Counting stops here, because its cost grows with the number of timers.
 _MOST_TIMERS: Final = 100_000
-_BELIEVED_SECONDS: Final = 5.0
+_CACHE_SECONDS: Final = 5.0
 
-# What becomes of a turn, by what is noted at its end.
+# Labels by the kind of event.
 _STATES: Final = {
     "turn_done": "done",
     "turn_cancelled": "cancelled",
@@ -45,99 +45,88 @@ _EFFECTS: Final = {"effect_done": "done", "effect_failed": "retried", "effect_de
 
 
 class Metrics:
-    """The numbers of one app."""
+    """The metrics of one app."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._requests = self._counter(
-            "segue_requests", "Requests that are over", "route", "method", "status"
+            "segue_requests", "Finished requests", "route", "method", "status"
         )
         self._request_seconds = self._histogram(
-            "segue_request_seconds", "How long requests took", _MOMENTS, "route", "method"
+            "segue_request_seconds", "Duration of requests", "route", "method"
         )
-        self.sockets = Gauge("segue_sockets", "Sockets that are open", registry=self.registry)
-        self._timers_known_until = -math.inf
-        self._count_work()
-        self._count_initiative()
-        # What is told, by its kind; what is not here is for the log alone.
+        self.sockets = Gauge("segue_sockets", "Open sockets", registry=self.registry)
+        self._timers_fresh_until = -math.inf
+        self._add_work()
+        self._add_follow_ups()
+        # By the kind of event; other events are only logged.
         self._observers: dict[str, list[Callable[[str, Fields], None]]] = {}
-        self._listen()
+        self._add_observers()
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, str(status)).inc()
         self._request_seconds.labels(route, method).observe(seconds)
 
     def observe(self, kind: str, fields: Fields) -> None:
-        """Count something that the runtime tells."""
+        """Count an event of the runtime."""
         for observer in self._observers.get(kind, ()):
             observer(kind, fields)
 
-    async def count_timers(self, counted: Callable[[int], Awaitable[int]]) -> None:
-        """Look how many timers wait, unless that was just done."""
+    async def count_timers(self, count: Callable[[int], Awaitable[int]]) -> None:
+        """Update the number of pending timers, at most every five seconds."""
         now = time.monotonic()
-        if now < self._timers_known_until:
+        if now < self._timers_fresh_until:
             return
-        self._timers_known_until = now + _BELIEVED_SECONDS
+        self._timers_fresh_until = now + _CACHE_SECONDS
         try:
-            self._timers.set(await counted(_MOST_TIMERS))
-        except SegueError:  # the other numbers are all the more wanted
+            self._timers.set(await count(_MOST_TIMERS))
+        except SegueError:  # the other metrics are still needed
             self._timers.set(math.nan)
 
-    def _count_work(self) -> None:
+    def _add_work(self) -> None:
         """Turns, models, memories, effects."""
-        self._turns = self._counter(
-            "segue_turns", "Turns that are over, by their end", "agent", "origin", "state"
-        )
+        self._turns = self._counter("segue_turns", "Finished turns", "agent", "origin", "state")
         self._turn_seconds = self._histogram(
-            "segue_turn_seconds", "From accepted to done", _MOMENTS, "agent", "origin"
+            "segue_turn_seconds", "Time from acceptance to the end of a turn", "agent", "origin"
         )
         self._first_token_seconds = self._histogram(
             "segue_turn_first_token_seconds",
-            "From accepted to the first token, of turns that were done",
-            _MOMENTS,
+            "Time from acceptance to the first token, of finished turns",
             "agent",
             "origin",
         )
         self._breaks = self._counter(
-            "segue_turn_breaks", "Tries that ended before their turn, by cause", "agent", "cause"
+            "segue_turn_breaks", "Attempts that ended before their turn", "agent", "cause"
         )
-        self._settled = self._counter(
-            "segue_batches_settled", "Batches that were closed for their agent", "agent"
-        )
-        self._model_calls = self._counter(
-            "segue_model_calls", "Model calls, by outcome", "agent", "outcome"
-        )
+        self._settled = self._counter("segue_batches_settled", "Settled batches", "agent")
+        self._model_calls = self._counter("segue_model_calls", "Model calls", "agent", "outcome")
         self._model_seconds = self._histogram(
-            "segue_model_seconds", "How long model calls took", _MOMENTS, "agent"
+            "segue_model_seconds", "Duration of model calls", "agent"
         )
         self._tokens = self._counter(
-            "segue_model_tokens", "Tokens as the model counts them", "agent", "direction"
+            "segue_model_tokens", "Tokens as the provider counts them", "agent", "direction"
         )
-        self._queries = self._counter(
-            "segue_memory_queries", "Searches for memories, by whose words", "agent", "source"
-        )
+        self._queries = self._counter("segue_memory_queries", "Memory searches", "agent", "source")
         self._effects = self._counter(
-            "segue_effects", "Tries of what is done outside", "agent", "kind", "outcome"
+            "segue_effects", "Attempts of effects", "agent", "kind", "outcome"
         )
 
-    def _count_initiative(self) -> None:
+    def _add_follow_ups(self) -> None:
         """Timers, gates, follow-ups."""
         self._timers = Gauge(
-            "segue_timers_pending",
-            f"Timers that wait, up to {_MOST_TIMERS}",
-            registry=self.registry,
+            "segue_timers_pending", f"Pending timers, up to {_MOST_TIMERS}", registry=self.registry
         )
         self._lateness = self._histogram(
-            "segue_timer_lateness_seconds", "How late timers were looked at", _LATENESS
+            "segue_timer_lateness_seconds", "Delay of timers", buckets=_LATENESS
         )
         self._verdicts = self._counter(
-            "segue_gate_verdicts", "What the gates said, one verdict of each", "gate", "outcome"
+            "segue_gate_verdicts", "Verdicts of the gates", "gate", "outcome"
         )
         self._follow_ups = self._counter(
             "segue_follow_ups", "Steps of follow-ups", "agent", "trigger", "outcome"
         )
 
-    def _listen(self) -> None:
+    def _add_observers(self) -> None:
         for kind in _STATES:
             self._on(kind, self._turn_over)
         for kind in _BREAKS:
@@ -174,7 +163,7 @@ class Metrics:
             self._follow_up(fields, "failed")
 
     def _voided(self, _: str, fields: Fields) -> None:
-        """The user wrote: of a timer that was still waiting, or a turn that was at work already."""
+        """The user wrote: pending timers and running turns become void."""
         turns = len(fields["turns"])
         self._turns.labels(_agent(fields), "follow_up", "void").inc(turns)
         self._follow_up(fields, "void", turns + len(fields["timers"]))
@@ -197,7 +186,7 @@ class Metrics:
         return Counter(name, meaning, labels, registry=self.registry)
 
     def _histogram(
-        self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str
+        self, name: str, meaning: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS
     ) -> Histogram:
         return Histogram(name, meaning, labels, buckets=buckets, registry=self.registry)
 

@@ -1,20 +1,23 @@
-"""Errors as problem details (RFC 9457): one shape for everything that goes wrong.
+"""Errors as problem details (RFC 9457), in one shape for every failure.
 
-What Segue raises on purpose is told in its own words; of anything else the caller learns only that
-it failed, since a foreign error's words may quote anything.
+An error of Segue is reported with its own text. Of any other exception the caller learns only that
+the server failed, because its text may quote anything.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
-from segue.core.errors import (
+from segue.core.text import one_line
+from segue.errors import (
     BackendError,
     ConflictError,
     DeniedError,
@@ -22,52 +25,70 @@ from segue.core.errors import (
     SegueError,
     UsageError,
 )
-from segue.server.mistakes import in_words, mistakes_in
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
-_PROBLEM: Final = "#/components/schemas/Problem"
-
-_STATUSES: Final[tuple[tuple[type[SegueError], int, str], ...]] = (
-    (UsageError, 422, "This cannot be right"),
-    (NotFoundError, 404, "Not found"),
-    (ConflictError, 409, "Not in this state"),
-    (DeniedError, 403, "Not allowed"),
-    (BackendError, 503, "Something behind the server failed"),
-    (SegueError, 500, "The server failed"),
+_SCHEMA: Final = "#/components/schemas/Problem"
+_INVALID: Final = "Invalid request"
+_STATUSES: Final[tuple[tuple[type[SegueError], int], ...]] = (
+    (UsageError, 422),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (DeniedError, 403),
+    (BackendError, 503),
+    (SegueError, 500),
 )
 _TITLES: Final = {
     400: "Bad request",
-    401: "Who are you?",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not found",
-    405: "Not here",
-    413: "Too big",
-    415: "Not in this form",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: _INVALID,
+    429: "Too many requests",
+    503: "Service unavailable",
 }
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
-# How many mistakes of one request are told.
-_NAMED: Final = 20
-# What any route may answer, whatever is asked.
+# Maximum number of errors reported for one request.
+_MOST_ERRORS: Final = 20
+# Statuses that any route may return.
 _ALWAYS: Final = frozenset({400, 401, 403, 413, 422, 429, 503})
 
+# The first part of a field's location, which the route already shows.
+_LOCATIONS: Final = frozenset({"body", "query", "path", "header"})
+# Plain texts for pydantic's error types.
+_TEXTS: Final[Mapping[str, str]] = {
+    "missing": "missing",
+    "extra_forbidden": "unknown",
+    "string_type": "expected a text",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "enum": "expected {expected}",
+    "literal_error": "expected {expected}",
+    "string_too_short": "expected at least {min_length} characters",
+    "string_too_long": "expected at most {max_length} characters",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than_equal": "expected at most {le}",
+    "union_tag_not_found": "expected a JSON object with a type",
+    "union_tag_invalid": "unknown type; expected one of: {expected_tags}",
+    "model_type": "expected a JSON object",
+    "dict_type": "expected a JSON object",
+    "model_attributes_type": "expected a JSON object, sent as Content-Type: application/json",
+    "value_error": "{error}",
+    "json_invalid": "is not valid JSON: {error}",
+}
+# Characters shown of a field's name: an unknown one comes from the client and may be huge.
+_LONGEST_NAME: Final = 60
 
-class Problem(BaseModel):
-    """What went wrong. `code` is for programs and stays; `detail` is for people."""
 
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-    code: str
-    request_id: str | None = None
-    errors: list[dict[str, str]] | None = Field(
-        default=None, description="Each part of the request that is wrong, and how."
-    )
-
-
-class Refusal(Exception):
-    """An answer other than success that is no error of Segue's core, such as 401 or 429."""
+class ApiError(Exception):
+    """An error response that is not an error of Segue's core, such as 401 or 429."""
 
     def __init__(
         self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
@@ -79,71 +100,80 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
 
-def problem_of(error: Exception) -> Problem:
-    """The problem that an exception is, without what must not be told."""
-    if isinstance(error, Refusal):
-        title = _TITLES.get(error.status, "Refused")
-        return Problem(title=title, status=error.status, detail=error.detail, code=error.code)
-    if isinstance(error, SegueError):
-        status, title = next((s, t) for kind, s, t in _STATUSES if isinstance(error, kind))
-        detail = str(error) if status < 500 else _behind(error)
-        return Problem(title=title, status=status, detail=detail, code=error.code)
-    return Problem(
-        title="The server failed",
-        status=500,
-        detail="Something went wrong on our side; the server's log says what.",
-        code="internal",
+class Problem(BaseModel):
+    """What went wrong. `code` is stable and for programs; `detail` is for people."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str | None = None
+    errors: list[dict[str, str]] | None = Field(
+        default=None, description="Each invalid part of the request."
     )
 
 
+def problem_of(error: Exception) -> Problem:
+    """The problem for an exception, without internal details."""
+    status, code = 500, "internal"
+    detail = "The server failed; its log has the reason."
+    if isinstance(error, ApiError):
+        status, code, detail = error.status, error.code, error.detail
+    elif isinstance(error, HTTPException):
+        status, detail = error.status_code, str(error.detail)
+        code = _CODES.get(status, "http")
+    elif isinstance(error, SegueError):
+        status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+        code = error.code
+        # A backend's error may name hosts and files.
+        detail = str(error) if status < 500 else "The database or the model failed; try again soon."
+    title = _TITLES.get(status, "Server error" if status >= 500 else "Refused")
+    return Problem(title=title, status=status, detail=detail, code=code)
+
+
+def problem_response(
+    problem: Problem, request_id: str | None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    problem.request_id = request_id
+    content = problem.model_dump(exclude_none=True)
+    return JSONResponse(content, problem.status, dict(headers or {}), MEDIA_TYPE)
+
+
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer besides success, for its documentation."""
-    # Not as `model`: FastAPI would say that it comes as application/json.
-    described = {"content": {MEDIA_TYPE: {"schema": {"$ref": _PROBLEM}}}}
+    """The error responses of a route, for the OpenAPI document."""
+    # Not as `model`: FastAPI would document them as application/json.
+    described = {"content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMA}}}}
     return {status: dict(described) for status in sorted({*statuses, *_ALWAYS})}
 
 
 def install(app: FastAPI) -> None:
-    """Have everything that goes wrong in `app` answered as a problem."""
+    """Answer every error of `app` with a problem."""
 
-    @app.exception_handler(Refusal)
+    # Starlette raises an unknown exception again after the response, so its traceback is logged.
+    @app.exception_handler(Exception)
+    @app.exception_handler(HTTPException)
+    @app.exception_handler(ApiError)
     @app.exception_handler(SegueError)
-    async def known(request: Request, error: Exception) -> JSONResponse:
+    async def failed(request: Request, error: Exception) -> JSONResponse:
         problem = problem_of(error)
-        if problem.status >= 500 and not isinstance(error, Refusal):
+        if problem.status >= 500 and isinstance(error, SegueError):
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
-        return _answer(request, problem, getattr(error, "headers", None))
+        request_id = getattr(request.state, "request_id", None)
+        return problem_response(problem, request_id, getattr(error, "headers", None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = mistakes_in(error.errors()[:_NAMED], error.body)
+        errors = field_errors(error.errors()[:_MOST_ERRORS], error.body)
         problem = Problem(
-            title="This cannot be right",
+            title=_INVALID,
             status=422,
-            detail=in_words(wrong, "The body"),
+            detail=describe_errors(errors, "The body"),
             code=UsageError.code,
-            errors=wrong,
+            errors=errors,
         )
-        return _answer(request, problem)
+        return problem_response(problem, getattr(request.state, "request_id", None))
 
-    @app.exception_handler(HTTPException)
-    async def plain(request: Request, error: HTTPException) -> JSONResponse:
-        title = _TITLES.get(error.status_code, "Refused")
-        code = _CODES.get(error.status_code, "http")
-        detail = str(error.detail)
-        problem = Problem(title=title, status=error.status_code, detail=detail, code=code)
-        return _answer(request, problem, error.headers)
-
-    @app.exception_handler(Exception)
-    async def unknown(request: Request, error: Exception) -> JSONResponse:
-        # Starlette raises it again after the answer, so the traceback reaches the log.
-        return _answer(request, problem_of(error))
-
-    _document(app)
-
-
-def _document(app: FastAPI) -> None:
-    """Have the documentation know what a problem looks like; `responses` only names it."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -155,15 +185,52 @@ def _document(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign] # as FastAPI's own documentation does
 
 
-def _behind(error: SegueError) -> str:
-    """A backend's words may name hosts and files; who calls needs to know only what to do."""
-    del error
-    return "The database or the model cannot be reached right now; try again in a moment."
+def expected(text: str) -> WrapValidator:
+    """In an annotation: one error text for whatever is wrong with a field."""
+
+    def check(given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(given)
+        except ValidationError:
+            raise PydanticCustomError("expected", "expected {text}", {"text": text}) from None
+
+    return WrapValidator(check)
 
 
-def _answer(
-    request: Request, problem: Problem, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    problem.request_id = getattr(request.state, "request_id", None)
-    content = problem.model_dump(exclude_none=True)
-    return JSONResponse(content, problem.status, dict(headers or {}), MEDIA_TYPE)
+def check_zone(moment: datetime) -> datetime:
+    """A time with a time zone."""
+    if moment.utcoffset() is None:
+        context = {"moment": moment.isoformat()}
+        raise PydanticCustomError("no_zone", "has no time zone; write {moment}Z", context)
+    return moment
+
+
+def field_errors(errors: Iterable[Any], body: Any = None) -> list[dict[str, str]]:
+    """Pydantic's errors in plain words: `at` is the field, empty for the whole."""
+    return [_field_error(error, body) for error in errors]
+
+
+def describe_errors(errors: Iterable[Mapping[str, str]], whole: str) -> str:
+    """All errors in one line; `whole` is the name of what was sent."""
+    return "; ".join(_sentence(each["at"] or whole, each["what"]) for each in errors)
+
+
+def _sentence(name: str, text: str) -> str:
+    return f"{name} {text}" if text.startswith(("is ", "has ")) else f"{name}: {text}"
+
+
+def _field_error(error: Any, body: Any) -> dict[str, str]:
+    loc, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    if kind == "json_invalid":
+        return {"at": "", "what": _TEXTS[kind].format(**context) + _place_in(body, loc)}
+    names = loc[1:] if loc and loc[0] in _LOCATIONS else loc
+    text = _TEXTS[kind].format(**context) if kind in _TEXTS else str(error["msg"])
+    return {"at": one_line(".".join(str(name)[:_LONGEST_NAME] for name in names)), "what": text}
+
+
+def _place_in(body: Any, loc: tuple[Any, ...]) -> str:
+    """Line and column of invalid JSON; of a frame they are already in the error's text."""
+    if not isinstance(body, str) or not loc or not isinstance(loc[-1], int):
+        return ""
+    before = body[: loc[-1]]
+    return f" at line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"

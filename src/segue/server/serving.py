@@ -1,4 +1,4 @@
-"""Serves an app on a socket: opened first, so that the address is known and a refusal is early."""
+"""Serves an app on a socket, which is opened first: its address is known, and errors come early."""
 
 import asyncio
 import ipaddress
@@ -10,30 +10,32 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from segue.core.errors import BackendError, UsageError
-from segue.server.patience import PatientHttp, PatientSocket
+from segue.errors import BackendError, UsageError
 from segue.server.settings import ServerSettings
+from segue.server.transport import IDLE_SECONDS, HttpProtocol, Listener, WebSocketProtocol
 
+logger = logging.getLogger(__name__)
 _STOP_SECONDS = 5
 
 
 def check_bind(settings: ServerSettings, *, has_keys: bool) -> None:
-    """Without keys the server listens to this machine alone; `UsageError` says what to do."""
-    if has_keys or settings.jwt is not None or is_home(settings.host):
+    """`UsageError` if a server without keys would listen to other machines."""
+    if has_keys or settings.jwt is not None or is_loopback(settings.host):
         return
     raise UsageError(
-        f"The server would listen on {settings.host} to anyone who can reach it, and there is no "
-        "key: everybody could read every conversation. Make a key with `segue keys create`, set "
-        "server.jwt, or listen on 127.0.0.1."
+        f"The server has no key: anyone who can reach {settings.host} could read every "
+        "conversation. Create a key with `segue keys create`, set server.jwt, or listen on "
+        "127.0.0.1."
     )
 
 
-def open_socket(settings: ServerSettings) -> socket.socket:
-    """A socket that listens as the settings say; port 0 is any free one."""
+def open_socket(settings: ServerSettings) -> Listener:
+    """A socket bound to the address of the settings; port 0 is any free port."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named, the protocol is passed on to each connection, and asyncio then sends every frame at
-    # once; otherwise the kernel holds the last piece back for up to 40 ms.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # Each connection inherits the protocol, and asyncio sets TCP_NODELAY only if it is TCP;
+    # otherwise the kernel delays the last piece by up to 40 ms.
+    most = settings.max_connections_per_address
+    bound = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, most)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((settings.host, settings.port))
@@ -41,8 +43,8 @@ def open_socket(settings: ServerSettings) -> socket.socket:
         bound.close()
         place = f"{settings.host}:{settings.port}"
         raise BackendError(
-            f"{place} cannot be listened on: {error.strerror}. Set another server.port (--port); 0 "
-            "takes any free one."
+            f"Cannot listen on {place}: {error.strerror}. Set another server.port (--port); 0 "
+            "takes any free port."
         ) from error
     bound.set_inheritable(True)
     return bound
@@ -55,15 +57,15 @@ def address_of(bound: socket.socket) -> str:
 
 @asynccontextmanager
 async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[str]:
-    """Serve until the block is left; its address. For programs with a loop of their own."""
-    server = _Quiet(config_of(app))
+    """Serve until the block is left; yields the address. For programs that run their own loop."""
+    server = _Server(config_of(app))
     task = asyncio.create_task(server.serve([bound]))
     try:
-        while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn tells nobody
+        while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
         yield address_of(bound)
     finally:
-        app.state.running.stopping.set()
+        app.state.lifespan.stopping.set()
         server.should_exit = True
         await task
 
@@ -71,23 +73,31 @@ async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[str]:
 def config_of(app: FastAPI) -> uvicorn.Config:
     settings: ServerSettings = app.state.settings
     every = settings.ping_every.total_seconds()
-    logging.getLogger("uvicorn.error").addFilter(_without_query)
+    logging.getLogger("uvicorn.error").addFilter(_filter_log)
     return uvicorn.Config(
         app,
-        log_config=None,  # ours is set already
-        access_log=False,  # the entrance writes a line without queries
+        log_config=None,  # `configure_logging` has set it
+        access_log=False,  # `RequestMiddleware` logs requests, without queries
         server_header=False,
-        http=PatientHttp,
-        ws=PatientSocket,
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
         ws_max_size=settings.max_frame_bytes,
+        # Compressing a picture of 10 MB would block the event loop for a third of a second.
+        ws_per_message_deflate=False,
         ws_ping_interval=every,
         ws_ping_timeout=every,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
 
 
-def _without_query(record: logging.LogRecord) -> bool:
-    """Uvicorn logs a socket's address with its query, in which clients put keys."""
+def _filter_log(record: logging.LogRecord) -> bool:
+    """Uvicorn logs the URL of a socket with its query, in which clients put keys, and a traceback
+    for each text that is not UTF-8.
+    """
+    if str(record.msg).startswith("Invalid UTF-8"):
+        logger.info("A socket is closed: its client sent invalid UTF-8")
+        return False
     if "WebSocket %s" in str(record.msg) and isinstance(record.args, tuple):
         record.args = tuple(
             each.partition("?")[0] if isinstance(each, str) else each for each in record.args
@@ -95,16 +105,16 @@ def _without_query(record: logging.LogRecord) -> bool:
     return True
 
 
-class _Quiet(uvicorn.Server):
-    """Leaves signals to the program around it."""
+class _Server(uvicorn.Server):
+    """Leaves signals to the calling program."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def is_home(host: str) -> bool:
-    """Whether only this machine can mean it."""
+def is_loopback(host: str) -> bool:
+    """Whether a host can only be this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,8 +1,7 @@
-"""A thread over WebSocket: every tab hears everything, and may speak.
+"""A thread over WebSocket: each connection receives all events, and may send.
 
-A bad frame is answered with an error frame and the socket stays open; only what cannot go on closes
-it, with a code that says why. A client that does not read is bounded by the bus: it hears `lagged`
-and then what was stored.
+An invalid frame gets an error frame and the socket stays open; other failures close it with a code.
+The bus bounds a client that does not read: it receives `lagged`, and then what was stored.
 """
 
 import asyncio
@@ -11,65 +10,85 @@ from contextlib import aclosing, suppress
 from typing import Any, Final, assert_never
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+from starlette.websockets import WebSocketDisconnected
 
-from segue.core.errors import SegueError
 from segue.core.snowflake import to_text
-from segue.facade import Segue
+from segue.errors import SegueError, UsageError
+from segue.events import cursor_at, parse_cursor
 from segue.journal.records import Thread
-from segue.noting import watched
-from segue.runtime.events import cursor_at, place_of
 from segue.server.access import (
-    journal_of,
-    let_in,
-    own_thread,
-    own_turn,
+    admit,
+    get_own_thread,
+    get_own_turn,
     segue_of,
     settings_of,
+    slot_of,
 )
-from segue.server.auth import RateLimit, bearer
-from segue.server.frames import (
+from segue.server.auth import RateLimit, parse_bearer
+from segue.server.connections import LiveConnection, count_connection
+from segue.server.middleware import BodyTooLarge, check_parts
+from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
+from segue.server.requests import (
     AnswerFrame,
     CancelFrame,
     ClientFrame,
     MessageFrame,
     PingFrame,
     TypingFrame,
-    read_frame,
 )
-from segue.server.problems import Refusal, problem_of
-from segue.server.streams import paced
-from segue.server.talk import take
-from segue.server.visits import Visit, counted
-from segue.server.wire import frame
+from segue.server.responses import frame
+from segue.server.routes.messages import accept_message
+from segue.server.sse import with_heartbeats
+from segue.telemetry import span
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-# What a browser's socket can send of headers is only its protocols: `segue` and `bearer.<key>`.
+# A browser can set no header of a socket but its protocols: `segue` and `bearer.<key>`.
 PROTOCOL: Final = "segue"
 _BEARER: Final = "bearer."
 RESTARTING: Final = 1012
-# As HTTP has them, in the range that is free for applications.
+# Characters of a frame from which on only a few are encoded at once for a user.
+_LARGE: Final = 256_000
+# HTTP statuses, in the range for applications.
 _CLOSE_CODES: Final = {400: 4400, 401: 4401, 403: 4403, 404: 4404, 422: 4400, 429: 4429, 503: 1013}
+_FRAMES: TypeAdapter[ClientFrame] = TypeAdapter(ClientFrame)
+
+
+def parse_frame(text: str) -> ClientFrame:
+    """A client's frame; `UsageError` if it is invalid."""
+    try:
+        check_parts(text.encode(errors="replace"))
+        return _FRAMES.validate_json(text)
+    except BodyTooLarge as error:
+        raise UsageError(error.detail) from None
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)[:5]
+        for each in errors:
+            each["loc"] = each["loc"][1:]  # without the frame's type
+        raise UsageError(f"{describe_errors(field_errors(errors), 'This frame')}.") from None
 
 
 @router.websocket("/api/threads/{thread_id}/ws")
-async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
-    """Listen to a thread and speak in it; see docs/server.md for the frames."""
+async def connect(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
+    """Listen to a thread and send to it; docs/server.md lists the frames."""
     protocols = websocket.scope.get("subprotocols", [])
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
     try:
-        words = _words(websocket, protocols)
-        caller = await let_in(websocket, words)
-        thread = await own_thread(journal_of(websocket), caller, thread_id)
-        # Without a cursor from here on: a frame may be obeyed before listening has begun.
+        credentials = _credentials(websocket, protocols)
+        caller = await admit(websocket, credentials)
+        thread = await get_own_thread(segue_of(websocket), caller, thread_id)
+        # Set the cursor now: a frame may be handled before listening begins.
         since = cursor_at(thread.last_position) if since is None else since
-        place_of(since)
-        with counted(websocket, caller, "socket"):
-            await _Conversation(websocket, Visit(websocket, caller, words), thread).run(since)
-    except WebSocketDisconnect:
+        parse_cursor(since)
+        with count_connection(websocket, caller, "socket"):
+            live = LiveConnection(websocket, caller, credentials)
+            await _Socket(websocket, live, thread).run(since)
+    except (WebSocketDisconnect, WebSocketDisconnected):  # while reading, or while writing
         pass
-    except (Refusal, SegueError) as error:
+    except (ApiError, SegueError) as error:
         problem = problem_of(error)
         await _close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
     except Exception:
@@ -77,23 +96,23 @@ async def talk(websocket: WebSocket, thread_id: str, since: str | None = Query(N
         await _close(websocket, 1011, "The server failed.")
 
 
-class _Conversation:
+class _Socket:
     """One socket of one caller."""
 
-    def __init__(self, websocket: WebSocket, visit: Visit, thread: Thread) -> None:
+    def __init__(self, websocket: WebSocket, live: LiveConnection, thread: Thread) -> None:
         self._websocket = websocket
-        self._visit = visit
+        self._live = live
         self._thread = thread
-        self._segue: Segue = segue_of(websocket)
+        self._segue = segue_of(websocket)
         self._rate: RateLimit = websocket.app.state.rate
-        # Two tasks write; a frame is sent whole.
+        # Two tasks send frames.
         self._sending = asyncio.Lock()
 
     async def run(self, since: str) -> None:
-        """Hear and speak at once, until the client goes or the server stops."""
+        """Send and receive until the client disconnects or the server stops."""
         tasks = [
-            asyncio.create_task(self._tell(since)),
-            asyncio.create_task(self._hear()),
+            asyncio.create_task(self._send_events(since)),
+            asyncio.create_task(self._receive_frames()),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -104,23 +123,24 @@ class _Conversation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _tell(self, since: str) -> None:
+    async def _send_events(self, since: str) -> None:
         every = settings_of(self._websocket).ping_every
         heard = self._segue.listen(self._thread, since)
-        async with aclosing(paced(heard, every, self._visit.over())) as events:
+        paced = with_heartbeats(heard, every, self._live.wait_until_over())
+        async with aclosing(paced) as events:
             async for event in events:
                 if event is not None:
                     await self._send(frame(event))
-        await _close(self._websocket, RESTARTING, "The server stops; come back with your cursor.")
+        await _close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
 
-    async def _hear(self) -> None:
+    async def _receive_frames(self) -> None:
         while True:
             text = await self._receive()
             try:
-                await self._visit.check()
-                self._rate.take(self._visit.caller)
-                await self._obey(read_frame(text))
-            except (Refusal, SegueError) as error:
+                await self._live.check()
+                self._rate.take(self._live.caller)
+                await self._handle(parse_frame(text))
+            except (ApiError, SegueError) as error:
                 problem = problem_of(error)
                 if problem.status == 401:
                     raise
@@ -130,14 +150,13 @@ class _Conversation:
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
-        text: str | None = message.get("text")
-        return "" if text is None else text  # bytes are no frame of ours
+        return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
-    async def _obey(self, given: ClientFrame) -> None:
+    async def _handle(self, given: ClientFrame) -> None:
         match given:
             case MessageFrame():
-                with watched("frame", thread_id=self._thread.id, frame_type=given.type):
-                    accepted = await take(self._websocket, self._thread, given)
+                with span("frame", thread_id=self._thread.id, frame_type=given.type):
+                    accepted = await accept_message(self._websocket, self._thread, given)
                 await self._send(
                     {
                         "type": "accepted",
@@ -150,10 +169,9 @@ class _Conversation:
             case CancelFrame():
                 await self._segue.cancel(self._thread)
             case TypingFrame():
-                await self._segue.typing(self._thread)
+                await self._segue.report_typing(self._thread)
             case AnswerFrame():
-                journal = journal_of(self._websocket)
-                turn = await own_turn(journal, self._thread, given.turn_id)
+                turn = await get_own_turn(self._segue, self._thread, given.turn_id)
                 await self._segue.answer(turn, given.answer)
             case PingFrame():
                 await self._send({"type": "pong"})
@@ -161,15 +179,26 @@ class _Conversation:
                 assert_never(given)
 
     async def _send(self, body: dict[str, Any]) -> None:
-        async with self._sending:
-            await self._websocket.send_json(body)
+        text = _encode(body)
+        if len(text) > _LARGE:  # with many sockets, each would hold its copy while clients read
+            del text
+            async with slot_of(self._websocket, self._live.caller, "frames", 4), self._sending:
+                await self._websocket.send_text(_encode(body))
+        else:
+            async with self._sending:
+                await self._websocket.send_text(text)
 
 
-def _words(websocket: WebSocket, protocols: list[str]) -> str | None:
+def _encode(body: dict[str, Any]) -> str:
+    # Far faster than `json.dumps` for a picture of 10 MB, which would block the event loop.
+    return to_json(body).decode()
+
+
+def _credentials(websocket: WebSocket, protocols: list[str]) -> str | None:
     offered = [p.removeprefix(_BEARER) for p in protocols if p.startswith(_BEARER)]
-    return offered[0] if offered else bearer(websocket.headers.get("Authorization"))
+    return offered[0] if offered else parse_bearer(websocket.headers.get("Authorization"))
 
 
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:
-    with suppress(RuntimeError):  # it is closed already
+    with suppress(RuntimeError):  # already closed
         await websocket.close(code, reason[:120])

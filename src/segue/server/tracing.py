@@ -1,8 +1,7 @@
-"""Traces, for OpenTelemetry: a request, the turn that answers it, and the model calls in that.
+"""OpenTelemetry traces: a request, the turn that answers it, and its model calls.
 
-Hangs on `segue.noting`, so that nothing else knows of it. Of what is told, only ids and fixed words
-become attributes: no text of anybody, no trigger's words, no error's, no user. Off unless
-`server.traces` or the standard `OTEL_…` environment names a collector.
+Observes `segue.telemetry`. Attributes are ids and fixed words: no user, and no text of a message,
+trigger or error. Off unless `server.traces` or the standard `OTEL_…` environment names a collector.
 """
 
 import asyncio
@@ -21,10 +20,10 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from segue.core.snowflake import to_text
-from segue.noting import Tell, observed_by, watched_by
+from segue.telemetry import AddFields, observed_by, traced_by
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-# What is kept of the fields, and as what; all else stays behind.
+# Attributes by field; other fields are dropped.
 _ATTRIBUTES: Final[Mapping[str, str]] = {
     "thread_id": "segue.thread",
     "batch": "segue.batch",
@@ -47,17 +46,17 @@ _ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 _IDS: Final = frozenset({"batch", "turn_id", "timer_id", "effect_id"})
 _KINDS: Final = {"request": SpanKind.SERVER, "frame": SpanKind.SERVER}
-# Too many and too small to be told one by one.
+# Too frequent for an event each.
 _ONLY_COUNTED: Final = frozenset({"gate_asked", "timer_due"})
 _FAILURES: Final = frozenset({"turn_failed", "effect_failed", "effect_dead"})
 
 
 class Tracing:
-    """Follows the work, and hands its spans to an exporter."""
+    """Sends spans to an exporter."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         named = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "segue"}
-        # `running` ends it.
+        # `running` shuts it down.
         self._provider = TracerProvider(
             resource=Resource.create({**named, "service.version": version("segue")}),
             shutdown_on_exit=False,
@@ -67,23 +66,23 @@ class Tracing:
 
     @classmethod
     def to(cls, collector: str | None) -> Self:
-        """To an OTLP address; None is the one that the environment names."""
+        """To an OTLP address; None takes the address of the environment."""
         return cls(OTLPSpanExporter(collector))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow until the block is left; what was not sent yet is sent then."""
+        """Trace until the block is left; pending spans are sent then."""
         try:
-            with watched_by(self), observed_by(self.observe):
+            with traced_by(self), observed_by(self.observe):
                 yield
         finally:
-            await asyncio.to_thread(self._provider.shutdown)  # it may wait for the collector
+            await asyncio.to_thread(self._provider.shutdown)  # may block on the network
 
     @contextmanager
-    def watch(
+    def start_span(
         self, kind: str, fields: Mapping[str, Any], carried: Mapping[str, str]
-    ) -> Iterator[Tell]:
-        """A span around work. Of an error its name is kept: its words may quote anybody."""
+    ) -> Iterator[AddFields]:
+        """A span around work. Only the type of an error is kept: its text may quote a user."""
         with self._tracer.start_as_current_span(
             str(fields.get("effect_kind", kind)),
             context=_PROPAGATOR.extract(carried) if carried else None,
@@ -98,13 +97,13 @@ class Tracing:
                 span.set_status(StatusCode.ERROR, type(error).__name__)
                 raise
 
-    def carry(self) -> Mapping[str, str]:
+    def context(self) -> Mapping[str, str]:
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier)
         return carrier
 
     def observe(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """A model call becomes a span when it is over; anything else, an event in the present."""
+        """A finished model call becomes a span; another event is added to the current span."""
         if kind == "model_called":
             self._model_called(fields)
             return
@@ -115,7 +114,7 @@ class Tracing:
                 span.set_status(StatusCode.ERROR, str(fields.get("error", kind)))
 
     def _model_called(self, fields: Mapping[str, Any]) -> None:
-        now = time.time_ns()  # noqa: TID251 - spans are told in the machine's own time
+        now = time.time_ns()  # noqa: TID251 - spans use the machine's own time
         began = now - int(fields["seconds"] * 1e9)
         span = self._tracer.start_span(
             "model", kind=SpanKind.CLIENT, attributes=_attributes(fields), start_time=began

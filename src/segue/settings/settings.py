@@ -1,4 +1,4 @@
-"""The settings of a running Segue: where it keeps things, which agents it has, how it works."""
+"""The settings of a running Segue: its database, its agents, and how it works."""
 
 import re
 from collections.abc import Mapping
@@ -9,31 +9,29 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from segue.agent.config import FROM_TEXT, AgentConfig, Config, Count, Span
-from segue.agent.local_engine import INSTALL, has_local
-from segue.agent.mistakes import misplaced
-from segue.agent.sections import OR_NONE, Expected
-from segue.core.durations import Length
-from segue.core.errors import UsageError
+from segue.core.durations import Duration
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
-from segue.runtime.rules import COLLECT_FOR, DoubleTexting, TurnRules
+from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
+from segue.errors import UsageError
+from segue.settings.agents import FROM_TEXT, AgentConfig, Config, Count, Span
+from segue.settings.extras import INSTALL_LOCAL, has_local
+from segue.settings.mistakes import error_at
+from segue.settings.schema import OR_NONE, Expected
 
 _ADDRESS = ("postgresql://", "postgres://")
-# Two letters or more: a single one is a drive of Windows.
+# Two letters or more: a single one is a Windows drive.
 _LIKE_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _PLACES: Final = "expected a folder's path, or an address that starts with 'postgresql://'"
-
-
 _BATCH_TYPES: Final = f"a list of batch types ({', '.join(BatchType)})"
 
 FIRST_TRY: Final = "companion"
 
 
 def first_try(*, has_graph: bool = False) -> dict[str, Any]:
-    """The agent if none is set up: to be tried, so it does not wait for hours to speak first, nor
-    until tomorrow after a few tries. It talks by rules where the local model is not installed.
+    """The agent if none is configured. It is for a first try, so it speaks first after 30 seconds
+    and often. Without the local model it answers by rules.
     """
     return {
         FIRST_TRY: {
@@ -47,13 +45,13 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
 
 
 def note_on_first_try(settings: "Settings") -> str | None:
-    """What to tell a user who tries Segue out without the local model; None otherwise."""
+    """A note for a first try without the local model; None otherwise."""
     models = {agent.id: agent.model for agent in settings.agents}
     if models != {FIRST_TRY: "scripted"} or has_local():
         return None
     return (
-        "The local model is not installed; 'scripted' answers instead, by rules. For the local "
-        f"one:\n  {INSTALL}"
+        "The local model is not installed; 'scripted' answers instead, by rules. To install it:\n"
+        f"  {INSTALL_LOCAL}"
     )
 
 
@@ -62,13 +60,13 @@ def _as_text(given: Any) -> Any:
 
 
 def _check_database(given: str) -> str:
-    """A folder with its `~` expanded, or an address. The value is not quoted: it may hold a
+    """A folder with its `~` expanded, or an address. Errors do not quote it: it may contain a
     password.
     """
     if not given.strip():
         raise UsageError(f"got an empty text; {_PLACES}")
     if not given.startswith(_ADDRESS) and _LIKE_ADDRESS.match(given):
-        raise UsageError(f"this address is not one of PostgreSQL; {_PLACES}")
+        raise UsageError(f"this is not a PostgreSQL address; {_PLACES}")
     if not given.startswith("~"):
         return given
     try:
@@ -78,7 +76,7 @@ def _check_database(given: str) -> str:
 
 
 def _as_agents(given: Any) -> Any:
-    """A table of agents by their ids is a list of them."""
+    """Convert a table of agents by id to a list."""
     if not isinstance(given, Mapping):
         return given
     for name, agent in given.items():
@@ -95,14 +93,14 @@ def _first_try() -> tuple[AgentConfig, ...]:
 
 
 def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
-    """Whether they go together."""
+    """Check ids, and that agents ask only each other."""
     ids = [agent.id for agent in agents]
     if not ids:
         raise UsageError("there is none; give at least one")
     if len(set(ids)) < len(ids):
         raise UsageError(f"two have the same id: {', '.join(ids)}")
     wrong = [
-        misplaced(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
+        error_at(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
         for number, agent in enumerate(agents)
         for name in agent.may_ask
         if name not in ids
@@ -113,31 +111,31 @@ def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
 
 
 class TypeRetention(Config):
-    """How long batches of one type are kept, whatever is set for others; neither set, for ever."""
+    """How long batches of one type are kept; for ever if neither is set."""
 
     older_than: Annotated[Span | None, OR_NONE] = None
-    """Batches of the type go once this long nothing was added to them; `none` means at any age."""
+    """Delete batches of the type with no new message for this long; `none` means at any age."""
     keep_last: Annotated[Count | None, OR_NONE] = None
-    """So many of each thread's last batches of the type are kept at any age."""
+    """Number of each thread's newest batches of the type that are kept at any age."""
 
 
 class RetentionSettings(Config):
     """How long batches are kept; off unless an age or a number is set."""
 
     older_than: Annotated[Span | None, OR_NONE] = None
-    """Batches go once this long nothing was added to them; `none` means at any age."""
+    """Delete batches with no new message for this long; `none` means at any age."""
     keep_last: Annotated[Count | None, OR_NONE] = None
-    """So many of each thread's last batches are kept at any age; `none` means the newest alone."""
+    """Number of each thread's newest batches that are kept at any age; `none` means one."""
     types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected(_BATCH_TYPES)] = ()
-    """Only batches of these types go; none named means all."""
+    """Delete only batches of these types; without any, of all types."""
     by_type: Annotated[
         Mapping[BatchType, TypeRetention], Expected("a table of ages and numbers, by batch type")
     ] = Field(default_factory=dict)
-    """Types that are kept for a time of their own; what is set above is for the others."""
+    """Rules for single types; the settings above are for all other types."""
 
     @property
     def policy(self) -> RetentionPolicy | None:
-        """None where nothing is ever to go."""
+        """None if nothing is ever deleted."""
         others = frozenset(self.types or BatchType) - self.by_type.keys()
         parts: list[tuple[RetentionSettings | TypeRetention, frozenset[BatchType]]] = [
             (self, others),
@@ -167,42 +165,42 @@ class Settings(Config):
         AfterValidator(_check_agents),
         Expected("a section for each agent"),
     ] = Field(default_factory=_first_try)
-    """Who there is to talk to; a thread that names no agent is with the first. Without any there is
-    `companion`, to be tried out: it speaks first after half a minute, with the local model if it is
-    installed, else with `scripted`.
+    """The agents; a thread that names none is with the first. Without any there is `companion` for
+    a first try: it speaks first after 30 seconds, with the local model if it is installed, else
+    with `scripted`.
     """
     double_texting: DoubleTexting = DoubleTexting.ENQUEUE
-    """What happens to a message that comes while another is being answered."""
+    """What happens to a message that arrives while another is being answered."""
     collect_for: Span = COLLECT_FOR
-    """How long `collect` waits for more, before it answers all of it together."""
+    """How long `collect` waits for more messages before it answers them together."""
     slots: Count = 8
-    """How many turns this process works on at once."""
+    """Number of turns that this process runs at once."""
     max_attempts: Count = TurnRules().max_attempts
-    """How many tries of a turn may fail by its own errors before the turn does."""
+    """Number of attempts of a turn that may fail before the turn fails."""
     max_interruptions: Count = TurnRules().max_interruptions
-    """How many tries of a turn may end by a shutdown, crash or outage before the turn fails."""
+    """Number of attempts that a shutdown, crash or outage may end before the turn fails."""
     retries: Annotated[int, Field(ge=0)] = TurnRules().retries
-    """How often a model that failed for a moment is asked again."""
+    """Number of retries after a temporary error of the model."""
     batch_time: Span = TurnRules().batch_time
-    """How long a batch may be worked on in all tries together, before it is settled."""
+    """Time limit of a batch over all attempts; then it is settled."""
     lease_for: Span = timedelta(seconds=30)
-    """After this time without a sign of life, another process takes over a turn or timer."""
+    """After this time without a heartbeat, another process takes over a turn or timer."""
     node_lease_for: Span = timedelta(minutes=10)
-    """After this time without a sign of life, another process may take over the node's number."""
+    """After this time without a heartbeat, another process may take over the node's number."""
     poll: Annotated[Span | None, OR_NONE] = timedelta(seconds=15)
-    """The longest sleep, in case a wake-up call of another process got lost; `none` is for one that
-    is alone on its database.
+    """Longest sleep, in case a notification of another process was lost; `none` if this process is
+    the only one on its database.
     """
-    patience: Annotated[Length, Field(ge=timedelta(0))] = timedelta(seconds=5)
-    """How long a stopping process lets its turns finish before it hands them back."""
+    patience: Annotated[Duration, Field(ge=timedelta(0))] = timedelta(seconds=5)
+    """How long a stopping process lets its turns finish before it releases them."""
 
     retention: RetentionSettings = RetentionSettings()
-    """How long batches are kept; looked after once a day."""
+    """How long batches are kept; applied once a day."""
 
     @property
     def is_postgres(self) -> bool:
-        words = self.database.split()
-        return self.database.startswith(_ADDRESS) or any(w.startswith("dbname=") for w in words)
+        parts = self.database.split()
+        return self.database.startswith(_ADDRESS) or any(p.startswith("dbname=") for p in parts)
 
     @property
     def folder(self) -> Path:

@@ -1,7 +1,7 @@
 """The tables of docs/settings.md: `python -m segue.settings.tables PAGE package.module:Settings`.
 
-Made from the code of the settings that are named, such as those with a server's section. Rewrites
-what stands between the two marks of a page; everything else on it is written by hand.
+Made from the named settings class. Rewrites the part of the page between the two marks; the rest of
+the page is written by hand.
 """
 
 import re
@@ -11,23 +11,23 @@ from datetime import timedelta
 from enum import Enum
 from inspect import cleandoc
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
-from segue.agent.build import load_attribute
-from segue.agent.sections import REQUIRED, Setting, meanings_of, settings_of
 from segue.core.durations import show_duration
-from segue.settings.environment import variable
+from segue.settings.loading import variable
+from segue.settings.schema import REQUIRED, Setting, meanings_of, settings_of
 from segue.settings.settings import Settings
 
 BEGIN: Final = "<!-- made by `make docs`: tables -->"
 END: Final = "<!-- end of tables -->"
 
-# What stands for the name of an entry, in settings that hold many of a section.
+# Placeholders for the names of entries, in settings that contain sections by name.
 _ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER", "by_type": "TYPE"}
 
 
 def make_tables(section: type = Settings, place: Sequence[str] = ()) -> str:
-    """One table for a section, and one for each section inside of it."""
+    """One table for a section, and one for each section in it."""
     return "\n".join(_lines(section, place)).strip()
 
 
@@ -69,8 +69,8 @@ def _heading(place: Sequence[str]) -> str:
 
 
 def _takes(setting: Setting) -> str:
-    words = "a table, see below" if setting.section else setting.words
-    return re.sub(r" \([^)]*\)|^an? ", "", words)
+    expected = "a table, see below" if setting.section else setting.expected
+    return re.sub(r" \([^)]*\)|^an? ", "", expected)
 
 
 def _default(setting: Setting) -> str:
@@ -89,12 +89,12 @@ def _default(setting: Setting) -> str:
 
 
 def _variable(place: Sequence[str]) -> str:
-    """Its name, unless it is the name of an entry itself, or in a list."""
+    """The variable's name; none for an agent's id and for settings in a list."""
     is_settable = place[-2:] != ["ID", "id"] and "TRIGGER" not in place
     return f"`{variable(place)}`" if is_settable else ""
 
 
 if __name__ == "__main__":
     page, path = Path(sys.argv[1]), sys.argv[2]
-    chosen: type = load_attribute(path, "The settings' class")
+    chosen: type = resolve_name(path)
     page.write_text(rewrite(page.read_text(encoding="utf-8"), chosen), encoding="utf-8")

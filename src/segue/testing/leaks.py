@@ -1,8 +1,8 @@
-"""Whether a reply talks about the machinery that made it, instead of to the user.
+"""Finds replies that talk about the machinery behind a follow-up instead of to the user.
 
-A detector of words and phrases, for tests and evals of follow-ups. It knows whether a timer
-fired: only then is "your message seems incomplete" nonsense, and "the user" a slip. Plain talk
-of timers, check-ins and following up is not a leak, because people talk like that too.
+A detector of phrases, for tests and evals. It is told whether a timer fired: only then are "your
+message seems incomplete" and "the user" leaks. Plain talk of timers, check-ins and following up is
+not a leak, because people talk like that, too.
 """
 
 import re
@@ -14,7 +14,7 @@ from segue.core.triggers import TriggerType
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """The words that gave the machinery away, and what they are."""
+    """A phrase that gives the machinery away, and its kind."""
 
     kind: str
     text: str
@@ -24,7 +24,7 @@ class Leak:
 class _Sign:
     kind: str
     pattern: re.Pattern[str]
-    # Without a timer these words can be an honest answer to what the user wrote.
+    # Without a timer these phrases can be an honest answer to the user.
     only_after_timer: bool = True
 
 
@@ -39,7 +39,7 @@ _MACHINE: Final = r"(?:system|internal|automat\w+|autonomous\w*|synthetic|schedu
 
 _SIGNS: Final = (
     _Sign("marker", re.compile(r"\[\s*AUTONOMOUS[^\]]*\]?"), only_after_timer=False),
-    # In brackets and capitals, as programs write; a model that read such a marker imitates it.
+    # In brackets and capitals, as programs write; models imitate such markers.
     _Sign("marker", re.compile(r"\[(?!AUTO)[A-Z](?:[A-Z0-9 ,-]*_|[A-Z0-9 ,-]{4,}:)[^\]]*\]?")),
     _sign(
         "trigger name",
@@ -87,7 +87,7 @@ _SIGNS: Final = (
 
 
 def find_leaks(reply: str, *, timer_fired: bool) -> list[Leak]:
-    """What in a reply gives the machinery away, in the order of the text; empty if nothing does."""
+    """The leaks of a reply, in the order of the text."""
     found = [
         (match.start(), Leak(sign.kind, match[0]))
         for sign in _SIGNS

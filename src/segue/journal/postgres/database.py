@@ -1,14 +1,13 @@
 """One PostgreSQL database: its connections, transactions and schema.
 
-A step is a coroutine that runs whole in one transaction and may be run again, so it changes nothing
-but the database. A step that writes to a thread locks the thread's row before all else and sees
-what was committed until then: PostgreSQL takes a new snapshot for every statement. A step that only
-reads has one snapshot.
+A step runs in one transaction and may be repeated after a conflict. A step that writes to a thread
+locks the thread's row first and sees what was committed until then: PostgreSQL takes a new snapshot
+for every statement. A read-only step has one snapshot.
 """
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from importlib import resources
@@ -29,44 +28,29 @@ from psycopg.errors import (
 )
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.datetime import DatetimeDumper
-from psycopg_pool import PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from segue.core.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
-from segue.journal.postgres.pool import Pool
+from segue.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
+from segue.journal.postgres.tx import Connection, PostgresTx
 from segue.journal.rows import aware
+from segue.journal.tx import Step as TxStep
 
 T = TypeVar("T")
-Connection = AsyncConnection[DictRow]
 Step = Callable[[Connection], Awaitable[T]]
-Values = Sequence[Any] | Mapping[str, Any]
 
-WAKE_CHANNEL: LiteralString = "segue_wake"
 WAIT_SECONDS = 10.0
-# Shorter than the wait for a connection: steps that wait for a thread that somebody holds give
-# theirs back in time for those that wait for one.
+# Shorter than the wait for a connection: a step that waits for a locked thread returns its
+# connection before the steps that wait for one give up.
 LOCK_SECONDS = 5
-
-
-def tell_of(column: LiteralString) -> LiteralString:
-    """What a statement selects or returns to tell, at the commit, of the thread in that column.
-
-    A name that is too long for a notification is told as "", which stands for any.
-    """
-    name = f"CASE WHEN octet_length({column}) < 8000 THEN {column} ELSE '' END"
-    return f"pg_notify('{WAKE_CHANNEL}', {name}) AS told"
-
-
-TELL = tell_of("thread_id")
-
-# The pool doubles its pauses between two tries to connect; giving up soon and starting anew with
-# the next step keeps them short, so that a server that comes back is soon found.
+# The pool doubles its pauses between two tries to connect; giving up early and starting again with
+# the next step keeps them short.
 _RECONNECT_SECONDS = 5.0
 _RETRIES = 2
-# A connection that worked a moment ago is not asked again whether it does, unless it has news.
+# A connection that was used this recently is not checked, unless the server sent something.
 _TRUSTED_SECONDS = 0.5
 _MIGRATION_LOCK = 0x5E6E
-# To read an array as a vector takes pgvector longer than to compare it, so where the extension is
-# there is a second copy. Not a migration: the extension may come later, and takes its column along.
+# A second copy for pgvector, which converts an array more slowly than it compares it. Not a
+# migration: the extension may be installed later, and dropping it drops the column.
 _KEEP_VECTORS: LiteralString = """
     ALTER TABLE memories ADD COLUMN near vector GENERATED ALWAYS AS
         (CASE WHEN cardinality(embedding) BETWEEN 1 AND 16000 THEN embedding::vector END) STORED
@@ -77,18 +61,23 @@ _KEEPS_VECTORS: LiteralString = (
 )
 _SCHEMA_TABLE: LiteralString = "SELECT to_regclass('segue_schema')::text AS name"
 _SCHEMA_VERSION: LiteralString = "SELECT coalesce(max(version), 0) AS version FROM segue_schema"
-# A process that hangs must not hold a thread's row for ever, nor may those that wait for it hold
-# all connections. An address that names its own lock_timeout keeps it.
+# A process that hangs must not lock a thread's row for ever, nor may the steps that wait for it
+# occupy all connections. An address with its own lock_timeout keeps it.
 _SETUP: LiteralString = (
     "SELECT set_config('TimeZone', 'UTC', false), "
     "set_config('default_transaction_isolation', 'read committed', false), "
     "set_config('default_transaction_read_only', 'off', false), "
     "set_config('idle_in_transaction_session_timeout', '60s', false), "
+    # Compiling a statement takes longer than running it.
+    "set_config('jit', 'off', false), "
     "CASE current_setting('lock_timeout') WHEN '0' THEN set_config('lock_timeout', %s, false) END"
 )
 
-# Who reads at one moment holds no locks that others wait for.
-_UNHURRIED: LiteralString = "SELECT set_config('idle_in_transaction_session_timeout', '1h', false)"
+# A snapshot holds no locks that others wait for.
+_LONG_IDLE: LiteralString = "SELECT set_config('idle_in_transaction_session_timeout', '1h', false)"
+
+
+ConnectionT = TypeVar("ConnectionT", bound=AsyncConnection[Any])
 
 
 class Database:
@@ -109,7 +98,7 @@ class Database:
             reconnect_timeout=_RECONNECT_SECONDS,
         )
         self.has_pgvector = False
-        # When each connection last worked.
+        # The loop time at which each connection was last used.
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     async def open(self) -> None:
@@ -126,7 +115,7 @@ class Database:
             raise self._translated(error) from error
 
     async def has_tables(self) -> bool:
-        """Whether it was ever opened; looks without opening it, which would make them."""
+        """Whether it was ever opened; opening it would create them."""
         check_address(self._dsn)
         try:
             async with await AsyncConnection.connect(self._dsn, row_factory=dict_row) as connection:
@@ -138,36 +127,35 @@ class Database:
         await self._pool.close()
 
     def is_own(self, pid: int) -> bool:
-        """Whether a process of the server works for one of our connections."""
+        """Whether a server process belongs to one of our connections."""
         return any(c.info.backend_pid == pid for c in self._used_at if not c.closed)
 
-    async def write(self, step: Step[T]) -> T:
-        """Run a step in a transaction of its own; nothing is written if it raises."""
-        return await self._run(lambda: self._in_transaction(step, read_only=False))
+    async def transact(self, step: TxStep[T], *, read_only: bool = False, alone: bool = False) -> T:
+        """See `segue.journal.tx.Transactor`."""
+        run = self._alone if alone else self._in_transaction
+        return await self._run(
+            lambda: run(
+                lambda connection: step(PostgresTx(connection, has_pgvector=self.has_pgvector)),
+                read_only=read_only,
+            )
+        )
 
-    async def act(self, step: Step[T]) -> T:
-        """Run a step that writes with a single statement, which is a transaction by itself."""
-        return await self._run(lambda: self._alone(step, read_only=False))
+    async def wipe(self) -> None:
+        """Nothing: VACUUM is the server's to run."""
 
-    async def read(self, step: Step[T]) -> T:
-        """Run a step that only reads, on one snapshot."""
-        return await self._run(lambda: self._in_transaction(step, read_only=True))
-
-    async def look(self, step: Step[T]) -> T:
-        """Run a step that reads with a single statement, which is a snapshot by itself."""
-        return await self._run(lambda: self._alone(step, read_only=True))
+    async def wipe_log(self) -> None:
+        """Nothing, as above."""
 
     @asynccontextmanager
-    async def at_one_moment(self) -> AsyncIterator[Connection]:
-        """A connection of its own with one snapshot, for who reads a lot and takes their time."""
+    async def at_one_moment(self) -> AsyncIterator["_Frozen"]:
         try:
             async with await AsyncConnection.connect(self._dsn, row_factory=dict_row) as connection:
                 await _configure(connection)
-                await connection.execute(_UNHURRIED)
+                await connection.execute(_LONG_IDLE)
                 await connection.commit()
                 await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
                 await connection.set_read_only(True)
-                yield connection
+                yield _Frozen(connection)
         except psycopg.Error as error:
             raise self._translated(error) from error
 
@@ -209,7 +197,7 @@ class Database:
                 await self._give_back(connection)
 
     async def _give_back(self, connection: Connection) -> None:
-        """As every step finds it, and known to have worked a moment ago."""
+        """Reset the connection, and note that it works."""
         if connection.autocommit and not connection.closed:
             await connection.set_autocommit(False)
         self._used_at[connection] = asyncio.get_running_loop().time()
@@ -222,7 +210,7 @@ class Database:
         try:
             await Pool.check_connection(connection)
         except psycopg.OperationalError:
-            # A restart breaks all of them, and the pool pauses longer after each one it tries.
+            # A server restart breaks all connections, and the pool pauses longer after each one.
             await self._pool.drain()
             raise
 
@@ -250,10 +238,20 @@ class Database:
         return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
 
 
-def check_address(dsn: str) -> None:
-    """Refuse an address that is not what it seems, in words that hold nothing of it.
+class _Frozen:
+    """A snapshot on a connection of its own."""
 
-    libpq's own words quote what it could not read, and that may be the password.
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
+        del read_only, alone
+        return await step(PostgresTx(self._connection))
+
+
+def check_address(dsn: str) -> None:
+    """Refuse an address that libpq would misread, without quoting it: libpq's own message quotes
+    what it could not read, which may be the password.
     """
     try:
         host = str(conninfo_to_dict(dsn).get("host", ""))
@@ -266,24 +264,16 @@ def check_address(dsn: str) -> None:
         ) from None
 
 
-async def fetch_one(db: Connection, query: LiteralString, values: Values = ()) -> DictRow | None:
-    return await (await db.execute(query, values)).fetchone()
-
-
-async def fetch_all(db: Connection, query: LiteralString, values: Values = ()) -> list[DictRow]:
-    return await (await db.execute(query, values)).fetchall()
-
-
-async def fetch_row(db: Connection, query: LiteralString, values: Values = ()) -> DictRow:
-    """The row of a query that must give one."""
-    row = await fetch_one(db, query, values)
+async def fetch_row(db: Connection, query: LiteralString) -> DictRow:
+    """The row of a query that must return one."""
+    row = await (await db.execute(query)).fetchone()
     if row is None:
-        raise NotFoundError("A row that must be there is not there. Nothing was written.")
+        raise NotFoundError("A row that must be there is missing. Nothing was written.")
     return row
 
 
 def _has_news(connection: Connection) -> bool:
-    """Whether the server said something that nobody asked for, as when it goes down."""
+    """Whether the server sent something unasked, as when it shuts down."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -292,7 +282,7 @@ def _has_news(connection: Connection) -> bool:
 def _doubt_if_lost(
     connection: Connection, error: psycopg.OperationalError, *, read_only: bool
 ) -> NoReturn:
-    """Raise what is known of a transaction that may have been committed, or may not."""
+    """Raise; after a lost connection it is unknown whether the transaction was committed."""
     if read_only or not connection.closed:
         raise error
     raise BackendError(
@@ -330,7 +320,7 @@ async def _migrate(connection: Connection) -> None:
 
 
 async def _find_pgvector(connection: Connection) -> bool:
-    """Whether the server compares vectors; makes it ready for that if this is allowed."""
+    """Whether the server compares vectors; installs pgvector if that is allowed."""
     if (await fetch_row(connection, _KEEPS_VECTORS))["kept"]:
         return True
     with suppress(psycopg.Error):
@@ -341,6 +331,41 @@ async def _find_pgvector(connection: Connection) -> bool:
 
 
 def _scripts() -> list[str]:
-    folder = resources.files("segue.journal.migrations") / "postgres"
+    folder = resources.files("segue.journal") / "migrations" / "postgres"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [f.read_text(encoding="utf-8") for f in files]
+
+
+class Pool(AsyncConnectionPool[ConnectionT]):
+    """Raises `CancelledError` where the pool or the driver would go on, or raise another error.
+
+    The pool waits with `asyncio.wait_for`, which before Python 3.12 returns normally if the
+    connection arrives in the same tick as the cancellation. And a query that fails while it is
+    being cancelled raises its own error.
+    """
+
+    @asynccontextmanager
+    async def connection(self, timeout: float | None = None) -> AsyncIterator[ConnectionT]:  # noqa: ASYNC109 - as the pool declares it
+        # Only cancellations from here on count: cleanup after an earlier one needs a connection.
+        before = _cancellations()
+        try:
+            async with super().connection(timeout) as connection:
+                _raise_if_cancelled(before)
+                yield connection
+        except Exception as error:
+            _raise_if_cancelled(before, error)
+            raise
+
+    async def _putconn(self, conn: ConnectionT, from_getconn: bool) -> None:
+        # In a task of its own: the pool never gets back a connection whose return is cancelled.
+        await asyncio.shield(super()._putconn(conn, from_getconn))
+
+
+def _raise_if_cancelled(before: int, error: Exception | None = None) -> None:
+    if _cancellations() > before:
+        raise asyncio.CancelledError from error
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -1,7 +1,7 @@
-"""Hearing, on PostgreSQL, of what any process writes.
+"""LISTEN connections: notifications of what any process writes.
 
-Each watcher has a connection of its own, outside the pool: it is never free. Writers tell with
-`segue.journal.postgres.database.TELL`.
+Each watcher has a connection of its own, outside the pool. Writers notify with `NOTIFY` in their
+SQL, see `segue.journal.tx`.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from segue.core.errors import BackendError
-from segue.journal.postgres.database import WAKE_CHANNEL
+from segue.errors import BackendError
+from segue.journal.tx import WAKE_CHANNEL
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 10.0
-# Whoever only listens does not notice by itself that the other side is gone without a word.
-_SIGNS_OF_LIFE: Final = {
+# A connection that only listens does not notice by itself that the server is gone.
+_KEEPALIVES: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -31,7 +31,7 @@ _SIGNS_OF_LIFE: Final = {
 
 
 class Listeners:
-    """The connections of one journal that listen, until it is closed."""
+    """The listening connections of one journal, until it is closed."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -43,16 +43,16 @@ class Listeners:
         self._is_open = True
 
     async def watch(self, is_own: Callable[[int], bool] | None = None) -> AsyncGenerator[str]:
-        """Yield what is heard, and "" whenever something may have been missed.
+        """Yield thread ids, and "" whenever a notification may have been missed.
 
-        `is_own` says of a process of the server whether what it tells is no news.
+        Notifications of server processes for which `is_own` is true are skipped.
         """
         if not self._is_open:
             raise BackendError("PostgreSQL: the journal is not open; call open() first.")
         pause = _FIRST_PAUSE
         while not self._closed.is_set():
             try:
-                async with aclosing(self._hear(is_own or _nobody)) as heard:
+                async with aclosing(self._hear(is_own or (lambda _: False))) as heard:
                     async for thread_id in heard:
                         if self._closed.is_set():
                             return
@@ -69,14 +69,14 @@ class Listeners:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def close(self) -> None:
-        """End all watching, and the connection also of a watcher that nobody asks any more."""
+        """End all watchers and close their connections, also of iterators left unfinished."""
         self._closed.set()
         for connection in [*self._connections]:
-            async with connection.lock:  # whoever waits for words there has been sent away
+            async with connection.lock:  # its reader has stopped by now
                 await connection.close()
 
     async def _hear(self, is_own: Callable[[int], bool]) -> AsyncGenerator[str]:
-        missing = {k: v for k, v in _SIGNS_OF_LIFE.items() if k not in conninfo_to_dict(self._dsn)}
+        missing = {k: v for k, v in _KEEPALIVES.items() if k not in conninfo_to_dict(self._dsn)}
         address = make_conninfo(self._dsn, **missing)
         connection = await AsyncConnection.connect(address, autocommit=True)
         self._connections.add(connection)
@@ -84,32 +84,27 @@ class Listeners:
             await connection.execute(f"LISTEN {WAKE_CHANNEL}")
             yield ""
             while not self._closed.is_set():
-                for thread_id in await self._next_words(connection, is_own):
+                for thread_id in await self._next_ids(connection, is_own):
                     yield thread_id
         finally:
             self._connections.discard(connection)
             await connection.close()
 
-    async def _next_words(
+    async def _next_ids(
         self, connection: AsyncConnection, is_own: Callable[[int], bool]
     ) -> list[str]:
-        """What comes next, each word once; nothing if the journal is closed before."""
-        words = asyncio.create_task(_heard(connection, is_own))
+        """The next notifications, each once; none if the journal is closed before."""
+        arrived = asyncio.create_task(_heard(connection, is_own))
         closed = asyncio.create_task(self._closed.wait())
         try:
-            await asyncio.wait((words, closed), return_when=asyncio.FIRST_COMPLETED)
-            return words.result() if words.done() else []
+            await asyncio.wait((arrived, closed), return_when=asyncio.FIRST_COMPLETED)
+            return arrived.result() if arrived.done() else []
         finally:
-            words.cancel()
+            arrived.cancel()
             closed.cancel()
-            await asyncio.gather(words, closed, return_exceptions=True)
+            await asyncio.gather(arrived, closed, return_exceptions=True)
 
 
 async def _heard(connection: AsyncConnection, is_own: Callable[[int], bool]) -> list[str]:
     notifies = connection.notifies(stop_after=1)
     return list(dict.fromkeys([n.payload async for n in notifies if not is_own(n.pid)]))
-
-
-def _nobody(pid: int) -> bool:
-    del pid
-    return False

@@ -1,9 +1,9 @@
 """One SQLite file: its connections, transactions and schema.
 
-A step is a plain function that runs whole in the writer's thread, so a transaction never waits for
-the event loop. Steps that wait for the writer at the same time share a transaction. Readers have
-threads of their own and see the last commit. Several processes may share the file: a writer takes
-SQLite's lock before it reads.
+A step runs whole in the writer's thread, so a transaction never waits for the event loop. Steps
+that wait for the writer at the same time share a transaction. Readers have threads of their own and
+see the last commit. Several processes may share the file: a writer takes SQLite's lock before it
+reads.
 """
 
 import asyncio
@@ -12,21 +12,19 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from segue.core.errors import (
-    BackendError,
-    ConflictError,
-    NotFoundError,
-    UsageError,
-)
+from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
+from segue.journal.search import owner_mark, words_of
+from segue.journal.sqlite.tx import SqliteTx, VectorCache
+from segue.journal.tx import Step as TxStep
 
 T = TypeVar("T")
 Step = Callable[[sqlite3.Connection], T]
@@ -35,16 +33,23 @@ logger = logging.getLogger(__name__)
 
 BUSY_SECONDS = 30.0
 _READERS = 2
-# How many steps share a transaction at most: other processes wait for its end.
+# Most steps that share a transaction: other processes wait for its end.
 _TOGETHER = 64
 # Emptying the log needs a moment without readers: how long to wait for it, and when to try again.
 _FOLD_MILLISECONDS = 200
 _FOLD_AGAIN_SECONDS = 5.0
+# Pages of the full-text index that are merged in one transaction: other writers wait for its end.
+_MERGED_PAGES = 100
+# A merge rewrites the whole index, for any deletion: most merges in this many seconds.
+_MERGES = 5
+_MERGE_SECONDS = 60.0
+# How often a watcher looks for new commits.
+POLL_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a step gave or raised."""
+    """The result or the error of a step."""
 
     result: Any = None
     error: Exception | None = None
@@ -58,13 +63,25 @@ class _Outcome:
             future.set_exception(self.error)
 
 
+def _run_whole(step: TxStep[T], tx: SqliteTx) -> T:
+    """Run a step that never suspends, since a `SqliteTx` does not."""
+    running = step(tx)
+    try:
+        running.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    running.close()
+    raise RuntimeError("A step waited for something other than its database.")
+
+
 class Database:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self.is_open = False
-        # Whose futures the queue holds.
+        # The loop of the queue's futures.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "segue-writer")
@@ -73,6 +90,10 @@ class Database:
         self._queue: deque[tuple[Step[Any], asyncio.Future[Any]]] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._folding: asyncio.Task[None] | None = None
+        # When the index was merged last, and the task that waits until it may be merged again.
+        self._merged_at: deque[float] = deque(maxlen=_MERGES)
+        self._merging: asyncio.Task[None] | None = None
+        self._vectors = VectorCache()
 
     async def open(self) -> None:
         self.is_open = True
@@ -80,6 +101,10 @@ class Database:
 
     async def close(self) -> None:
         self._refuse_elsewhere()
+        if self._merging is not None and self.is_open:
+            self._merging.cancel()
+            await asyncio.gather(self._merging, return_exceptions=True)
+            await self._merge_index()
         self.is_open = False
         self._closed.set()
         if at_work := [task for task in (self._writing, self._folding) if task is not None]:
@@ -90,12 +115,26 @@ class Database:
         for connection in self._opened:
             connection.close()
 
+    async def transact(self, step: TxStep[T], *, read_only: bool = False, alone: bool = False) -> T:
+        """See `segue.journal.tx.Transactor`."""
+        del alone  # every transaction costs the same here
+        run = self.read if read_only else self.write
+        return await run(lambda connection: _run_whole(step, SqliteTx(connection, self._vectors)))
+
+    @asynccontextmanager
+    async def at_one_moment(self) -> AsyncIterator["_Frozen"]:
+        frozen = _Frozen(self, await self.run_reading(lambda: _begun(self.path)))
+        try:
+            yield frozen
+        finally:
+            frozen.close()
+
     async def write(self, step: Step[T]) -> T:
         """Run a step in a transaction; nothing of it is written if it raises."""
         self._refuse_closed()
         self._refuse_elsewhere()
         result = asyncio.get_running_loop().create_future()
-        # In the caller's context, so that a line that is logged there says for whom.
+        # In the caller's context, for the log's context variables.
         run = copy_context().run
         self._queue.append((lambda db: run(step, db), result))
         if self._writing is None:
@@ -108,7 +147,39 @@ class Database:
         """Run a step that only reads, on one snapshot."""
         return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
-    async def fold_log(self) -> None:
+    async def wipe(self) -> None:
+        """Remove what earlier transactions deleted from the full-text index and from the log.
+
+        From the index at once, or within a minute if it was merged often in the last minute: each
+        merge costs time and writes for all that is stored.
+        """
+        if self._merging is None:
+            is_often = len(self._merged_at) == _MERGES
+            now = asyncio.get_running_loop().time()
+            if is_often and (wait := self._merged_at[0] + _MERGE_SECONDS - now) > 0:
+                self._merging = asyncio.create_task(self._merge_later(wait))
+            else:
+                await self._merge_index()
+        await self.wipe_log()
+
+    async def _merge_later(self, wait: float) -> None:
+        await asyncio.sleep(wait)
+        self._merging = None  # what is deleted from now on needs the next merge
+        with suppress(BackendError):  # the next deletion merges again
+            await self._merge_index()
+            await self.wipe_log()
+
+    async def _merge_index(self) -> None:
+        """A merge that is under way ends first, then all parts are merged. New parts that others
+        add meanwhile do not prolong it.
+        """
+        self._merged_at.append(asyncio.get_running_loop().time())
+        most = 2 * await self.read(_count_index_pages) // _MERGED_PAGES + 2
+        for _ in range(most):
+            if not await self.write(_merge_index):
+                break
+
+    async def wipe_log(self) -> None:
         """Write the log back into the file and empty it, so that neither holds what was deleted.
 
         If a reader needs the log for long, such as an export, that is done as soon as it ends.
@@ -124,15 +195,15 @@ class Database:
         self._folding = None
 
     async def run_reading(self, work: Callable[[], T]) -> T:
-        """Run something in a reader's thread that brings its own connection."""
+        """Run work that brings its own connection in a reader's thread."""
         return await self._run(self._readers, work)
 
     async def changes_by_others(self) -> int:
-        """A number that is another one after somebody else has written, here or elsewhere."""
+        """A number that changes when another connection, of any process, has committed."""
         return await self._run(self._writer, lambda: changes_by_others(self._connection()))
 
     async def closes_within(self, seconds: float) -> bool:
-        """Whether the database is closed before the time is over."""
+        """Wait; True as soon as the database is closed."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
@@ -141,7 +212,7 @@ class Database:
         return True
 
     async def _write_queue(self) -> None:
-        """Take the steps that wait to the writer, many at a time, until none is left."""
+        """Hand the queued steps to the writer, `_TOGETHER` at a time, until none is left."""
         loop = asyncio.get_running_loop()
         taken: list[tuple[Step[Any], asyncio.Future[Any]]] = []
         try:
@@ -154,7 +225,7 @@ class Database:
                     outcome.onto(result)
         finally:
             self._writing = None
-            for _, result in (*taken, *self._queue):  # nobody comes for them any more
+            for _, result in (*taken, *self._queue):  # no writer comes for them any more
                 result.cancel()
 
     def _write_together(self, steps: Sequence[Step[Any]]) -> list[_Outcome]:
@@ -170,7 +241,7 @@ class Database:
         outcomes: list[_Outcome] = []
         for step in steps:
             if outcomes and isinstance(outcomes[-1].error, sqlite3.OperationalError):
-                outcomes.append(outcomes[-1])  # they do not wait for the file one after the other
+                outcomes.append(outcomes[-1])  # do not wait for the file again
             else:
                 outcomes += self._write_together([step])
         return outcomes
@@ -189,7 +260,7 @@ class Database:
             )
 
     def _refuse_elsewhere(self) -> None:
-        """A future that is set from another loop's thread may never wake who waits for it."""
+        """A future that is set from another loop's thread may never wake its waiter."""
         here = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = here
@@ -201,7 +272,7 @@ class Database:
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
-        """SQLite's errors in our words."""
+        """Translate SQLite's errors."""
         try:
             yield
         except UnicodeEncodeError as error:
@@ -219,7 +290,7 @@ class Database:
                     f"There is no such thread: {error}. Nothing was written."
                 ) from error
             raise ConflictError(
-                f"Something like it is there already: {error}. Nothing was written."
+                f"Such a row exists already: {error}. Nothing was written."
             ) from error
         except sqlite3.Error as error:
             raise BackendError(
@@ -239,7 +310,7 @@ class Database:
         return result
 
     def _fold_log(self) -> bool:
-        """Whether the log is empty now. Writers wait meanwhile, so it gives up soon."""
+        """Whether the log is empty now. Writers wait meanwhile, so the timeout is short."""
         connection = self._connection()
         connection.execute(f"PRAGMA busy_timeout = {_FOLD_MILLISECONDS}")
         try:
@@ -255,11 +326,14 @@ class Database:
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.row_factory = sqlite3.Row
-            # What was acknowledged survives a power cut; steps that wait together share the sync.
+            # Committed data survives a power cut; steps that share a transaction share the sync.
             connection.execute("PRAGMA synchronous = FULL")
-            # What is deleted or replaced is overwritten with zeros.
+            # Deleted content is overwritten with zeros.
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA foreign_keys = ON")
+            # A trigger indexes the words of a message.
+            connection.create_function("segue_words", 1, lambda text: " ".join(words_of(text)))
+            connection.create_function("segue_mark", 1, owner_mark)
             self._local.connection = connection
             self._opened.append(connection)
         return connection
@@ -294,12 +368,43 @@ class Database:
     def _use_log(self, connection: sqlite3.Connection) -> None:
         """Switch to the write-ahead log; SQLite does not wait for its lock here, so we do."""
         deadline = time.monotonic() + BUSY_SECONDS
-        while not _switched(connection, last_try=time.monotonic() > deadline):
-            time.sleep(0.01)
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+
+class _Frozen:
+    """A snapshot on a connection of its own: writers do not wait for it."""
+
+    def __init__(self, database: Database, connection: sqlite3.Connection) -> None:
+        self._database = database
+        self._connection = connection
+
+    async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
+        del read_only, alone
+        tx = SqliteTx(self._connection, VectorCache())
+        return await self._database.run_reading(lambda: _run_whole(step, tx))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _begun(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1 FROM threads LIMIT 1")  # the snapshot begins here
+    return connection
 
 
 def _carried(error: BaseException) -> Exception:
-    """An error as a future can carry it to whoever waits, without stopping more than that."""
+    """An error that a future can carry to its waiter, without stopping the loop."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     carried = BackendError(f"A step broke off: {type(error).__name__}. Nothing was written.")
@@ -307,24 +412,27 @@ def _carried(error: BaseException) -> Exception:
     return carried
 
 
+def _count_index_pages(connection: sqlite3.Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM messages_words_data").fetchone()
+    return int(count)
+
+
+def _merge_index(connection: sqlite3.Connection) -> bool:
+    """Continue merging all parts of the index into one; False if there is one already."""
+    before = connection.total_changes
+    sql = "INSERT INTO messages_words (messages_words, rank) VALUES ('merge', ?)"
+    connection.execute(sql, (-_MERGED_PAGES,))
+    return connection.total_changes - before > 1
+
+
 def changes_by_others(connection: sqlite3.Connection) -> int:
-    """A number that is another one after any other connection has committed."""
+    """A number that changes when any other connection has committed."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
 
 
-def _switched(connection: sqlite3.Connection, *, last_try: bool) -> bool:
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError:
-        if last_try:
-            raise
-        return False
-    return True
-
-
 def _scripts() -> list[str]:
-    folder = resources.files("segue.journal.migrations") / "sqlite"
+    folder = resources.files("segue.journal") / "migrations" / "sqlite"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [f.read_text(encoding="utf-8") for f in files]
 
@@ -338,3 +446,51 @@ def _statements(script: str) -> list[str]:
             statements.append(pending)
             pending = ""
     return statements
+
+
+async def watch(database: Database, *, of_others: bool) -> AsyncGenerator[str]:
+    """Yield "" at once, for what was written before, and after every change.
+
+    SQLite reports only that another connection has committed. So a connection that never writes
+    sees every change, and the writer's connection sees those of others.
+    """
+    probe = _Probe(database.path)
+    seen: int | None = None
+    try:
+        while database.is_open:
+            if of_others:
+                version = await database.changes_by_others()
+            else:
+                version = await database.run_reading(probe.changes)
+            if version != seen:
+                seen = version
+                yield ""
+            if await database.closes_within(POLL_SECONDS):
+                return
+    finally:
+        probe.close()
+
+
+class _Probe:
+    """A connection that sees whether others have committed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        # A look goes on in its thread after its waiter was cancelled and closes this.
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def changes(self) -> int:
+        with self._lock:
+            if self._is_closed:
+                return 0  # its waiter was cancelled
+            if self._connection is None:
+                self._connection = sqlite3.connect(self._path, check_same_thread=False)
+            return changes_by_others(self._connection)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.close()

@@ -3,18 +3,16 @@
 Not a test: the contract's modules use it so that a test shows only what it is about.
 """
 
-# ruff: noqa: S101 - a move that cannot be made is a failed test
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.core.messages import continuation_message, synthetic_message, user_message
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import (
     Accepted,
     Arrival,
@@ -29,6 +27,7 @@ from segue.journal.records import (
     TurnLease,
 )
 
+NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 AGENT = "guide"
@@ -43,7 +42,7 @@ class Chat:
     thread_id: str = "chat"
 
     async def begin(self, *, agent_id: str = AGENT, user_id: str = USER) -> Self:
-        await self.journal.create_thread(
+        await self.journal.threads.create(
             self.thread_id, agent_id=agent_id, user_id=user_id, now=self.now
         )
         return self
@@ -56,12 +55,15 @@ class Chat:
         return await other.begin(agent_id=agent_id, user_id=user_id)
 
     async def say(
-        self, text: str = "Is it open?", client_message_id: str | None = None, **arrival: Any
+        self,
+        content: str | list[Any] = "Is it open?",
+        client_message_id: str | None = None,
+        **arrival: Any,
     ) -> Accepted:
         """A user's message; how it comes in is given as the fields of its `Arrival`."""
-        return await self.journal.accept_message(
+        return await self.journal.inbox.accept(
             self.thread_id,
-            user_message(text),
+            user_message(content),
             ids=self.ids,
             now=self.now,
             client_message_id=client_message_id,
@@ -69,19 +71,19 @@ class Chat:
         )
 
     async def take_turn(self, owner: str = "worker-a") -> TurnLease:
-        lease = await self.journal.claim_turn(owner, now=self.now, lease_for=LEASE)
+        lease = await self.journal.turns.claim_one(owner, now=self.now, lease_for=LEASE)
         assert lease is not None
         assert lease.turn.thread_id == self.thread_id
         return lease
 
     async def write(self, lease: TurnLease, *messages: BaseMessage) -> list[BaseMessage]:
-        return await self.journal.append(lease, messages, ids=self.ids, now=self.now)
+        return await self.journal.messages.append(lease, messages, ids=self.ids, now=self.now)
 
     async def finish(
         self, lease: TurnLease, *messages: BaseMessage, **ending: Any
     ) -> list[BaseMessage]:
         """End a turn; what else follows from it is given as the fields of its `Ending`."""
-        return await self.journal.finish_turn(
+        return await self.journal.turns.finish(
             lease, messages, ids=self.ids, now=self.now, ending=Ending(**ending)
         )
 
@@ -97,16 +99,16 @@ class Chat:
 
     async def arm(self, after: timedelta = timedelta(0), **fields: Any) -> Timer:
         timer = NewTimer(self.thread_id, self.now + after, **{"trigger_type": "check_in"} | fields)
-        return await self.journal.arm_timer(timer, ids=self.ids, now=self.now)
+        return await self.journal.timers.arm(timer, ids=self.ids, now=self.now)
 
     async def take_timer(self, owner: str = "worker-a") -> TimerLease:
-        [lease] = await self.journal.claim_due_timers(owner, now=self.now, lease_for=LEASE)
+        [lease] = await self.journal.timers.claim_due(owner, now=self.now, lease_for=LEASE)
         assert lease.timer.thread_id == self.thread_id
         return lease
 
     async def fire(self, lease: TimerLease, **given: Any) -> Turn | None:
         message = synthetic_message("check_in", "quiet for a while")
-        return await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now, **given)
+        return await self.journal.timers.fire(lease, message, ids=self.ids, now=self.now, **given)
 
     async def follow_up(self) -> Turn:
         """A timer that is armed, due and fired."""
@@ -119,9 +121,9 @@ class Chat:
         """A follow-up that began to speak some time ago; the piece that is kept of it."""
         await self.follow_up()
         lease = await self.take_turn()
-        await self.journal.show_turn(lease, now=self.now - ago)
+        await self.journal.turns.show(lease, now=self.now - ago)
         if text:
-            await self.journal.save_partial(lease, "m-1", text)
+            await self.journal.turns.save_draft(lease, "m-1", text)
         return lease
 
     async def continue_batch(self, batch: int) -> Turn:
@@ -129,7 +131,7 @@ class Chat:
         await self.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
         lease = await self.take_timer()
         message = continuation_message("more to do")
-        turn = await self.journal.fire_timer(lease, message, ids=self.ids, now=self.now)
+        turn = await self.journal.timers.fire(lease, message, ids=self.ids, now=self.now)
         assert turn is not None
         return turn
 
@@ -139,7 +141,7 @@ class Chat:
         lease = await self.take_turn()
         call = {"name": "book", "args": {}, "id": f"call {lease.turn.id}"}
         await self.finish(lease, AIMessage(question, tool_calls=[call]), is_waiting=True)
-        return await self.journal.get_turn(lease.turn.id)
+        return await self.journal.turns.get(lease.turn.id)
 
     async def queue_effect(self, key: str = "reply-1", **payload: Any) -> None:
         """A whole turn that leaves one effect behind."""
@@ -148,14 +150,14 @@ class Chat:
         await self.finish(await self.take_turn(), AIMessage("Yes."), effects=[effect])
 
     async def take_effect(self, owner: str = "worker-a") -> EffectLease:
-        [lease] = await self.journal.claim_effects(
+        [lease] = await self.journal.effects.claim(
             owner, kind="webhook", now=self.now, lease_for=LEASE
         )
         return lease
 
     async def messages(self) -> list[BaseMessage]:
         """All that the thread holds, hidden rows too, in order of position."""
-        batches = await self.journal.tail(self.thread_id, max_tokens=1_000_000)
+        batches = await self.journal.messages.tail(self.thread_id, max_tokens=1_000_000)
         return sorted((m for batch in batches for m in batch.messages), key=position)
 
 

@@ -1,17 +1,14 @@
 """Decisions: why the agent wrote, and why it did not."""
 
-# ruff: noqa: S101 - tests assert
-
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
-from segue.core.errors import ConflictError
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.errors import ConflictError
 from segue.journal.records import Decision
-from segue.testing.journal_contract.chat import Chat
+from segue.testing.journal_contract.chat import NOW, Chat
 
 
 def decision(ids: SnowflakeSource, now: datetime, thread_id: str = "chat") -> Decision:
@@ -28,41 +25,33 @@ def decision(ids: SnowflakeSource, now: datetime, thread_id: str = "chat") -> De
     )
 
 
-async def test_a_decision_is_kept_as_it_was_made(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_a_decision_is_kept_as_it_was_made(chat: Chat, ids: SnowflakeSource) -> None:
     """Outcome, reasons and facts read back the same."""
-    made = decision(ids, now)
-    await journal.record_decision(made)
-    assert await journal.list_decisions(chat.thread_id) == [made]
+    made = decision(ids, NOW)
+    await chat.journal.decisions.record(made)
+    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
 
 
-async def test_decisions_are_listed_newest_first(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_decisions_are_listed_newest_first(chat: Chat, ids: SnowflakeSource) -> None:
     """The last one explains the present, and a list can be cut short."""
-    made = [decision(ids, now) for _ in range(3)]
+    made = [decision(ids, NOW) for _ in range(3)]
     for each in made:
-        await journal.record_decision(each)
-    assert await journal.list_decisions(chat.thread_id) == made[::-1]
-    assert await journal.list_decisions(chat.thread_id, limit=1) == made[-1:]
+        await chat.journal.decisions.record(each)
+    assert await chat.journal.decisions.list_of(chat.thread_id) == made[::-1]
+    assert await chat.journal.decisions.list_of(chat.thread_id, limit=1) == made[-1:]
 
 
-async def test_decisions_stay_with_their_thread(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_decisions_stay_with_their_thread(chat: Chat, ids: SnowflakeSource) -> None:
     """One conversation does not explain another."""
     await chat.another("second")
-    await journal.record_decision(decision(ids, now, "second"))
-    assert await journal.list_decisions("chat") == []
+    await chat.journal.decisions.record(decision(ids, NOW, "second"))
+    assert await chat.journal.decisions.list_of("chat") == []
 
 
-async def test_a_decision_is_not_overwritten(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_a_decision_is_not_overwritten(chat: Chat, ids: SnowflakeSource) -> None:
     """A second decision with the id of the first is refused."""
-    made = decision(ids, now)
-    await journal.record_decision(made)
+    made = decision(ids, NOW)
+    await chat.journal.decisions.record(made)
     with pytest.raises(ConflictError):
-        await journal.record_decision(replace(made, outcome="allow"))
-    assert await journal.list_decisions(chat.thread_id) == [made]
+        await chat.journal.decisions.record(replace(made, outcome="allow"))
+    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]

@@ -1,7 +1,5 @@
 """Messages come back from the journal as they went in, whatever is in them."""
 
-# ruff: noqa: S101 - tests assert
-
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -22,7 +20,7 @@ from pydantic import BaseModel
 from segue.core.messages import synthetic_message, user_message
 from segue.core.metadata import MessageMetadata
 from segue.core.triggers import TriggerType
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
@@ -140,7 +138,7 @@ async def stored_and_read(
     await chat.say()
     [stored] = await chat.write(await chat.take_turn(), message)
     reader: Journal = await open_journal()
-    [batch] = await reader.tail("chat", max_tokens=1_000_000)
+    [batch] = await reader.messages.tail("chat", max_tokens=1_000_000)
     return stored, batch.messages[-1]
 
 
@@ -168,18 +166,18 @@ async def test_a_users_text_survives_storage(open_journal: OpenJournal, chat: Ch
     """What a person says is in the journal to the letter, also where a list shows it shortened."""
     for text in TEXTS.values():
         message = user_message("Is it open?").model_copy(update={"content": text})
-        await chat.journal.accept_message("chat", message, ids=chat.ids, now=chat.now)
+        await chat.journal.inbox.accept("chat", message, ids=chat.ids, now=chat.now)
     reader = await open_journal()
-    page = await reader.history("chat")
+    page = await reader.messages.history("chat")
     assert [m.content for m in page.messages] == list(TEXTS.values())
-    [thread] = await reader.list_threads("ada")
+    [thread] = await reader.threads.list_of("ada")
     assert thread.message_count == len(TEXTS)
 
 
 async def test_a_triggers_metadata_survives_storage(open_journal: OpenJournal, chat: Chat) -> None:
     """That a message is synthetic, and why, is never lost on the way to the store and back."""
     turn = await chat.follow_up()
-    batch = await (await open_journal()).load_batch("chat", turn.batch)
+    batch = await (await open_journal()).messages.load_batch("chat", turn.batch)
     metadata = MessageMetadata.of(batch.messages[0])
     assert metadata.synthetic
     assert metadata.trigger_type is TriggerType.CHECK_IN

@@ -1,18 +1,18 @@
 """The fixtures of the contract. `open_journal` is the one that a store's own tests must define."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 
 import pytest
 
-from segue.journal.ports import Journal
-from segue.runtime.snowflakes import SnowflakeGenerator
-from segue.testing.journal_contract.chat import Chat
+from segue.journal.journal import Journal
+from segue.runtime.ids import SnowflakeGenerator
+from segue.testing.journal_contract.chat import NOW, Chat
 
 OpenJournal = Callable[[], Awaitable[Journal]]
 
-START = datetime(2027, 1, 15, 8, tzinfo=UTC)
+START = NOW
 
 
 def ticking_ids(node: int = 1, start: datetime = START) -> SnowflakeGenerator:

@@ -1,11 +1,11 @@
 """History: what a person sees of a thread, page by page."""
 
-# ruff: noqa: S101 - tests assert
-
 import logging
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -13,11 +13,37 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from segue.core.messages import visible_messages
 from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.ports import Journal
-from segue.noting import FIELDS
-from segue.testing.journal_contract.chat import Chat, position, texts
+from segue.journal.journal import Journal
+from segue.journal.records import PAGE_BYTES, Page
+from segue.journal.tables import MESSAGES, Whose
+from segue.telemetry import FIELDS
+from segue.testing.journal_contract.chat import NOW, Chat, position, texts
 
 Write = Callable[[], Awaitable[object]]
+
+
+def picture(name: str, size: int) -> list[Any]:
+    """The content of a message with its name as text, and that many bytes of a picture."""
+    data = {"type": "image", "base64": "A" * size, "mime_type": "image/png"}
+    return [{"type": "text", "text": name}, data]
+
+
+def names(page: Page) -> list[str]:
+    return [message.text for message in page.messages]
+
+
+def edges(older: Page, newer: Page) -> tuple[BaseMessage, BaseMessage]:
+    return older.messages[-1], newer.messages[0]
+
+
+@contextmanager
+def traced_memory() -> Iterator[Callable[[], int]]:
+    """The most bytes that Python held at once since the block began."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 async def work_with_tools(chat: Chat) -> None:
@@ -38,7 +64,7 @@ async def test_history_is_the_newest_page_oldest_first(journal: Journal, chat: C
     """A client that opens a thread gets its end, in reading order."""
     for n in range(4):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.history("chat", limit=3)
+    page = await journal.messages.history("chat", limit=3)
     assert texts(page.messages) == ["Answer 2.", "Question 3?", "Answer 3."]
 
 
@@ -47,7 +73,7 @@ async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: 
     await chat.exchange("Is it open?", "Yes.")
     await follow_up_and_reply(chat)
     await work_with_tools(chat)
-    page = await journal.history("chat", limit=5)
+    page = await journal.messages.history("chat", limit=5)
     assert texts(page.messages) == [
         "Is it open?",
         "Yes.",
@@ -57,35 +83,84 @@ async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: 
     ]
 
 
-async def test_words_like_a_triggers_are_shown_when_a_user_types_them(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_words_like_a_triggers_are_shown_when_a_user_types_them(chat: Chat) -> None:
     """Visibility goes by who wrote a message, never by what it says."""
     words = TRIGGER_PROMPTS["check_in"]
     await chat.say(words)
-    assert texts((await journal.history("chat")).messages) == [words]
+    assert texts((await chat.journal.messages.history("chat")).messages) == [words]
 
 
 async def test_history_goes_back_from_a_position(journal: Journal, chat: Chat) -> None:
     """The page before a message ends right in front of it."""
     for n in range(3):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    newest = await journal.history("chat", limit=2)
-    page = await journal.history("chat", limit=3, before=newest.before)
+    newest = await journal.messages.history("chat", limit=2)
+    page = await journal.messages.history("chat", limit=3, before=newest.before)
     assert texts(page.messages) == ["Answer 0.", "Question 1?", "Answer 1."]
-    oldest = await journal.history("chat", limit=3, before=page.before)
+    oldest = await journal.messages.history("chat", limit=3, before=page.before)
     assert texts(oldest.messages) == ["Question 0?"]
+
+
+async def test_a_page_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
+    """The message that brings a page to its size is its last one; cursors go on from there."""
+    await chat.say("Before.")
+    for n in range(4):
+        await chat.say(picture(str(n), PAGE_BYTES * 2 // 3))
+    await chat.say("After.")
+    newest = await journal.messages.history("chat")
+    assert names(newest) == ["2", "3", "After."]
+    older = await journal.messages.history("chat", before=newest.before)
+    assert names(older) == ["0", "1"]
+    assert (older.after, newest.before) == tuple(map(position, edges(older, newest)))
+    assert names(await journal.messages.history("chat", before=older.before)) == ["Before."]
+    oldest = await journal.messages.history("chat", after=0)
+    assert names(oldest) == ["Before.", "0", "1"]
+    assert names(await journal.messages.history("chat", after=oldest.after)) == ["2", "3"]
+
+
+async def test_a_page_has_at_least_one_message(journal: Journal, chat: Chat) -> None:
+    """One that is larger than a page is a page by itself, and is not passed over."""
+    await chat.say("Before.")
+    await chat.say(picture("large", 2 * PAGE_BYTES))
+    await chat.say("After.")
+    page = await journal.messages.history("chat", after=0)
+    assert names(page) == ["Before.", "large"]
+    page = await journal.messages.history("chat", after=page.after)
+    assert (names(page), page.after) == (["After."], None)
+
+
+async def test_bytes_count_and_not_characters(journal: Journal, chat: Chat) -> None:
+    """A text of emoji takes four times the room of as many Latin letters."""
+    for _ in range(3):
+        await chat.say("🙂" * (PAGE_BYTES // 4))
+    assert len((await journal.messages.history("chat")).messages) == 1
+
+
+async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat) -> None:
+    """The memory that a page or a replay takes does not follow the size of the thread."""
+    for n in range(16):
+        await chat.say(picture(str(n), PAGE_BYTES))
+    for read in (
+        lambda: journal.messages.history("chat"),
+        lambda: journal.messages.history("chat", after=0),
+        lambda: journal.feed.read("chat"),
+        lambda: journal.search.find("ada", "1"),
+        lambda: journal.transfer.read_rows(MESSAGES, Whose(thread_id="chat")),
+    ):
+        with traced_memory() as peak:
+            await read()
+            assert peak() < 8 * PAGE_BYTES
 
 
 async def test_history_goes_on_after_a_position(journal: Journal, chat: Chat) -> None:
     """A client that comes back gets what it missed, from the oldest on."""
     await chat.exchange("Question 0?", "Answer 0.")
-    seen = await journal.history("chat")
+    seen = await journal.messages.history("chat")
     for n in (1, 2):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.history("chat", limit=3, after=position(seen.messages[-1]))
+    page = await journal.messages.history("chat", limit=3, after=position(seen.messages[-1]))
     assert texts(page.messages) == ["Question 1?", "Answer 1.", "Question 2?"]
-    rest = await journal.history("chat", limit=3, after=page.after)
+    rest = await journal.messages.history("chat", limit=3, after=page.after)
     assert texts(rest.messages) == ["Answer 2."]
 
 
@@ -95,47 +170,47 @@ async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, ch
     await chat.finish(await chat.take_turn(), AIMessage("", id="unseen"))
     for n in range(3):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    everything = await journal.history("chat")
+    everything = await journal.messages.history("chat")
     assert (everything.before, everything.after) == (None, None)
     places = [*map(position, everything.messages)]
-    newest = await journal.history("chat", limit=2)
+    newest = await journal.messages.history("chat", limit=2)
     assert (newest.before, newest.after) == (places[4], None)
-    middle = await journal.history("chat", limit=2, before=newest.before)
+    middle = await journal.messages.history("chat", limit=2, before=newest.before)
     assert (middle.before, middle.after) == (places[2], places[3])
-    oldest = await journal.history("chat", limit=2, before=middle.before)
+    oldest = await journal.messages.history("chat", limit=2, before=middle.before)
     assert (oldest.before, oldest.after) == (None, places[1])
-    beyond = await journal.history("chat", after=places[-1])
+    beyond = await journal.messages.history("chat", after=places[-1])
     assert (beyond.messages, beyond.after) == ([], None)
-    assert await journal.history("chat", before=beyond.before) == everything
-    too_early = await journal.history("chat", before=places[0])
+    assert await journal.messages.history("chat", before=beyond.before) == everything
+    too_early = await journal.messages.history("chat", before=places[0])
     assert (too_early.messages, too_early.before) == ([], None)
-    assert (await journal.history("chat", after=too_early.after)).messages == everything.messages
+    assert (
+        await journal.messages.history("chat", after=too_early.after)
+    ).messages == everything.messages
 
 
 async def test_the_last_position_finds_what_comes_later(journal: Journal, chat: Chat) -> None:
     """A client at the end asks again from its last message, as often as it wants."""
     await chat.exchange()
-    last = position((await journal.history("chat")).messages[-1])
-    assert (await journal.history("chat", after=last)).messages == []
+    last = position((await journal.messages.history("chat")).messages[-1])
+    assert (await journal.messages.history("chat", after=last)).messages == []
     await chat.say("And tomorrow?")
-    later = await journal.history("chat", after=last)
+    later = await journal.messages.history("chat", after=last)
     assert texts(later.messages) == ["And tomorrow?"]
 
 
 async def test_a_thread_without_messages_has_an_empty_history(journal: Journal, chat: Chat) -> None:
     """So has one in which nobody but a timer has spoken."""
-    assert (await journal.history("chat")).messages == []
+    assert (await journal.messages.history("chat")).messages == []
     await chat.follow_up()
-    assert (await journal.history("chat")).messages == []
+    assert (await journal.messages.history("chat")).messages == []
 
 
-async def test_archived_messages_stay_in_history(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_archived_messages_stay_in_history(chat: Chat, ids: SnowflakeSource) -> None:
     """A summary is for the model; a person still reads every word."""
     batch = await chat.exchange("Is it open?", "Yes.")
-    await journal.save_summary("chat", "They asked.", [batch], ids=ids, now=now)
-    assert texts((await journal.history("chat")).messages) == ["Is it open?", "Yes."]
+    await chat.journal.summaries.save("chat", "They asked.", [batch], ids=ids, now=NOW)
+    assert texts((await chat.journal.messages.history("chat")).messages) == ["Is it open?", "Yes."]
 
 
 async def add_something(chat: Chat, random: Random) -> None:
@@ -154,40 +229,38 @@ async def visible(chat: Chat) -> list[BaseMessage]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_paging_back_is_stable_while_messages_are_added(
-    journal: Journal, chat: Chat, seed: int
-) -> None:
+async def test_paging_back_is_stable_while_messages_are_added(chat: Chat, seed: int) -> None:
     """Scrolling up shows every message that was there at the start once, and no other."""
     random = Random(seed)  # noqa: S311 - the same dice on every run
     for _ in range(8):
         await add_something(chat, random)
     expected = await visible(chat)
-    page = await journal.history("chat", limit=random.randint(1, 5))
+    page = await chat.journal.messages.history("chat", limit=random.randint(1, 5))
     seen = page.messages
     while page.before is not None:
         await add_something(chat, random)
-        page = await journal.history("chat", limit=random.randint(1, 5), before=page.before)
+        page = await chat.journal.messages.history(
+            "chat", limit=random.randint(1, 5), before=page.before
+        )
         seen = [*page.messages, *seen]
     assert seen == expected
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_paging_on_is_stable_while_messages_are_added(
-    journal: Journal, chat: Chat, seed: int
-) -> None:
+async def test_paging_on_is_stable_while_messages_are_added(chat: Chat, seed: int) -> None:
     """Reading on shows every message once, those that were added meanwhile as well."""
     random = Random(seed)  # noqa: S311 - the same dice on every run
     for _ in range(5):
         await add_something(chat, random)
     first, *_ = await visible(chat)
-    page = await journal.history("chat", limit=1, after=position(first) - 1)
+    page = await chat.journal.messages.history("chat", limit=1, after=position(first) - 1)
     seen: list[BaseMessage] = []
     while page.messages:
         seen += page.messages
         if len(seen) < 20:
             await add_something(chat, random)
         after = position(seen[-1])
-        page = await journal.history("chat", limit=random.randint(1, 5), after=after)
+        page = await chat.journal.messages.history("chat", limit=random.randint(1, 5), after=after)
     assert seen == await visible(chat)
 
 
@@ -201,7 +274,7 @@ async def test_what_history_leaves_out_is_logged(
     triggers = [m.id for m in await chat.messages() if "Continue our" in str(m.content)]
     caplog.clear()
     with caplog.at_level(logging.DEBUG):
-        await journal.history("chat")
+        await journal.messages.history("chat")
     lines = [r for r in caplog.records if r.name.startswith(type(journal).__module__.split(".")[0])]
     debug = [r.getMessage() for r in lines if r.levelno == logging.DEBUG]
     assert len(triggers) == 2
@@ -224,10 +297,10 @@ async def test_no_log_line_holds_a_triggers_words(
     words = TRIGGER_PROMPTS["check_in"]
     with caplog.at_level(logging.DEBUG):
         await follow_up_and_reply(chat)
-        await journal.history("chat")
-        await journal.search("ada", words)
-        await journal.tail("chat", max_tokens=100)
-        await journal.list_threads("ada")
+        await journal.messages.history("chat")
+        await journal.search.find("ada", words)
+        await journal.messages.tail("chat", max_tokens=100)
+        await journal.threads.list_of("ada")
     assert caplog.records
     assert [r.getMessage() for r in caplog.records if words in r.getMessage()] == []
 
@@ -239,7 +312,7 @@ async def test_a_page_that_hides_nothing_says_nothing(
     await follow_up_and_reply(chat)
     await chat.exchange()
     with caplog.at_level(logging.INFO):
-        await journal.history("chat", limit=2)
+        await journal.messages.history("chat", limit=2)
         assert caplog.records == []
-        await journal.history("chat")
+        await journal.messages.history("chat")
     assert len(caplog.records) == 1

@@ -1,7 +1,5 @@
 """Memories: kept by key, found by words and by meaning, one namespace at a time."""
 
-# ruff: noqa: S101 - tests assert
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +9,9 @@ from typing import Any
 import pytest
 
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
-from segue.testing.journal_contract.chat import HOUR
+from segue.testing.journal_contract.chat import HOUR, NOW
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS
 
@@ -29,13 +27,13 @@ class Notebook:
     async def remember(self, key: str, content: str, **fields: Any) -> Memory:
         names = {"agent_id": "guide", "user_id": "ada"} | fields
         new = NewMemory(key=key, content=content, **names)
-        return await self.journal.put_memory(new, ids=self.ids, now=self.now)
+        return await self.journal.memories.put(new, ids=self.ids, now=self.now)
 
     async def embed(self, key: str, content: str, *vector: float, model: str = "m") -> Memory:
         return await self.remember(key, content, embedding=vector, embedding_model=model)
 
     async def recall(self, text: str = "", **fields: Any) -> list[FoundMemory]:
-        return await self.journal.search_memories(MemorySearch("guide", "ada", text, **fields))
+        return await self.journal.memories.search(MemorySearch("guide", "ada", text, **fields))
 
 
 @pytest.fixture
@@ -47,9 +45,7 @@ def keys(memories: Sequence[Memory | FoundMemory]) -> list[str]:
     return [m.key if isinstance(m, Memory) else m.memory.key for m in memories]
 
 
-async def test_a_memory_is_kept_as_it_was_given(
-    journal: Journal, notebook: Notebook, now: datetime
-) -> None:
+async def test_a_memory_is_kept_as_it_was_given(journal: Journal, notebook: Notebook) -> None:
     """Content, metadata and the embedding's model read back the same."""
     metadata = {"source": "chat", "n": 2**63 - 1, "deep": [{"x": None}]}
     memory = await notebook.remember(
@@ -57,37 +53,35 @@ async def test_a_memory_is_kept_as_it_was_given(
     )
     assert (memory.agent_id, memory.user_id, memory.key) == ("guide", "ada", "tea")
     assert (memory.content, memory.metadata) == ("Drinks tea 🍵.", metadata)
-    assert (memory.embedding_model, memory.created_at, memory.updated_at) == ("m", now, now)
-    assert await journal.list_memories("guide", "ada") == [memory]
+    assert (memory.embedding_model, memory.created_at, memory.updated_at) == ("m", NOW, NOW)
+    assert await journal.memories.list_of("guide", "ada") == [memory]
 
 
-async def test_a_memory_with_a_known_key_is_replaced(
-    journal: Journal, notebook: Notebook, now: datetime
-) -> None:
+async def test_a_memory_with_a_known_key_is_replaced(journal: Journal, notebook: Notebook) -> None:
     """The fact stays the same row with new words, found by the new ones only."""
     old = await notebook.embed("drink", "Likes coffee.", 1, 0)
     notebook.now += HOUR
     new = await notebook.remember("drink", "Likes tea.", metadata={"v": 2})
-    assert (new.id, new.created_at, new.updated_at) == (old.id, now, now + HOUR)
+    assert (new.id, new.created_at, new.updated_at) == (old.id, NOW, NOW + HOUR)
     assert (new.content, new.metadata, new.embedding_model) == ("Likes tea.", {"v": 2}, None)
-    assert await journal.list_memories("guide", "ada") == [new]
+    assert await journal.memories.list_of("guide", "ada") == [new]
     assert await notebook.recall("coffee") == []
     assert keys(await notebook.recall("tea")) == ["drink"]
     assert await notebook.recall(embedding=[1.0, 0.0], embedding_model="m") == []
 
 
 async def test_a_key_written_at_once_is_one_memory(
-    open_journal: OpenJournal, journal: Journal, now: datetime
+    open_journal: OpenJournal, journal: Journal
 ) -> None:
     """Two processes that learn the same fact do not store it twice."""
     handles = [journal, await open_journal()]
     await asyncio.gather(
         *(
-            Notebook(handles[n % 2], ticking_ids(node=n), now).remember("tea", f"Tea {n}.")
+            Notebook(handles[n % 2], ticking_ids(node=n), NOW).remember("tea", f"Tea {n}.")
             for n in range(6)
         )
     )
-    assert await journal.count_memories("guide", "ada") == 1
+    assert await journal.memories.count("guide", "ada") == 1
 
 
 async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> None:
@@ -96,20 +90,20 @@ async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> Non
     await notebook.remember("tea", "Likes tea.", **vector)
     await notebook.remember("tea", "Sells tea.", agent_id="tutor", **vector)
     await notebook.remember("tea", "Hates tea.", user_id="bob", **vector)
-    assert await journal.count_memories("guide", "ada") == 1
-    assert [m.content for m in await journal.list_memories("tutor", "ada")] == ["Sells tea."]
+    assert await journal.memories.count("guide", "ada") == 1
+    assert [m.content for m in await journal.memories.list_of("tutor", "ada")] == ["Sells tea."]
     found = await notebook.recall("tea", **vector)
     assert [f.memory.content for f in found] == ["Likes tea."]
-    assert await journal.delete_memory("guide", "bob", "tea")
-    assert await journal.count_memories("guide", "ada") == 1
+    assert await journal.memories.delete("guide", "bob", "tea")
+    assert await journal.memories.count("guide", "ada") == 1
 
 
 async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) -> None:
     """It is neither listed nor found, by words or by meaning, and deleting it again says so."""
     await notebook.embed("tea", "Likes tea.", 1, 0)
-    assert await journal.delete_memory("guide", "ada", "tea")
-    assert not await journal.delete_memory("guide", "ada", "tea")
-    assert await journal.list_memories("guide", "ada") == []
+    assert await journal.memories.delete("guide", "ada", "tea")
+    assert not await journal.memories.delete("guide", "ada", "tea")
+    assert await journal.memories.list_of("guide", "ada") == []
     assert await notebook.recall("tea", embedding=[1.0, 0.0], embedding_model="m") == []
 
 
@@ -120,22 +114,22 @@ async def test_memories_are_listed_newest_first_in_pages(
     for n in range(5):
         await notebook.remember(f"fact-{n}", "A fact.")
     listed: list[Memory] = []
-    while page := await journal.list_memories(
+    while page := await journal.memories.list_of(
         "guide", "ada", limit=2, before=listed[-1].id if listed else None
     ):
         listed += page
     assert keys(listed) == [f"fact-{n}" for n in reversed(range(5))]
-    assert await journal.count_memories("guide", "ada") == 5
+    assert await journal.memories.count("guide", "ada") == 5
 
 
 async def test_memories_are_listed_newest_first_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, notebook: Notebook, now: datetime
+    open_journal: OpenJournal, journal: Journal, notebook: Notebook
 ) -> None:
     """A memory stored last by a process with a slow clock is still the newest."""
-    slow = Notebook(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    slow = Notebook(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
     await notebook.remember("first", "A fact.")
     await slow.remember("second", "A fact.")
-    assert keys(await journal.list_memories("guide", "ada")) == ["second", "first"]
+    assert keys(await journal.memories.list_of("guide", "ada")) == ["second", "first"]
 
 
 async def test_memories_are_found_by_words(notebook: Notebook) -> None:

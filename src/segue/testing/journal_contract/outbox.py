@@ -1,7 +1,5 @@
 """Effects: done at least once, tried again, given up and revived."""
 
-# ruff: noqa: S101 - tests assert
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -9,10 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.errors import ConflictError
-from segue.journal.ports import Journal
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
 from segue.journal.records import EffectLease, EffectState, NewEffect
-from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
 SECOND = timedelta(seconds=1)
@@ -21,7 +19,7 @@ SECOND = timedelta(seconds=1)
 async def due_effects(
     journal: Journal, now: datetime, owner: str = "worker-a", limit: int = 20
 ) -> list[EffectLease]:
-    return await journal.claim_effects(owner, kind="webhook", now=now, lease_for=LEASE, limit=limit)
+    return await journal.effects.claim(owner, kind="webhook", now=now, lease_for=LEASE, limit=limit)
 
 
 async def queue(chat: Chat, *keys: str) -> None:
@@ -30,249 +28,221 @@ async def queue(chat: Chat, *keys: str) -> None:
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)
 
 
-async def test_an_effect_can_be_claimed_once_its_turn_is_finished(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_can_be_claimed_once_its_turn_is_finished(chat: Chat) -> None:
     """It comes with its payload and thread, leased to whoever took it."""
     payload = {"url": "https://example.org/🙂", "n": 2**63 - 1, "deep": [{"x": None}]}
     await chat.queue_effect("reply-1", **payload)
-    [lease] = await due_effects(journal, now, "worker-b")
+    [lease] = await due_effects(chat.journal, NOW, "worker-b")
     effect = lease.effect
-    assert (lease.owner, lease.until) == ("worker-b", now + LEASE)
+    assert (lease.owner, lease.until) == ("worker-b", NOW + LEASE)
     assert (effect.thread_id, effect.kind, effect.dedupe_key) == ("chat", "webhook", "reply-1")
     assert effect.payload == payload
     assert (effect.state, effect.attempts, effect.error) == (EffectState.CLAIMED, 1, None)
-    assert (effect.due_at, effect.created_at) == (now, now)
-    assert await due_effects(journal, now) == []
+    assert (effect.due_at, effect.created_at) == (NOW, NOW)
+    assert await due_effects(chat.journal, NOW) == []
 
 
-async def test_an_effect_with_a_used_key_is_not_queued_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_with_a_used_key_is_not_queued_again(journal: Journal, chat: Chat) -> None:
     """The same effect of a repeated turn, or twice in one list, is done once."""
     await queue(chat, "reply-1", "reply-1")
-    [lease] = await due_effects(journal, now)
-    await journal.complete_effect(lease)
+    [lease] = await due_effects(journal, NOW)
+    await journal.effects.complete(lease)
     await queue(chat, "reply-1", "reply-2")
-    assert [e.effect.dedupe_key for e in await due_effects(journal, now)] == ["reply-2"]
+    assert [e.effect.dedupe_key for e in await due_effects(journal, NOW)] == ["reply-2"]
 
 
-async def test_a_completed_effect_is_over(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_a_completed_effect_is_over(journal: Journal, chat: Chat) -> None:
     """It is never claimed again, however late."""
     await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, now)
-    await journal.complete_effect(lease)
-    assert await due_effects(journal, now + HOUR) == []
-    assert await journal.list_dead_effects() == []
+    [lease] = await due_effects(journal, NOW)
+    await journal.effects.complete(lease)
+    assert await due_effects(journal, NOW + HOUR) == []
+    assert await journal.effects.list_dead() == []
 
 
-async def test_what_was_answered_is_kept_with_the_effect(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_what_was_answered_is_kept_with_the_effect(journal: Journal, chat: Chat) -> None:
     """The evidence that it was done can be looked at later; there need not be any."""
     await queue(chat, "reply-1", "reply-2")
-    first, second = await due_effects(journal, now)
+    first, second = await due_effects(journal, NOW)
     assert first.effect.evidence is None
-    await journal.complete_effect(first, "HTTP 200 🙂\x00")
-    await journal.complete_effect(second)
-    proven, plain = sorted(await journal.list_effects("chat"), key=lambda e: e.dedupe_key)
+    await journal.effects.complete(first, "HTTP 200 🙂\x00")
+    await journal.effects.complete(second)
+    proven, plain = sorted(await journal.effects.list_of("chat"), key=lambda e: e.dedupe_key)
     assert (proven.state, plain.state) == (EffectState.DONE, EffectState.DONE)
     assert proven.evidence is not None
     assert proven.evidence.startswith("HTTP 200 🙂")
     assert plain.evidence is None
 
 
-async def test_a_threads_effects_are_listed_newest_first(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_threads_effects_are_listed_newest_first(journal: Journal, chat: Chat) -> None:
     """With what became of them, up to a limit, and without those of other threads."""
     await queue(chat, "reply-1", "reply-2", "reply-3")
     await queue(await chat.another("second"), "reply-4")
-    done, dead = await due_effects(journal, now, limit=2)
-    await journal.complete_effect(done)
-    await journal.retry_effect(dead, "HTTP 410", retry_at=None)
-    listed = await journal.list_effects("chat")
+    done, dead = await due_effects(journal, NOW, limit=2)
+    await journal.effects.complete(done)
+    await journal.effects.retry(dead, "HTTP 410", retry_at=None)
+    listed = await journal.effects.list_of("chat")
     assert [effect.dedupe_key for effect in listed] == ["reply-3", "reply-2", "reply-1"]
     states = [effect.state for effect in listed]
     assert states == [EffectState.PENDING, EffectState.DEAD, EffectState.DONE]
-    assert await journal.list_effects("chat", limit=1) == listed[:1]
+    assert await journal.effects.list_of("chat", limit=1) == listed[:1]
 
 
-async def test_the_next_effect_is_known_without_asking_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_the_next_effect_is_known_without_asking_again(journal: Journal, chat: Chat) -> None:
     """A worker can sleep until one is queued, is to be tried again, or its lease has run out."""
-    assert await journal.next_effect_at("webhook", now=now) is None
+    assert await journal.effects.next_at("webhook", now=NOW) is None
     await queue(chat, "reply-1")
-    assert await journal.next_effect_at("webhook", now=now) == now
-    [lease] = await due_effects(journal, now)
-    assert await journal.next_effect_at("webhook", now=now) == now + LEASE
-    await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
-    assert await journal.next_effect_at("webhook", now=now) == now + HOUR
-    [again] = await due_effects(journal, now + HOUR)
-    await journal.complete_effect(again)
-    assert await journal.next_effect_at("webhook", now=now) is None
+    assert await journal.effects.next_at("webhook", now=NOW) == NOW
+    [lease] = await due_effects(journal, NOW)
+    assert await journal.effects.next_at("webhook", now=NOW) == NOW + LEASE
+    await journal.effects.retry(lease, "HTTP 503", retry_at=NOW + HOUR)
+    assert await journal.effects.next_at("webhook", now=NOW) == NOW + HOUR
+    [again] = await due_effects(journal, NOW + HOUR)
+    await journal.effects.complete(again)
+    assert await journal.effects.next_at("webhook", now=NOW) is None
 
 
-async def test_an_effect_whose_lease_ran_out_is_claimed_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_whose_lease_ran_out_is_claimed_again(journal: Journal, chat: Chat) -> None:
     """An effect is done at least once, also if the worker died over it."""
     await queue(chat, "reply-1")
-    [late] = await due_effects(journal, now, "worker-a")
-    assert await due_effects(journal, now + LEASE - SECOND) == []
-    [lease] = await due_effects(journal, now + LEASE, "worker-b")
+    [late] = await due_effects(journal, NOW, "worker-a")
+    assert await due_effects(journal, NOW + LEASE - SECOND) == []
+    [lease] = await due_effects(journal, NOW + LEASE, "worker-b")
     assert lease.token != late.token
     assert lease.effect.attempts == 2
 
 
-async def test_an_effect_to_retry_waits_for_its_time(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_to_retry_waits_for_its_time(journal: Journal, chat: Chat) -> None:
     """A failed attempt is on record, and the next one comes when it was asked for."""
     await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, now)
-    effect = await journal.retry_effect(lease, "HTTP 503", retry_at=now + HOUR)
+    [lease] = await due_effects(journal, NOW)
+    effect = await journal.effects.retry(lease, "HTTP 503", retry_at=NOW + HOUR)
     assert (effect.state, effect.error) == (EffectState.PENDING, "HTTP 503")
-    assert (effect.due_at, effect.attempts) == (now + HOUR, 1)
-    assert await due_effects(journal, now + HOUR - SECOND) == []
-    [again] = await due_effects(journal, now + HOUR)
+    assert (effect.due_at, effect.attempts) == (NOW + HOUR, 1)
+    assert await due_effects(journal, NOW + HOUR - SECOND) == []
+    [again] = await due_effects(journal, NOW + HOUR)
     assert again.effect.attempts == 2
 
 
-async def test_an_effect_that_was_given_up_is_kept(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_that_was_given_up_is_kept(journal: Journal, chat: Chat) -> None:
     """A dead effect is not tried again, but listed with its error."""
     await queue(chat, "reply-1", "reply-2")
-    first, second = await due_effects(journal, now)
-    dead = await journal.retry_effect(first, "HTTP 410", retry_at=None)
-    await journal.complete_effect(second)
+    first, second = await due_effects(journal, NOW)
+    dead = await journal.effects.retry(first, "HTTP 410", retry_at=None)
+    await journal.effects.complete(second)
     assert (dead.state, dead.error) == (EffectState.DEAD, "HTTP 410")
-    assert await journal.list_dead_effects() == [dead]
-    assert await due_effects(journal, now + HOUR) == []
+    assert await journal.effects.list_dead() == [dead]
+    assert await due_effects(journal, NOW + HOUR) == []
 
 
-async def test_the_list_of_dead_effects_can_be_cut_short(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_the_list_of_dead_effects_can_be_cut_short(journal: Journal, chat: Chat) -> None:
     """A flood of failures does not flood the list."""
     await queue(chat, "reply-1", "reply-2", "reply-3")
-    for lease in await due_effects(journal, now):
-        await journal.retry_effect(lease, "HTTP 410", retry_at=None)
-    assert len(await journal.list_dead_effects(limit=2)) == 2
+    for lease in await due_effects(journal, NOW):
+        await journal.effects.retry(lease, "HTTP 410", retry_at=None)
+    assert len(await journal.effects.list_dead(limit=2)) == 2
 
 
-async def test_a_revived_effect_is_due_at_once(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_a_revived_effect_is_due_at_once(journal: Journal, chat: Chat) -> None:
     """An operator who mended the cause starts the attempts afresh."""
     await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, now)
-    dead = await journal.retry_effect(lease, "HTTP 410", retry_at=None)
-    revived = await journal.revive_effect(dead.id, now=now + HOUR)
+    [lease] = await due_effects(journal, NOW)
+    dead = await journal.effects.retry(lease, "HTTP 410", retry_at=None)
+    revived = await journal.effects.revive(dead.id, now=NOW + HOUR)
     assert (revived.state, revived.attempts) == (EffectState.PENDING, 0)
-    assert revived.due_at == now + HOUR
-    assert await journal.list_dead_effects() == []
-    [again] = await due_effects(journal, now + HOUR)
+    assert revived.due_at == NOW + HOUR
+    assert await journal.effects.list_dead() == []
+    [again] = await due_effects(journal, NOW + HOUR)
     assert again.effect.id == dead.id
 
 
-async def test_an_effect_that_is_not_dead_cannot_be_revived(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_an_effect_that_is_not_dead_cannot_be_revived(journal: Journal, chat: Chat) -> None:
     """What is done is not done again by mistake."""
     await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, now)
-    await journal.complete_effect(lease)
+    [lease] = await due_effects(journal, NOW)
+    await journal.effects.complete(lease)
     with pytest.raises(ConflictError):
-        await journal.revive_effect(lease.effect.id, now=now)
-    assert await due_effects(journal, now + HOUR) == []
+        await journal.effects.revive(lease.effect.id, now=NOW)
+    assert await due_effects(journal, NOW + HOUR) == []
 
 
 LATE_EFFECT_STEPS: dict[str, Callable[[Journal, EffectLease, datetime], Awaitable[object]]] = {
-    "complete": lambda j, lease, _: j.complete_effect(lease, "late"),
-    "retry": lambda j, lease, now: j.retry_effect(lease, "late", retry_at=now),
-    "give up": lambda j, lease, _: j.retry_effect(lease, "late", retry_at=None),
+    "complete": lambda j, lease, _: j.effects.complete(lease, "late"),
+    "retry": lambda j, lease, now: j.effects.retry(lease, "late", retry_at=now),
+    "give up": lambda j, lease, _: j.effects.retry(lease, "late", retry_at=None),
 }
 
 
 @pytest.mark.parametrize("taken_over", [True, False], ids=["taken over", "completed"])
 @pytest.mark.parametrize("step", LATE_EFFECT_STEPS)
 async def test_whoever_lost_an_effect_changes_nothing(
-    journal: Journal, chat: Chat, now: datetime, step: str, taken_over: bool
+    journal: Journal, chat: Chat, step: str, taken_over: bool
 ) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
     await queue(chat, "reply-1")
-    [late] = await due_effects(journal, now, "worker-a")
+    [late] = await due_effects(journal, NOW, "worker-a")
     if taken_over:
-        [current] = await due_effects(journal, now + LEASE, "worker-b")
+        [current] = await due_effects(journal, NOW + LEASE, "worker-b")
     else:
-        await journal.complete_effect(late)
+        await journal.effects.complete(late)
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await LATE_EFFECT_STEPS[step](journal, late, now)
-    assert await journal.list_dead_effects() == []
-    assert [effect.evidence for effect in await journal.list_effects("chat")] == [None]
-    assert await due_effects(journal, now + LEASE) == []
+        await LATE_EFFECT_STEPS[step](journal, late, NOW)
+    assert await journal.effects.list_dead() == []
+    assert [effect.evidence for effect in await journal.effects.list_of("chat")] == [None]
+    assert await due_effects(journal, NOW + LEASE) == []
     if taken_over:
-        await journal.complete_effect(current)
+        await journal.effects.complete(current)
 
 
-async def test_effects_are_claimed_in_order_up_to_the_limit(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_effects_are_claimed_in_order_up_to_the_limit(journal: Journal, chat: Chat) -> None:
     """Those that have waited longest go first, and a batch of work has a size."""
     for n in range(3):
-        chat.now = now + n * SECOND
+        chat.now = NOW + n * SECOND
         await queue(chat, f"reply-{n}")
-    first = await due_effects(journal, now + HOUR, limit=2)
+    first = await due_effects(journal, NOW + HOUR, limit=2)
     assert [lease.effect.dedupe_key for lease in first] == ["reply-0", "reply-1"]
-    [last] = await due_effects(journal, now + HOUR, limit=2)
+    [last] = await due_effects(journal, NOW + HOUR, limit=2)
     assert last.effect.dedupe_key == "reply-2"
 
 
-async def test_each_kind_of_effect_has_its_own_line(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_each_kind_of_effect_has_its_own_line(journal: Journal, chat: Chat) -> None:
     """Whoever does one kind gets no other, and knows when the next of that kind is due."""
     await chat.say()
     effects = [NewEffect(kind, {}, kind) for kind in ("webhook", "decide")]
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)
-    [lease] = await journal.claim_effects("worker-a", kind="decide", now=now, lease_for=LEASE)
+    [lease] = await journal.effects.claim("worker-a", kind="decide", now=NOW, lease_for=LEASE)
     assert lease.effect.kind == "decide"
-    assert await journal.next_effect_at("decide", now=now) == now + LEASE
-    assert await journal.next_effect_at("webhook", now=now) == now
-    assert await journal.next_effect_at("post", now=now) is None
-    assert [lease.effect.kind for lease in await due_effects(journal, now)] == ["webhook"]
+    assert await journal.effects.next_at("decide", now=NOW) == NOW + LEASE
+    assert await journal.effects.next_at("webhook", now=NOW) == NOW
+    assert await journal.effects.next_at("post", now=NOW) is None
+    assert [lease.effect.kind for lease in await due_effects(journal, NOW)] == ["webhook"]
 
 
-async def test_effects_of_some_agents_can_be_left_for_later(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_effects_of_some_agents_can_be_left_for_later(journal: Journal, chat: Chat) -> None:
     """However many of theirs wait, the others' are found, and the time when they are due."""
     await queue(chat, *[f"reply-{n}" for n in range(5)])
     other = await chat.another("second", agent_id="clerk")
-    other.now = now + SECOND
+    other.now = NOW + SECOND
     await queue(other, "of the clerk")
     busy = ["guide", "nobody"]
-    assert await journal.next_effect_at("webhook", now=now, not_of=busy) == now + SECOND
-    [lease] = await journal.claim_effects(
-        "worker-a", kind="webhook", now=now + SECOND, lease_for=LEASE, limit=3, not_of=busy
+    assert await journal.effects.next_at("webhook", now=NOW, not_of=busy) == NOW + SECOND
+    [lease] = await journal.effects.claim(
+        "worker-a", kind="webhook", now=NOW + SECOND, lease_for=LEASE, limit=3, not_of=busy
     )
     assert (lease.agent_id, lease.effect.dedupe_key) == ("clerk", "of the clerk")
-    assert await journal.next_effect_at("webhook", now=now, not_of=["guide", "clerk"]) is None
-    assert {lease.agent_id for lease in await due_effects(journal, now)} == {"guide"}
+    assert await journal.effects.next_at("webhook", now=NOW, not_of=["guide", "clerk"]) is None
+    assert {lease.agent_id for lease in await due_effects(journal, NOW)} == {"guide"}
 
 
-async def test_two_workers_never_get_the_same_effect(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_two_workers_never_get_the_same_effect(open_journal: OpenJournal, chat: Chat) -> None:
     """Handles that claim at the same time share the outbox without overlap."""
     keys = [f"reply-{n}" for n in range(8)]
     await queue(chat, *keys)
-    handles = [journal, await open_journal()]
+    handles = [chat.journal, await open_journal()]
     claimed = await asyncio.gather(
-        *(due_effects(handles[n % 2], now, f"worker-{n}", limit=3) for n in range(6))
+        *(due_effects(handles[n % 2], NOW, f"worker-{n}", limit=3) for n in range(6))
     )
     taken = [lease.effect.dedupe_key for leases in claimed for lease in leases]
     assert len(taken) == len(set(taken))
-    taken += [lease.effect.dedupe_key for lease in await due_effects(journal, now)]
+    taken += [lease.effect.dedupe_key for lease in await due_effects(chat.journal, NOW)]
     assert sorted(taken) == keys

@@ -1,7 +1,5 @@
 """What became of follow-ups, counted from what is stored of them."""
 
-# ruff: noqa: S101 - tests assert
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,10 +7,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.outcomes import Arm, FollowUpOutcome
-from segue.journal.outcomes import ArmTally, OutcomeCount, OutcomeQuery, SearchCount
-from segue.journal.ports import Journal
+from segue.core.autonomy.outcomes import FollowUpOutcome
+from segue.journal.journal import Journal
 from segue.journal.records import Decision, Ending, NewTimer, TimerState, TurnLease
+from segue.journal.stats import ArmCount, OutcomeCount, OutcomeQuery, SearchCount
 from segue.testing.journal_contract.chat import HOUR, Chat
 
 DAY = timedelta(days=1)
@@ -43,7 +41,7 @@ async def fire(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
 async def speak(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
     """A follow-up that the user sees to its end."""
     lease = await fire(chat, variant, **facts)
-    await chat.journal.show_turn(lease, now=chat.now)
+    await chat.journal.turns.show(lease, now=chat.now)
     await chat.finish(lease, AIMessage("Still there?"))
     return lease
 
@@ -57,7 +55,9 @@ async def close(chat: Chat, state: TimerState, **given: Any) -> None:
     await chat.arm()
     lease = await chat.take_timer()
     said = replace(gates(chat, **given), timer_id=lease.timer.id)
-    await chat.journal.close_timer(lease, state, "so", ids=chat.ids, now=chat.now, decisions=[said])
+    await chat.journal.timers.close(
+        lease, state, "so", ids=chat.ids, now=chat.now, decisions=[said]
+    )
 
 
 def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQuery:
@@ -70,7 +70,7 @@ def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQ
 async def outcomes(
     chat: Chat, after: timedelta = timedelta(0), **given: Any
 ) -> list[tuple[FollowUpOutcome, int]]:
-    found = await chat.journal.count_outcomes(query(chat, after, **given))
+    found = await chat.journal.stats.count_outcomes(query(chat, after, **given))
     return [(each.outcome, each.count) for each in found]
 
 
@@ -78,10 +78,10 @@ async def test_nothing_sent_is_nothing_counted(journal: Journal, chat: Chat) -> 
     """Answers and continuations are no follow-ups."""
     await chat.continue_batch(await chat.exchange())
     asked = query(chat, WEEK)
-    assert await journal.count_outcomes(asked) == []
-    assert await journal.tally_arms(asked) == []
-    assert await journal.count_searches(asked) == []
-    assert await journal.count_unmarked(asked) == 0
+    assert await journal.stats.count_outcomes(asked) == []
+    assert await journal.stats.count_arms(asked) == []
+    assert await journal.stats.count_searches(asked) == []
+    assert await journal.stats.count_unmarked(asked) == 0
 
 
 async def test_a_follow_up_that_is_answered_has_a_latency(journal: Journal, chat: Chat) -> None:
@@ -89,7 +89,7 @@ async def test_a_follow_up_that_is_answered_has_a_latency(journal: Journal, chat
     await speak(chat)
     chat.now += HOUR
     await chat.exchange()
-    assert await journal.count_outcomes(query(chat)) == [
+    assert await journal.stats.count_outcomes(query(chat)) == [
         OutcomeCount("guide", "check_in", "warm", REPLIED, 1, latency=HOUR)
     ]
 
@@ -100,10 +100,10 @@ async def test_of_several_latencies_the_median_is_told(journal: Journal, chat: C
         await speak(chat)
         chat.now += hours * HOUR
         await chat.exchange()
-    [all_four] = await journal.count_outcomes(query(chat, 2 * DAY))
+    [all_four] = await journal.stats.count_outcomes(query(chat, 2 * DAY))
     assert (all_four.count, all_four.latency) == (4, 3 * HOUR)
     before_last = chat.now - 23 * HOUR
-    [first_three] = await journal.count_outcomes(query(chat, 2 * DAY, until=before_last))
+    [first_three] = await journal.stats.count_outcomes(query(chat, 2 * DAY, until=before_last))
     assert (first_three.count, first_three.latency) == (3, 2 * HOUR)
 
 
@@ -133,13 +133,11 @@ async def test_the_last_follow_up_before_an_answer_gets_it(chat: Chat) -> None:
     assert await outcomes(chat) == [(IGNORED, 2), (REPLIED, 1)]
 
 
-async def test_a_follow_up_that_nobody_saw_does_not_end_another(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_a_follow_up_that_nobody_saw_does_not_end_another(chat: Chat) -> None:
     """One that fails unseen between a follow-up and its answer takes nothing from it."""
     await speak(chat)
     failing = await fire(chat)
-    await journal.fail_turn(failing, "oops", ids=chat.ids, now=chat.now)
+    await chat.journal.turns.fail(failing, "oops", ids=chat.ids, now=chat.now)
     await chat.exchange()
     assert await outcomes(chat) == [(FollowUpOutcome.FAILED, 1), (REPLIED, 1)]
 
@@ -147,12 +145,12 @@ async def test_a_follow_up_that_nobody_saw_does_not_end_another(
 async def test_the_answer_to_a_question_is_an_answer(journal: Journal, chat: Chat) -> None:
     """Who answers what the agent asked has spoken, with a message or without."""
     lease = await fire(chat)
-    await journal.show_turn(lease, now=chat.now)
+    await journal.turns.show(lease, now=chat.now)
     call = {"name": "book", "args": {}, "id": "call-1"}
     await chat.finish(lease, AIMessage("Shall I?", tool_calls=[call]), is_waiting=True)
     chat.now += HOUR
-    await journal.answer_turn(lease.turn.id, "Yes.", ids=chat.ids, now=chat.now)
-    [found] = await journal.count_outcomes(query(chat))
+    await journal.inbox.answer(lease.turn.id, "Yes.", ids=chat.ids, now=chat.now)
+    [found] = await journal.stats.count_outcomes(query(chat))
     assert (found.outcome, found.latency) == (REPLIED, HOUR)
 
 
@@ -183,18 +181,16 @@ async def test_one_that_failed_is_told_apart(journal: Journal, chat: Chat) -> No
     for is_shown in (False, True):
         lease = await fire(chat)
         if is_shown:
-            await journal.show_turn(lease, now=chat.now)
-        await journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
+            await journal.turns.show(lease, now=chat.now)
+        await journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now)
     assert await outcomes(chat, WEEK) == [(FollowUpOutcome.FAILED, 2)]
 
 
 @pytest.mark.parametrize("state", [TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED])
-async def test_a_gate_that_refused_is_named(
-    journal: Journal, chat: Chat, state: TimerState
-) -> None:
+async def test_a_gate_that_refused_is_named(chat: Chat, state: TimerState) -> None:
     """Whatever the timer's end is called."""
     await close(chat, state, outcome="suppress", gate="daily_cap")
-    assert await journal.count_outcomes(query(chat)) == [
+    assert await chat.journal.stats.count_outcomes(query(chat)) == [
         OutcomeCount("guide", "check_in", None, FollowUpOutcome.SUPPRESSED, 1, gate="daily_cap")
     ]
 
@@ -203,20 +199,18 @@ async def test_without_a_decision_no_gate_is_named(journal: Journal, chat: Chat)
     """Such as that of a timer whose agent is gone."""
     await chat.arm()
     lease = await chat.take_timer()
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "gone", ids=chat.ids, now=chat.now)
-    [found] = await journal.count_outcomes(query(chat))
+    await journal.timers.close(lease, TimerState.SUPPRESSED, "gone", ids=chat.ids, now=chat.now)
+    [found] = await journal.stats.count_outcomes(query(chat))
     assert (found.outcome, found.gate) == (FollowUpOutcome.SUPPRESSED, None)
 
 
-async def test_a_gate_that_refused_at_the_last_moment_is_named(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_a_gate_that_refused_at_the_last_moment_is_named(chat: Chat) -> None:
     """The words were there already, so the variant is named too."""
     lease = await fire(chat)
     second = gates(chat, "gates_before_showing", "suppress", gate="muted")
     ending = Ending(decisions=[replace(second, turn_id=lease.turn.id)])
-    await journal.withdraw_turn(lease, "muted", ids=chat.ids, now=chat.now, ending=ending)
-    assert await journal.count_outcomes(query(chat)) == [
+    await chat.journal.turns.withdraw(lease, "muted", ids=chat.ids, now=chat.now, ending=ending)
+    assert await chat.journal.stats.count_outcomes(query(chat)) == [
         OutcomeCount("guide", "check_in", "warm", FollowUpOutcome.SUPPRESSED, 1, gate="muted")
     ]
 
@@ -227,44 +221,45 @@ async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat)
     later = NewTimer(chat.thread_id, chat.now + HOUR, "check_in")
     second = gates(chat, "gates_before_showing", "postpone", gate="typing")
     ending = Ending(timers=[later], decisions=[replace(second, turn_id=lease.turn.id)])
-    await journal.withdraw_turn(lease, "typing", ids=chat.ids, now=chat.now, ending=ending)
+    await journal.turns.withdraw(lease, "typing", ids=chat.ids, now=chat.now, ending=ending)
     chat.now += HOUR
     timer = await chat.take_timer()
     waits = replace(gates(chat, outcome="postpone"), timer_id=timer.timer.id)
-    await journal.postpone_timer(timer, chat.now + HOUR, "quiet", now=chat.now, decisions=[waits])
+    await journal.timers.postpone(timer, chat.now + HOUR, "quiet", now=chat.now, decisions=[waits])
     assert await outcomes(chat) == []
-    assert await journal.tally_arms(query(chat, WEEK)) == []
+    assert await journal.stats.count_arms(query(chat, WEEK)) == []
     chat.now += HOUR
     last = await chat.take_timer()
     said = replace(gates(chat, outcome="suppress", gate="muted"), timer_id=last.timer.id)
-    await journal.close_timer(
+    await journal.timers.close(
         last, TimerState.SUPPRESSED, "so", ids=chat.ids, now=chat.now, decisions=[said]
     )
     assert await outcomes(chat) == [(FollowUpOutcome.SUPPRESSED, 1)]
 
 
-@pytest.mark.parametrize(
-    ("writes_after", "asked_after", "wrote"),
-    [(HOUR, HOUR, True), (None, HOUR, None), (None, WEEK, False), (2 * DAY, WEEK, False)],
-    ids=str,
-)
-async def test_of_one_held_out_it_is_told_whether_the_user_wrote(
-    journal: Journal,
-    chat: Chat,
-    writes_after: timedelta | None,
-    asked_after: timedelta,
-    wrote: bool | None,
-) -> None:
-    """In the same window as for one that was sent; before it is over, nobody can say."""
+async def test_one_held_out_is_counted_as_such(journal: Journal, chat: Chat) -> None:
+    """Whether or not the user writes afterwards."""
     await hold_out(chat)
-    asked = query(chat, asked_after)
+    chat.now += HOUR
+    await chat.exchange()
+    [found] = await journal.stats.count_outcomes(query(chat, WEEK))
+    assert found == OutcomeCount("guide", "check_in", None, HELD_OUT, 1)
+
+
+@pytest.mark.parametrize(
+    ("writes_after", "wrote"), [(HOUR, 1.0), (2 * DAY, 0.0), (None, 0.0)], ids=str
+)
+async def test_of_one_held_out_it_is_counted_whether_the_user_wrote(
+    journal: Journal, chat: Chat, writes_after: timedelta | None, wrote: float
+) -> None:
+    """In the same window as for one that was sent."""
+    await hold_out(chat)
+    asked = query(chat, WEEK)
     if writes_after is not None:
         chat.now += writes_after
         await chat.exchange()
-    [found] = await journal.count_outcomes(asked)
-    assert found == OutcomeCount(
-        "guide", "check_in", None, HELD_OUT, 1, wrote=wrote, is_over=asked_after > DAY
-    )
+    found = await journal.stats.count_arms(asked)
+    assert found == [ArmCount("guide", "check_in", None, 1, wrote)]
 
 
 @pytest.mark.parametrize(("asked_after", "is_over"), [(3 * HOUR, False), (WEEK, True)], ids=str)
@@ -276,7 +271,7 @@ async def test_of_one_that_was_shown_it_is_told_whether_its_window_is_over(
     asked = query(chat, asked_after)
     chat.now += HOUR
     await chat.exchange()
-    [found] = await journal.count_outcomes(asked)
+    [found] = await journal.stats.count_outcomes(asked)
     assert (found.outcome, found.is_over) == (REPLIED, is_over)
 
 
@@ -288,21 +283,21 @@ async def test_agents_triggers_and_times_are_told_apart(journal: Journal, chat: 
     await speak(other, "brief")
     await other.arm(trigger_type="task_incomplete")
     await other.exchange()
-    found = await journal.count_outcomes(query(chat, WEEK))
+    found = await journal.stats.count_outcomes(query(chat, WEEK))
     assert [(c.agent_id, c.trigger_type, c.variant) for c in found] == [
         ("guide", "check_in", "warm"),
         ("guide", "check_in", None),
         ("tutor", "check_in", "brief"),
         ("tutor", "task_incomplete", None),
     ]
-    of_tutor = await journal.count_outcomes(query(chat, WEEK, agent_id="tutor"))
+    of_tutor = await journal.stats.count_outcomes(query(chat, WEEK, agent_id="tutor"))
     assert of_tutor == found[2:]
-    of_task = await journal.count_outcomes(query(chat, WEEK, trigger_type="task_incomplete"))
+    of_task = await journal.stats.count_outcomes(query(chat, WEEK, trigger_type="task_incomplete"))
     assert of_task == found[3:]
-    assert await journal.count_outcomes(query(chat, until=chat.now)) == []
+    assert await journal.stats.count_outcomes(query(chat, until=chat.now)) == []
     later = chat.now + timedelta(microseconds=1)
-    assert await journal.count_outcomes(query(chat, since=later)) == []
-    assert await journal.count_outcomes(query(chat, since=chat.now, until=later)) != []
+    assert await journal.stats.count_outcomes(query(chat, since=later)) == []
+    assert await journal.stats.count_outcomes(query(chat, since=chat.now, until=later)) != []
 
 
 async def test_each_thread_counts_once_in_its_arm(journal: Journal, chat: Chat) -> None:
@@ -319,11 +314,11 @@ async def test_each_thread_counts_once_in_its_arm(journal: Journal, chat: Chat) 
     silent = await chat.another("silent")
     await hold_out(silent)
     await speak(await chat.another("short"), "brief")
-    found = await journal.tally_arms(query(chat, WEEK))
+    found = await journal.stats.count_arms(query(chat, WEEK))
     assert found == [
-        ArmTally("guide", "check_in", "brief", Arm(1, 0.0, 0.0, 1)),
-        ArmTally("guide", "check_in", "warm", Arm(2, 1.5, 1.25, 5)),
-        ArmTally("guide", "check_in", None, Arm(1, 0.0, 0.0, 1)),
+        ArmCount("guide", "check_in", "brief", 1, 0.0),
+        ArmCount("guide", "check_in", "warm", 2, 1.5),
+        ArmCount("guide", "check_in", None, 1, 0.0),
     ]
 
 
@@ -332,8 +327,11 @@ async def test_only_the_first_moment_in_a_row_is_compared(journal: Journal, chat
     await speak(chat)
     await speak(chat, consecutive=1)
     await hold_out(chat, consecutive=2)
-    [arm] = await journal.tally_arms(query(chat, WEEK))
-    assert (arm.variant, arm.arm.moments) == ("warm", 1)
+    chat.now += 2 * DAY
+    await speak(chat)
+    await chat.exchange()
+    [arm] = await journal.stats.count_arms(query(chat, WEEK))
+    assert (arm.variant, arm.wrote) == ("warm", 0.5)
 
 
 async def test_moments_are_compared_when_their_window_is_over(journal: Journal, chat: Chat) -> None:
@@ -341,8 +339,8 @@ async def test_moments_are_compared_when_their_window_is_over(journal: Journal, 
     await speak(chat)
     await chat.exchange()
     await hold_out(await chat.another("silent"))
-    assert await journal.tally_arms(query(chat, DAY)) == []
-    assert len(await journal.tally_arms(query(chat, DAY + HOUR))) == 2
+    assert await journal.stats.count_arms(query(chat, DAY)) == []
+    assert len(await journal.stats.count_arms(query(chat, DAY + HOUR))) == 2
 
 
 async def test_whatever_became_of_a_moment_it_is_compared(journal: Journal, chat: Chat) -> None:
@@ -351,9 +349,9 @@ async def test_whatever_became_of_a_moment_it_is_compared(journal: Journal, chat
     await chat.exchange()
     failing = await chat.another("failing")
     lease = await fire(failing)
-    await journal.fail_turn(lease, "oops", ids=chat.ids, now=chat.now)
-    [found] = await journal.tally_arms(query(chat, WEEK))
-    assert found.arm == Arm(2, 1.0, 1.0, 2)
+    await journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now)
+    [found] = await journal.stats.count_arms(query(chat, WEEK))
+    assert (found.threads, found.wrote) == (2, 1.0)
 
 
 async def test_whose_words_a_search_used_is_counted(journal: Journal, chat: Chat) -> None:
@@ -364,20 +362,20 @@ async def test_whose_words_a_search_used_is_counted(journal: Journal, chat: Chat
         await chat.finish(
             lease, AIMessage("Still there?"), decisions=[replace(made, turn_id=lease.turn.id)]
         )
-    assert await journal.count_searches(query(chat)) == [
-        SearchCount("guide", "check_in", "conversation_summary", 2, 1)
+    assert await journal.stats.count_searches(query(chat)) == [
+        SearchCount("conversation_summary", 2, 1)
     ]
-    assert await journal.count_searches(query(chat, trigger_type="task_incomplete")) == []
+    assert await journal.stats.count_searches(query(chat, trigger_type="task_incomplete")) == []
 
 
 async def test_a_stored_trigger_keeps_its_mark(journal: Journal, chat: Chat) -> None:
     """A follow-up's own message says that it is one, so nothing is counted as lost."""
     await speak(chat)
-    assert await journal.count_unmarked(query(chat)) == 0
+    assert await journal.stats.count_unmarked(query(chat)) == 0
 
 
 async def test_a_deleted_thread_is_not_counted(journal: Journal, chat: Chat) -> None:
     """Its numbers go with it."""
     await speak(chat)
-    await journal.delete_thread(chat.thread_id)
-    assert await journal.count_outcomes(query(chat, WEEK)) == []
+    await journal.threads.delete(chat.thread_id)
+    assert await journal.stats.count_outcomes(query(chat, WEEK)) == []

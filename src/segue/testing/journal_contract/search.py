@@ -1,13 +1,12 @@
 """Searching the messages of a user."""
 
-# ruff: noqa: S101 - tests assert
-
+import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.ports import Journal
-from segue.journal.records import nested_id
-from segue.testing.journal_contract.chat import Chat, texts
+from segue.journal.journal import Journal
+from segue.journal.records import EXCERPT, nested_id
+from segue.testing.journal_contract.chat import Chat, position
 
 WORDLESS = [
     "",
@@ -50,21 +49,18 @@ LONG = {
 
 
 async def found(journal: Journal, text: str, user_id: str = "ada") -> list[str]:
-    return texts([f.message for f in await journal.search(user_id, text)])
+    return [f.text for f in await journal.search.find(user_id, text)]
 
 
 async def test_a_search_finds_messages_of_both_sides(journal: Journal, chat: Chat) -> None:
-    """Own words and the agent's are found, with the thread and the message itself."""
+    """Own words and the agent's are found, with the thread and the place of the message."""
     await chat.exchange("Is the lighthouse open?", "The lighthouse is closed.")
     await chat.exchange("And the mill?", "Open until six.")
-    results = await journal.search("ada", "lighthouse")
-    assert {f.message.content for f in results} == {
-        "Is the lighthouse open?",
-        "The lighthouse is closed.",
-    }
+    results = await journal.search.find("ada", "lighthouse")
+    assert {f.text for f in results} == {"Is the lighthouse open?", "The lighthouse is closed."}
     assert {f.thread_id for f in results} == {"chat"}
-    stored = await chat.messages()
-    assert all(f.message in stored for f in results)
+    stored = {m.id: (m.text, m.type, position(m)) for m in await chat.messages()}
+    assert all(stored[f.message_id] == (f.text, f.role, f.position) for f in results)
 
 
 async def test_upper_and_lower_case_are_the_same_to_a_search(journal: Journal, chat: Chat) -> None:
@@ -77,9 +73,9 @@ async def test_the_best_match_comes_first(journal: Journal, chat: Chat) -> None:
     """A message with both words stands before one with either of them, by falling score."""
     for text in ("red mill here", "red boat here", "old boat here", "old house here"):
         await chat.say(text)
-    results = await journal.search("ada", "red boat")
-    assert texts([f.message for f in results])[0] == "red boat here"
-    assert {f.message.content for f in results[1:]} == {"red mill here", "old boat here"}
+    results = await journal.search.find("ada", "red boat")
+    assert results[0].text == "red boat here"
+    assert {f.text for f in results[1:]} == {"red mill here", "old boat here"}
     scores = [f.score for f in results]
     assert scores == sorted(scores, reverse=True)
 
@@ -117,19 +113,20 @@ async def test_a_search_can_stay_in_one_thread(journal: Journal, chat: Chat) -> 
     second = await chat.another("second")
     await chat.say("Is the lighthouse open?")
     await second.say("The lighthouse, please.")
-    assert {f.thread_id for f in await journal.search("ada", "lighthouse")} == {"chat", "second"}
-    [one] = await journal.search("ada", "lighthouse", thread_id="second")
+    assert {f.thread_id for f in await journal.search.find("ada", "lighthouse")} == {
+        "chat",
+        "second",
+    }
+    [one] = await journal.search.find("ada", "lighthouse", thread_id="second")
     assert one.thread_id == "second"
 
 
-async def test_what_agents_asked_each_other_is_found_only_where_it_was_said(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_what_agents_asked_each_other_is_found_only_where_it_was_said(chat: Chat) -> None:
     """A person finds own conversations; a nested thread is searched when it is named."""
     nested = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
     await nested.say("Is the lighthouse open?")
-    assert await found(journal, "lighthouse") == []
-    [one] = await journal.search("ada", "lighthouse", thread_id=nested.thread_id)
+    assert await found(chat.journal, "lighthouse") == []
+    [one] = await chat.journal.search.find("ada", "lighthouse", thread_id=nested.thread_id)
     assert one.thread_id == "chat/clerk"
 
 
@@ -137,7 +134,7 @@ async def test_a_search_returns_at_most_its_limit(journal: Journal, chat: Chat) 
     """A word that is everywhere does not return everything."""
     for n in range(4):
         await chat.say(f"Lighthouse {n}")
-    assert len(await journal.search("ada", "lighthouse", limit=3)) == 3
+    assert len(await journal.search.find("ada", "lighthouse", limit=3)) == 3
 
 
 async def test_words_inside_blocks_are_found(journal: Journal, chat: Chat) -> None:
@@ -147,8 +144,28 @@ async def test_words_inside_blocks_are_found(journal: Journal, chat: Chat) -> No
     await chat.finish(
         await chat.take_turn(), AIMessage([{"type": "text", "text": "A lighthouse."}, picture])
     )
-    assert len(await journal.search("ada", "lighthouse")) == 1
-    assert await journal.search("ada", "AAAA") == []
+    assert [f.text for f in await journal.search.find("ada", "lighthouse")] == ["A lighthouse."]
+    assert await journal.search.find("ada", "AAAA") == []
+
+
+@pytest.mark.parametrize("before", ["", "sand " * 2_000])
+@pytest.mark.parametrize("after", ["", " sand" * 2_000])
+async def test_a_long_text_is_found_as_an_excerpt(chat: Chat, before: str, after: str) -> None:
+    """An excerpt has the match in it, and an ellipsis on each side where more of the text is."""
+    await chat.say(f"{before}Lighthouse{after}")
+    [hit] = await chat.journal.search.find("ada", "rain lighthouse")
+    assert "Lighthouse" in hit.text
+    assert len(hit.text.strip("…")) <= EXCERPT
+    assert hit.text.startswith("…") == bool(before)
+    assert hit.text.endswith("…") == bool(after)
+
+
+async def test_an_excerpt_starts_at_the_first_of_the_words(journal: Journal, chat: Chat) -> None:
+    """Of several words, the one that comes first in the text is shown."""
+    await chat.say(f"{'sand ' * 200}mill{' sand' * 200} lighthouse")
+    [hit] = await journal.search.find("ada", "lighthouse mill")
+    assert "mill" in hit.text
+    assert "lighthouse" not in hit.text
 
 
 async def test_a_query_without_words_finds_nothing(journal: Journal, chat: Chat) -> None:

@@ -1,53 +1,50 @@
 """Summaries: words that stand for archived batches, together or not at all."""
 
-# ruff: noqa: S101 - tests assert
-
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 
 import pytest
 
-from segue.core.errors import ConflictError, NotFoundError, UsageError
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.journal import Journal
 from segue.journal.records import Summary
-from segue.testing.journal_contract.chat import HOUR, LEASE, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 
 async def summarise(chat: Chat, text: str, *batches: int) -> Summary:
-    return await chat.journal.save_summary(
+    return await chat.journal.summaries.save(
         chat.thread_id, text, batches, ids=chat.ids, now=chat.now
     )
 
 
 async def batches_in_tail(chat: Chat) -> list[int]:
-    return [batch.id for batch in await chat.journal.tail(chat.thread_id, max_tokens=10_000)]
+    return [
+        batch.id for batch in await chat.journal.messages.tail(chat.thread_id, max_tokens=10_000)
+    ]
 
 
 async def talk(chat: Chat, times: int) -> list[int]:
     return [await chat.exchange(f"Question {n}?", "Yes.") for n in range(times)]
 
 
-async def test_a_summary_replaces_its_batches_in_the_tail(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_summary_replaces_its_batches_in_the_tail(journal: Journal, chat: Chat) -> None:
     """The words are stored and the batches archived in one step."""
     first, second, third = await talk(chat, 3)
     summary = await summarise(chat, "They asked twice 🙂.", second, first)
     assert (summary.thread_id, summary.text) == ("chat", "They asked twice 🙂.")
     assert (summary.first_batch, summary.last_batch) == (first, second)
     assert summary.batches == (first, second)
-    assert (summary.previous_id, summary.created_at) == (None, now)
-    assert await journal.find_summary("chat") == summary
+    assert (summary.previous_id, summary.created_at) == (None, NOW)
+    assert await journal.summaries.find("chat") == summary
     assert await batches_in_tail(chat) == [third]
 
 
 async def test_a_thread_begins_without_a_summary(journal: Journal, chat: Chat) -> None:
     """Nothing was archived, nothing is found."""
     await talk(chat, 1)
-    assert await journal.find_summary("chat") is None
+    assert await journal.summaries.find("chat") is None
 
 
 async def test_summaries_form_a_chain(journal: Journal, chat: Chat) -> None:
@@ -56,19 +53,19 @@ async def test_summaries_form_a_chain(journal: Journal, chat: Chat) -> None:
     first = await summarise(chat, "First.", batches[0])
     second = await summarise(chat, "First and second.", batches[1])
     assert second.previous_id == first.id
-    assert await journal.find_summary("chat") == second
+    assert await journal.summaries.find("chat") == second
     assert await batches_in_tail(chat) == batches[2:]
 
 
 async def test_the_newest_summary_is_found_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+    open_journal: OpenJournal, journal: Journal, chat: Chat
 ) -> None:
     """A summary written last by a process with a slow clock is the one that counts."""
     batches = await talk(chat, 2)
-    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
     await summarise(chat, "First.", batches[0])
     newest = await summarise(slow, "First and second.", batches[1])
-    assert await journal.find_summary("chat") == newest
+    assert await journal.summaries.find("chat") == newest
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["last", "first"])
@@ -79,7 +76,7 @@ async def test_a_batch_is_archived_once(journal: Journal, chat: Chat, order: sli
     wanted: Sequence[int] = [kept, archived][order]
     with pytest.raises(ConflictError):
         await summarise(chat, "Both.", *wanted)
-    assert await journal.find_summary("chat") == summary
+    assert await journal.summaries.find("chat") == summary
     assert await batches_in_tail(chat) == [kept]
 
 
@@ -88,7 +85,7 @@ async def test_a_batch_that_is_named_twice_is_a_conflict(journal: Journal, chat:
     first, second = await talk(chat, 2)
     with pytest.raises(ConflictError):
         await summarise(chat, "Both.", first, second, first)
-    assert await journal.find_summary("chat") is None
+    assert await journal.summaries.find("chat") is None
     assert await batches_in_tail(chat) == [second, first]
 
 
@@ -99,7 +96,7 @@ async def test_an_unknown_batch_cannot_be_summarised(journal: Journal, chat: Cha
     for unknown in (batch + 1, elsewhere):
         with pytest.raises(NotFoundError):
             await summarise(chat, "Both.", batch, unknown)
-    assert await journal.find_summary("chat") is None
+    assert await journal.summaries.find("chat") is None
     assert await batches_in_tail(chat) == [batch]
 
 
@@ -107,30 +104,28 @@ async def test_a_summary_of_nothing_is_refused(journal: Journal, chat: Chat) -> 
     """Words that stand for no batch would only take up room."""
     with pytest.raises(UsageError):
         await summarise(chat, "Nothing.")
-    assert await journal.find_summary("chat") is None
+    assert await journal.summaries.find("chat") is None
 
 
 async def test_two_summaries_at_once_do_not_both_archive(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+    open_journal: OpenJournal, journal: Journal, chat: Chat
 ) -> None:
     """Of two processes that summarise the same batch at the same time, one is refused."""
     [batch] = await talk(chat, 1)
-    other = Chat(await open_journal(), ticking_ids(node=2), now)
+    other = Chat(await open_journal(), ticking_ids(node=2), NOW)
     results = await asyncio.gather(
         summarise(chat, "Mine.", batch), summarise(other, "Yours.", batch), return_exceptions=True
     )
     assert sorted(type(result).__name__ for result in results) == ["ConflictError", "Summary"]
-    assert await journal.find_summary("chat") in results
+    assert await journal.summaries.find("chat") in results
 
 
-async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(chat: Chat) -> None:
     """Made from one that is not the newest any more, it is a conflict, and nothing is changed."""
     batches = await talk(chat, 3)
 
     async def save(text: str, batch: int, follows: int) -> Summary:
-        return await journal.save_summary(
+        return await chat.journal.summaries.save(
             "chat", text, [batch], ids=chat.ids, now=chat.now, follows=follows
         )
 
@@ -140,32 +135,30 @@ async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(
             await save("Second alone.", batches[1], wrong)
     assert await batches_in_tail(chat) == [batches[2], batches[1]]
     second = await save("First and second.", batches[1], first.id)
-    await journal.undo_summary(second)
+    await chat.journal.summaries.undo(second)
     with pytest.raises(ConflictError):
         await save("First, second and third.", batches[2], second.id)
-    assert await journal.find_summary("chat") == first
+    assert await chat.journal.summaries.find("chat") == first
 
 
-async def test_batches_that_are_not_archived_are_listed_oldest_first(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_batches_that_are_not_archived_are_listed_oldest_first(chat: Chat) -> None:
     """Page by page, without those of other threads."""
     batches = await talk(chat, 5)
     await talk(await chat.another("second"), 1)
     await summarise(chat, "First and third.", batches[0], batches[2])
     live = [batches[1], batches[3], batches[4]]
-    assert await journal.list_live_batches("chat") == live
-    assert await journal.list_live_batches("chat", limit=2) == live[:2]
-    assert await journal.list_live_batches("chat", after=live[1]) == live[2:]
+    assert await chat.journal.messages.list_live_batches("chat") == live
+    assert await chat.journal.messages.list_live_batches("chat", limit=2) == live[:2]
+    assert await chat.journal.messages.list_live_batches("chat", after=live[1]) == live[2:]
 
 
 async def test_batches_are_read_together(journal: Journal, chat: Chat) -> None:
     """Oldest first, each as it is read alone, archived or not; what is not there is left out."""
     first, second, third = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
-    await journal.save_summary("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
-    read = await journal.load_batches("chat", [third, first, 7])
+    await journal.summaries.save("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
+    read = await journal.messages.load_batches("chat", [third, first, 7])
     assert [batch.id for batch in read] == [first, third]
-    assert read[1].messages == (await journal.load_batch("chat", third)).messages
+    assert read[1].messages == (await journal.messages.load_batch("chat", third)).messages
     assert second not in {batch.id for batch in read}
 
 
@@ -174,11 +167,11 @@ async def test_undoing_a_summary_brings_its_batches_back(journal: Journal, chat:
     batches = await talk(chat, 3)
     first = await summarise(chat, "First.", batches[0])
     second = await summarise(chat, "First and second.", batches[1])
-    await journal.undo_summary(second)
-    assert await journal.find_summary("chat") == first
+    await journal.summaries.undo(second)
+    assert await journal.summaries.find("chat") == first
     assert await batches_in_tail(chat) == [batches[2], batches[1]]
-    await journal.undo_summary(first)
-    assert await journal.find_summary("chat") is None
+    await journal.summaries.undo(first)
+    assert await journal.summaries.find("chat") is None
     assert await batches_in_tail(chat) == batches[::-1]
 
 
@@ -188,46 +181,44 @@ async def test_only_the_newest_summary_can_be_undone(journal: Journal, chat: Cha
     first = await summarise(chat, "First.", batches[0])
     second = await summarise(chat, "First and second.", batches[1])
     with pytest.raises(ConflictError):
-        await journal.undo_summary(first)
-    assert await journal.find_summary("chat") == second
+        await journal.summaries.undo(first)
+    assert await journal.summaries.find("chat") == second
     assert await batches_in_tail(chat) == []
-    await journal.undo_summary(second)
+    await journal.summaries.undo(second)
     with pytest.raises(ConflictError):
-        await journal.undo_summary(second)
+        await journal.summaries.undo(second)
     assert await batches_in_tail(chat) == [batches[1]]
 
 
 async def test_a_batch_can_be_summarised_again_after_an_undo(journal: Journal, chat: Chat) -> None:
     """An undone summary leaves no trace that stands in the way of a better one."""
     [batch] = await talk(chat, 1)
-    await journal.undo_summary(await summarise(chat, "Bad.", batch))
+    await journal.summaries.undo(await summarise(chat, "Bad.", batch))
     better = await summarise(chat, "Better.", batch)
     assert better.previous_id is None
-    assert await journal.find_summary("chat") == better
+    assert await journal.summaries.find("chat") == better
 
 
 async def test_a_batch_in_work_is_not_archived(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
+    journal: Journal, chat: Chat, ids: SnowflakeSource
 ) -> None:
     """Its second half would be left over in the tail."""
     accepted = await chat.say()
     for _ in ("queued", "running"):
         with pytest.raises(ConflictError, match="Nothing was written"):
-            await journal.save_summary("chat", "Asked.", [accepted.turn.batch], ids=ids, now=now)
+            await journal.summaries.save("chat", "Asked.", [accepted.turn.batch], ids=ids, now=NOW)
         await chat.take_turn()
         chat.now += 2 * LEASE
-    assert await journal.find_summary("chat") is None
+    assert await journal.summaries.find("chat") is None
 
 
-async def test_a_batch_that_goes_on_comes_back_whole(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_a_batch_that_goes_on_comes_back_whole(chat: Chat, ids: SnowflakeSource) -> None:
     """After a continuation the tail holds all of the batch, not the new part alone."""
     batch = await chat.exchange()
-    await journal.save_summary("chat", "Asked.", [batch], ids=ids, now=now)
+    await chat.journal.summaries.save("chat", "Asked.", [batch], ids=ids, now=NOW)
     await chat.continue_batch(batch)
     await chat.reply("One more thing.")
-    [whole] = await journal.tail("chat", max_tokens=1_000)
+    [whole] = await chat.journal.messages.tail("chat", max_tokens=1_000)
     assert len(whole.messages) == 4
     assert whole.is_complete
 
@@ -238,12 +229,12 @@ async def test_a_window_is_the_tail_with_the_newest_summary(
 ) -> None:
     """Read together, they are what they are apart, also up to a current batch."""
     batches = await talk(chat, 5)
-    assert (await journal.window("chat", max_tokens=max_tokens)).summary is None
+    assert (await journal.messages.window("chat", max_tokens=max_tokens)).summary is None
     await summarise(chat, "First.", batches[0])
     newest = await summarise(chat, "First and second.", batches[1])
     for current in (None, *batches[2:]):
-        window = await journal.window("chat", max_tokens=max_tokens, current_batch=current)
-        tail = await journal.tail("chat", max_tokens=max_tokens, current_batch=current)
+        window = await journal.messages.window("chat", max_tokens=max_tokens, current_batch=current)
+        tail = await journal.messages.tail("chat", max_tokens=max_tokens, current_batch=current)
         assert (window.batches, window.summary) == (tail, newest)
 
 
@@ -258,7 +249,7 @@ async def test_a_window_is_of_one_moment(open_journal: OpenJournal, chat: Chat) 
 
     archiving = asyncio.create_task(archive())
     while not archiving.done():
-        window = await other.window("chat", max_tokens=10_000)
+        window = await other.messages.window("chat", max_tokens=10_000)
         newest = max(window.summary.batches) if window.summary else 0
         assert [batch.id for batch in window.batches] == [b for b in batches[::-1] if b > newest]
     await archiving

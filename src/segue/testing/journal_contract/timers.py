@@ -1,7 +1,5 @@
 """Timers: armed, due, claimed, put off and closed. What firing does is `firing`'s."""
 
-# ruff: noqa: S101 - tests assert
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
@@ -9,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.errors import ConflictError, UsageError
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, UsageError
+from segue.journal.journal import Journal
 from segue.journal.records import (
     SEEN_AFTER,
     NewTimer,
@@ -21,7 +19,7 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
-from segue.testing.journal_contract.chat import HOUR, LEASE, USER, Chat
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 SECOND = timedelta(seconds=1)
@@ -30,38 +28,36 @@ SECOND = timedelta(seconds=1)
 async def due_timers(
     journal: Journal, now: datetime, owner: str = "worker-a", limit: int = 100
 ) -> list[TimerLease]:
-    return await journal.claim_due_timers(owner, now=now, lease_for=LEASE, limit=limit)
+    return await journal.timers.claim_due(owner, now=now, lease_for=LEASE, limit=limit)
 
 
-async def test_an_armed_timer_keeps_what_it_was_given(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_an_armed_timer_keeps_what_it_was_given(chat: Chat, ids: SnowflakeSource) -> None:
     """A timer is pending with all its fields, at the thread's present epoch."""
     await chat.exchange()
     new = NewTimer(
         "chat",
-        now + HOUR,
+        NOW + HOUR,
         trigger_type="question_unanswered",
         reason="asked about tomorrow 🙂",
-        expires_at=now + 2 * HOUR,
+        expires_at=NOW + 2 * HOUR,
         missed="skip",
         payload={"variant": "b", "n": 2**63 - 1, "deep": [{"x": None}]},
     )
-    timer = await journal.arm_timer(new, ids=ids, now=now)
+    timer = await chat.journal.timers.arm(new, ids=ids, now=NOW)
     for field in ("thread_id", "due_at", "trigger_type", "reason", "kind", "batch", "missed"):
         assert getattr(timer, field) == getattr(new, field)
     assert (timer.expires_at, timer.payload) == (new.expires_at, new.payload)
     assert (timer.state, timer.state_reason) == (TimerState.PENDING, None)
     assert (timer.agent_id, timer.user_id, timer.epoch) == ("guide", "ada", 1)
-    assert (timer.created_at, timer.updated_at) == (now, now)
-    assert await journal.list_timers("chat") == [timer]
+    assert (timer.created_at, timer.updated_at) == (NOW, NOW)
+    assert await chat.journal.timers.list_of("chat") == [timer]
 
 
-async def test_times_come_back_in_utc(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_times_come_back_in_utc(journal: Journal, chat: Chat) -> None:
     """A moment given in another zone is the same moment in UTC, to the microsecond."""
-    moment = (now + timedelta(microseconds=123_457)).astimezone(timezone(timedelta(hours=-5)))
-    await journal.arm_timer(NewTimer(chat.thread_id, moment, "check_in"), ids=chat.ids, now=moment)
-    [timer] = await journal.list_timers("chat")
+    moment = (NOW + timedelta(microseconds=123_457)).astimezone(timezone(timedelta(hours=-5)))
+    await journal.timers.arm(NewTimer(chat.thread_id, moment, "check_in"), ids=chat.ids, now=moment)
+    [timer] = await journal.timers.list_of("chat")
     assert timer.due_at == timer.created_at == moment
     assert timer.due_at.utcoffset() == timedelta(0)
 
@@ -70,26 +66,24 @@ async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat
     """A thread has one live follow-up; the one replaced is on record as cancelled, with why."""
     first = await chat.arm(HOUR)
     second = await chat.arm(2 * HOUR)
-    newest, replaced = await journal.list_timers("chat")
+    newest, replaced = await journal.timers.list_of("chat")
     assert newest == second
     assert (replaced.id, replaced.state) == (first.id, TimerState.CANCELLED)
     assert replaced.state_reason
-    assert await journal.next_due_at() == second.due_at
+    assert await journal.timers.next_at() == second.due_at
 
 
-async def test_what_was_decided_before_the_user_wrote_is_not_armed(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_what_was_decided_before_the_user_wrote_is_not_armed(chat: Chat) -> None:
     """It is refused, and the timer that belongs to the later answer stays."""
     await chat.exchange()
-    decided_at = (await journal.get_thread("chat")).epoch
+    decided_at = (await chat.journal.threads.get("chat")).epoch
     await chat.exchange()
     later = await chat.arm(HOUR)
     stale = NewTimer("chat", chat.now, "check_in")
     with pytest.raises(ConflictError):
-        await journal.arm_timer(stale, ids=chat.ids, now=chat.now, epoch=decided_at)
-    assert await journal.list_timers("chat") == [later]
-    armed = await journal.arm_timer(stale, ids=chat.ids, now=chat.now, epoch=decided_at + 1)
+        await chat.journal.timers.arm(stale, ids=chat.ids, now=chat.now, epoch=decided_at)
+    assert await chat.journal.timers.list_of("chat") == [later]
+    armed = await chat.journal.timers.arm(stale, ids=chat.ids, now=chat.now, epoch=decided_at + 1)
     assert armed.epoch == decided_at + 1
 
 
@@ -99,22 +93,20 @@ async def test_arming_again_replaces_a_claimed_timer(journal: Journal, chat: Cha
     lease = await chat.take_timer()
     await chat.arm(HOUR)
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.postpone_timer(lease, chat.now + HOUR, "busy", now=chat.now)
-    states = [timer.state for timer in await journal.list_timers("chat")]
+        await journal.timers.postpone(lease, chat.now + HOUR, "busy", now=chat.now)
+    states = [timer.state for timer in await journal.timers.list_of("chat")]
     assert states == [TimerState.PENDING, TimerState.CANCELLED]
 
 
-async def test_arming_at_once_leaves_one_live_timer(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_arming_at_once_leaves_one_live_timer(open_journal: OpenJournal, chat: Chat) -> None:
     """Two processes that arm a thread's timer at the same time do not make two."""
-    handles = [journal, await open_journal()]
+    handles = [chat.journal, await open_journal()]
     await asyncio.gather(
-        *(Chat(handles[n % 2], ticking_ids(node=n), now, chat.thread_id).arm() for n in range(6))
+        *(Chat(handles[n % 2], ticking_ids(node=n), NOW, chat.thread_id).arm() for n in range(6))
     )
-    states = [timer.state for timer in await journal.list_timers("chat")]
+    states = [timer.state for timer in await chat.journal.timers.list_of("chat")]
     assert sorted(states) == [TimerState.CANCELLED] * 5 + [TimerState.PENDING]
-    assert len(await due_timers(journal, now)) == 1
+    assert len(await due_timers(chat.journal, NOW)) == 1
 
 
 async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, chat: Chat) -> None:
@@ -122,143 +114,127 @@ async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, c
     batch = await chat.exchange()
     follow_up = await chat.arm(HOUR)
     continuation = await chat.arm(HOUR, kind=TurnKind.CONTINUATION, batch=batch)
-    assert await journal.list_timers("chat") == [continuation, follow_up]
+    assert await journal.timers.list_of("chat") == [continuation, follow_up]
 
 
-async def test_timers_are_claimed_when_they_are_due(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_timers_are_claimed_when_they_are_due(journal: Journal, chat: Chat) -> None:
     """Not a moment earlier, and then with a lease for their owner."""
     timer = await chat.arm(HOUR)
-    assert await due_timers(journal, now + HOUR - SECOND) == []
-    [lease] = await due_timers(journal, now + HOUR, "worker-b")
-    assert (lease.owner, lease.until) == ("worker-b", now + HOUR + LEASE)
+    assert await due_timers(journal, NOW + HOUR - SECOND) == []
+    [lease] = await due_timers(journal, NOW + HOUR, "worker-b")
+    assert (lease.owner, lease.until) == ("worker-b", NOW + HOUR + LEASE)
     assert (lease.timer.id, lease.timer.state) == (timer.id, TimerState.CLAIMED)
-    assert await due_timers(journal, now + HOUR) == []
+    assert await due_timers(journal, NOW + HOUR) == []
 
 
-async def test_due_timers_come_in_order_of_time(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_due_timers_come_in_order_of_time(journal: Journal, chat: Chat) -> None:
     """The one that waits longest is decided first, and a limit leaves the later ones."""
     for n, minutes in enumerate([30, 10, 20, 40]):
         await (await chat.another(f"thread-{n}")).arm(timedelta(minutes=minutes))
-    first = await due_timers(journal, now + HOUR, limit=3)
+    first = await due_timers(journal, NOW + HOUR, limit=3)
     assert [lease.timer.thread_id for lease in first] == ["thread-1", "thread-2", "thread-0"]
-    [last] = await due_timers(journal, now + HOUR, limit=3)
+    [last] = await due_timers(journal, NOW + HOUR, limit=3)
     assert last.timer.thread_id == "thread-3"
 
 
-async def test_two_workers_never_get_the_same_timer(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_two_workers_never_get_the_same_timer(open_journal: OpenJournal, chat: Chat) -> None:
     """Handles that claim at the same time share what is due without overlap."""
     expected = {(await (await chat.another(f"thread-{n}")).arm()).id for n in range(8)}
-    handles = [journal, await open_journal()]
+    handles = [chat.journal, await open_journal()]
     claimed = await asyncio.gather(
-        *(due_timers(handles[n % 2], now, f"worker-{n}", limit=3) for n in range(6))
+        *(due_timers(handles[n % 2], NOW, f"worker-{n}", limit=3) for n in range(6))
     )
     taken = [lease.timer.id for leases in claimed for lease in leases]
     assert len(taken) == len(set(taken))
-    taken += [lease.timer.id for lease in await due_timers(journal, now)]
+    taken += [lease.timer.id for lease in await due_timers(chat.journal, NOW)]
     assert sorted(taken) == sorted(expected)
 
 
-async def test_a_claim_that_ran_out_can_be_claimed_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_claim_that_ran_out_can_be_claimed_again(journal: Journal, chat: Chat) -> None:
     """A timer whose worker died is not lost, and the dead one's lease counts no more."""
     await chat.arm()
     late = await chat.take_timer("worker-a")
-    assert await due_timers(journal, now + LEASE - SECOND) == []
-    [lease] = await due_timers(journal, now + LEASE, "worker-b")
+    assert await due_timers(journal, NOW + LEASE - SECOND) == []
+    [lease] = await due_timers(journal, NOW + LEASE, "worker-b")
     assert lease.timer.id == late.timer.id
     assert lease.token != late.token
 
 
 LATE_TIMER_STEPS: dict[str, Callable[[Chat, TimerLease], Awaitable[object]]] = {
     "fire": lambda chat, late: chat.fire(late),
-    "postpone": lambda chat, late: chat.journal.postpone_timer(
+    "postpone": lambda chat, late: chat.journal.timers.postpone(
         late, chat.now + HOUR, "busy", now=chat.now
     ),
-    "close": lambda chat, late: chat.journal.close_timer(
+    "close": lambda chat, late: chat.journal.timers.close(
         late, TimerState.MISSED, "late", ids=chat.ids, now=chat.now
     ),
 }
 
 
 @pytest.mark.parametrize("step", LATE_TIMER_STEPS)
-async def test_whoever_lost_a_timer_changes_nothing(
-    journal: Journal, chat: Chat, now: datetime, step: str
-) -> None:
+async def test_whoever_lost_a_timer_changes_nothing(chat: Chat, step: str) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
     await chat.arm()
     late = await chat.take_timer("worker-a")
-    await due_timers(journal, now + LEASE, "worker-b")
-    before = await journal.list_timers("chat")
+    await due_timers(chat.journal, NOW + LEASE, "worker-b")
+    before = await chat.journal.timers.list_of("chat")
     with pytest.raises(ConflictError, match="Nothing was written"):
         await LATE_TIMER_STEPS[step](chat, late)
-    assert await journal.list_timers("chat") == before
+    assert await chat.journal.timers.list_of("chat") == before
     assert await chat.messages() == []
-    assert await journal.list_turns("chat") == []
+    assert await chat.journal.turns.list_of("chat") == []
 
 
-async def test_the_next_due_time_is_known(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_the_next_due_time_is_known(journal: Journal, chat: Chat) -> None:
     """A worker can sleep until the earliest timer is due, or a claimed one may be taken again."""
-    assert await journal.next_due_at() is None
+    assert await journal.timers.next_at() is None
     second = await chat.another("second")
     await chat.arm(HOUR)
     await second.arm(SECOND)
-    assert await journal.next_due_at() == now + SECOND
-    [lease] = await due_timers(journal, now + SECOND)
-    assert await journal.next_due_at() == lease.until
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
-    assert await journal.next_due_at() == now + HOUR
+    assert await journal.timers.next_at() == NOW + SECOND
+    [lease] = await due_timers(journal, NOW + SECOND)
+    assert await journal.timers.next_at() == lease.until
+    await journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
+    assert await journal.timers.next_at() == NOW + HOUR
 
 
-async def test_live_timers_are_counted_up_to_a_bound(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_live_timers_are_counted_up_to_a_bound(journal: Journal, chat: Chat) -> None:
     """Those that wait and those that somebody looks at; not what is over, and not all of many."""
-    assert await journal.count_timers(limit=10) == 0
+    assert await journal.timers.count(limit=10) == 0
     second = await chat.another("second")
     await chat.arm(HOUR)
     await second.arm(SECOND)
-    [lease] = await due_timers(journal, now + SECOND)
-    assert await journal.count_timers(limit=10) == 2
-    assert await journal.count_timers(limit=1) == 1
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
-    assert await journal.count_timers(limit=10) == 1
+    [lease] = await due_timers(journal, NOW + SECOND)
+    assert await journal.timers.count(limit=10) == 2
+    assert await journal.timers.count(limit=1) == 1
+    await journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
+    assert await journal.timers.count(limit=10) == 1
 
 
-async def test_live_timers_of_all_threads_are_listed_soonest_first(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_live_timers_of_all_threads_are_listed_soonest_first(chat: Chat) -> None:
     """As many as are asked for, of all users, and none that is over."""
-    assert await journal.list_pending_timers() == []
+    assert await chat.journal.timers.list_pending() == []
     late, soon = await chat.arm(HOUR), await (await chat.another("bobs", user_id="bob")).arm(SECOND)
-    assert await journal.list_pending_timers() == [soon, late]
-    assert await journal.list_pending_timers(limit=1) == [soon]
-    [lease] = await due_timers(journal, now + SECOND)
-    await journal.close_timer(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=now)
-    assert await journal.list_pending_timers() == [late]
+    assert await chat.journal.timers.list_pending() == [soon, late]
+    assert await chat.journal.timers.list_pending(limit=1) == [soon]
+    [lease] = await due_timers(chat.journal, NOW + SECOND)
+    await chat.journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
+    assert await chat.journal.timers.list_pending() == [late]
 
 
-async def test_a_postponed_timer_waits_for_its_new_time(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_postponed_timer_waits_for_its_new_time(journal: Journal, chat: Chat) -> None:
     """It stays alive with the reason, is due later, and keeps the epoch it was armed at."""
     armed = await chat.arm()
-    later = now + SECOND
-    timer = await journal.postpone_timer(
-        await chat.take_timer(), now + HOUR, "quiet hours", now=later
+    later = NOW + SECOND
+    timer = await journal.timers.postpone(
+        await chat.take_timer(), NOW + HOUR, "quiet hours", now=later
     )
     assert (timer.id, timer.state) == (armed.id, TimerState.POSTPONED)
-    assert (timer.due_at, timer.state_reason) == (now + HOUR, "quiet hours")
+    assert (timer.due_at, timer.state_reason) == (NOW + HOUR, "quiet hours")
     assert (timer.epoch, timer.updated_at) == (armed.epoch, later)
-    assert await journal.next_due_at() == now + HOUR
-    assert await due_timers(journal, now + HOUR - SECOND) == []
-    assert len(await due_timers(journal, now + HOUR)) == 1
+    assert await journal.timers.next_at() == NOW + HOUR
+    assert await due_timers(journal, NOW + HOUR - SECOND) == []
+    assert len(await due_timers(journal, NOW + HOUR)) == 1
 
 
 @pytest.mark.parametrize(
@@ -266,17 +242,15 @@ async def test_a_postponed_timer_waits_for_its_new_time(
     [TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED, TimerState.CANCELLED],
     ids=str,
 )
-async def test_a_claimed_timer_is_closed_with_its_reason(
-    journal: Journal, chat: Chat, now: datetime, state: TimerState
-) -> None:
+async def test_a_claimed_timer_is_closed_with_its_reason(chat: Chat, state: TimerState) -> None:
     """A timer that does not fire says why, and is never due again."""
     await chat.arm()
-    closed = await journal.close_timer(
-        await chat.take_timer(), state, "muted", ids=chat.ids, now=now
+    closed = await chat.journal.timers.close(
+        await chat.take_timer(), state, "muted", ids=chat.ids, now=NOW
     )
     assert (closed.state, closed.state_reason) == (state, "muted")
-    assert await journal.list_timers("chat") == [closed]
-    assert await journal.next_due_at() is None
+    assert await chat.journal.timers.list_of("chat") == [closed]
+    assert await chat.journal.timers.next_at() is None
 
 
 @pytest.mark.parametrize(
@@ -284,121 +258,111 @@ async def test_a_claimed_timer_is_closed_with_its_reason(
     [TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED, TimerState.FIRED],
     ids=str,
 )
-async def test_a_timer_cannot_be_closed_as_something_else(
-    journal: Journal, chat: Chat, now: datetime, state: TimerState
-) -> None:
+async def test_a_timer_cannot_be_closed_as_something_else(chat: Chat, state: TimerState) -> None:
     """A timer is not ended as alive, nor as fired without a message."""
     await chat.arm()
     lease = await chat.take_timer()
     with pytest.raises(UsageError):
-        await journal.close_timer(lease, state, "muted", ids=chat.ids, now=now)
-    assert await journal.list_timers("chat") == [lease.timer]
+        await chat.journal.timers.close(lease, state, "muted", ids=chat.ids, now=NOW)
+    assert await chat.journal.timers.list_of("chat") == [lease.timer]
 
 
 @pytest.mark.parametrize("of_all", [True, False])
 async def test_what_was_put_off_is_considered_anew_when_wishes_change(
-    journal: Journal, chat: Chat, now: datetime, *, of_all: bool
+    journal: Journal, chat: Chat, *, of_all: bool
 ) -> None:
     """A user's change brings forward all that was put off, a thread's only its own."""
     waiting = {}
     for name in ("first", "second"):
         await (await chat.another(name)).arm()
-        [lease] = await due_timers(journal, now)
-        waiting[name] = await journal.postpone_timer(lease, now + HOUR, "snoozed", now=now)
+        [lease] = await due_timers(journal, NOW)
+        waiting[name] = await journal.timers.postpone(lease, NOW + HOUR, "snoozed", now=NOW)
     planned = await chat.arm(HOUR)
-    later = now + timedelta(minutes=1)
-    assert await journal.update_user_settings("bo", {"a": 1}, now=later, reconsider_at=later) == {
+    later = NOW + timedelta(minutes=1)
+    assert await journal.users.update_settings("bo", {"a": 1}, now=later, reconsider_at=later) == {
         "a": 1
     }
-    await journal.update_user_settings(USER, {"a": 1}, now=later)
-    await journal.update_thread("first", settings={"a": 1})
+    await journal.users.update_settings(USER, {"a": 1}, now=later)
+    await journal.threads.update("first", settings={"a": 1})
     assert await due_timers(journal, later) == []
     if of_all:
-        await journal.update_user_settings(USER, {"a": 2}, now=later, reconsider_at=later)
+        await journal.users.update_settings(USER, {"a": 2}, now=later, reconsider_at=later)
     else:
-        await journal.update_thread("first", settings={"a": 2}, reconsider_at=later)
-    assert await journal.next_due_at() == later
+        await journal.threads.update("first", settings={"a": 2}, reconsider_at=later)
+    assert await journal.timers.next_at() == later
     leases = await due_timers(journal, later)
     assert {lease.timer.thread_id for lease in leases} == ({*waiting} if of_all else {"first"})
-    assert {lease.timer.due_at for lease in leases} == {now + HOUR}
-    assert await journal.list_timers(chat.thread_id) == [planned]
+    assert {lease.timer.due_at for lease in leases} == {NOW + HOUR}
+    assert await journal.timers.list_of(chat.thread_id) == [planned]
 
 
-async def test_cancelling_ends_the_live_timer_of_one_thread(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_cancelling_ends_the_live_timer_of_one_thread(journal: Journal, chat: Chat) -> None:
     """What was cancelled is returned with the reason; other threads keep theirs."""
     armed = await chat.arm(HOUR)
     other = await (await chat.another("second")).arm(HOUR)
-    [cancelled] = await journal.cancel_timers("chat", "snoozed", ids=chat.ids, now=now)
+    [cancelled] = await journal.timers.cancel("chat", "snoozed", ids=chat.ids, now=NOW)
     assert (cancelled.id, cancelled.state) == (armed.id, TimerState.CANCELLED)
     assert cancelled.state_reason == "snoozed"
-    assert await journal.list_timers("chat") == [cancelled]
-    assert await journal.list_timers("second") == [other]
-    assert await journal.cancel_timers("chat", "again", ids=chat.ids, now=now) == []
+    assert await journal.timers.list_of("chat") == [cancelled]
+    assert await journal.timers.list_of("second") == [other]
+    assert await journal.timers.cancel("chat", "again", ids=chat.ids, now=NOW) == []
 
 
-async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(chat: Chat) -> None:
     """Though its timer fired: nothing of it may be shown, and what waits behind it moves up."""
     batch = await chat.exchange()
     turn = await chat.follow_up()
     lease = await chat.take_turn()
     behind = await chat.continue_batch(batch)
-    assert await journal.cancel_timers("chat", "unwanted", ids=chat.ids, now=now) == []
-    void = await journal.get_turn(turn.id)
+    assert await chat.journal.timers.cancel("chat", "unwanted", ids=chat.ids, now=NOW) == []
+    void = await chat.journal.turns.get(turn.id)
     assert (void.state, void.error) == (TurnState.VOID, "unwanted")
     with pytest.raises(ConflictError):
-        await journal.show_turn(lease, now=now)
+        await chat.journal.turns.show(lease, now=NOW)
     assert (await chat.take_turn()).turn.id == behind.id
 
 
-async def test_cancelling_leaves_what_somebody_sees(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_cancelling_leaves_what_somebody_sees(journal: Journal, chat: Chat) -> None:
     """A follow-up that was shown runs on, and so does an answer."""
     lease = await chat.shown_follow_up(SEEN_AFTER)
     asked = await (await chat.another("second")).say()
     for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
-        await journal.cancel_timers(thread, "unwanted", ids=chat.ids, now=now)
-        assert (await journal.get_turn(turn.id)).state is not TurnState.VOID
+        await journal.timers.cancel(thread, "unwanted", ids=chat.ids, now=NOW)
+        assert (await journal.turns.get(turn.id)).state is not TurnState.VOID
 
 
-async def test_what_was_decided_before_a_drop_is_not_armed_after_it(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_what_was_decided_before_a_drop_is_not_armed_after_it(chat: Chat) -> None:
     """Not by a slow decider, nor by the end of a reply; the next message begins anew."""
     await chat.exchange()
-    decided_for = (await journal.get_thread("chat")).epoch
+    decided_for = (await chat.journal.threads.get("chat")).epoch
     await chat.say()
     lease = await chat.take_turn()
-    assert await journal.cancel_timers("chat", "unwanted", ids=chat.ids, now=now) == []
-    planned = NewTimer("chat", now + HOUR, "check_in")
+    assert await chat.journal.timers.cancel("chat", "unwanted", ids=chat.ids, now=NOW) == []
+    planned = NewTimer("chat", NOW + HOUR, "check_in")
     for epoch in (decided_for, lease.turn.epoch):
         with pytest.raises(ConflictError, match="Nothing was written"):
-            await journal.arm_timer(planned, ids=chat.ids, now=now, epoch=epoch)
+            await chat.journal.timers.arm(planned, ids=chat.ids, now=NOW, epoch=epoch)
     await chat.finish(lease, AIMessage("Yes."), timers=[planned])
-    assert await journal.list_timers("chat") == []
+    assert await chat.journal.timers.list_of("chat") == []
     await chat.say()
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), timers=[planned])
-    assert len(await journal.list_timers("chat")) == 1
+    assert len(await chat.journal.timers.list_of("chat")) == 1
 
 
 async def test_timers_are_listed_newest_first(journal: Journal, chat: Chat) -> None:
     """The history of a thread's timers begins with the present one and can be cut short."""
     armed = [(await chat.arm(HOUR)).id for _ in range(4)]
-    assert ids_of(await journal.list_timers("chat")) == armed[::-1]
-    assert ids_of(await journal.list_timers("chat", limit=2)) == armed[:1:-1]
+    assert ids_of(await journal.timers.list_of("chat")) == armed[::-1]
+    assert ids_of(await journal.timers.list_of("chat", limit=2)) == armed[:1:-1]
 
 
 async def test_timers_are_listed_newest_first_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
+    open_journal: OpenJournal, journal: Journal, chat: Chat
 ) -> None:
     """A timer armed last by a process with a slow clock is still the newest."""
-    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), now)
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
     armed = [(await chat.arm(HOUR)).id, (await slow.arm(HOUR)).id]
-    assert ids_of(await journal.list_timers("chat")) == armed[::-1]
+    assert ids_of(await journal.timers.list_of("chat")) == armed[::-1]
 
 
 def ids_of(timers: list[Timer]) -> list[int]:

@@ -1,7 +1,5 @@
 """The queue of turns: who gets which, and how a turn ends."""
 
-# ruff: noqa: S101 - tests assert
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -10,13 +8,13 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.batch import BatchState
-from segue.core.errors import ConflictError, UnknownTrigger
 from segue.core.messages import synthetic_message, visible_messages
 from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
-from segue.journal.ports import Journal
+from segue.errors import ConflictError, UnknownTrigger
+from segue.journal.journal import Journal
 from segue.journal.records import Ending, NewEffect, TurnLease, TurnState
-from segue.testing.journal_contract.chat import HOUR, LEASE, Chat, texts
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, texts
 from segue.testing.journal_contract.fixtures import OpenJournal
 
 SECOND = timedelta(seconds=1)
@@ -24,28 +22,24 @@ EFFECT = NewEffect("webhook", {"url": "https://example.org"}, "reply-1")
 
 
 async def next_turn(journal: Journal, now: datetime, owner: str = "worker-a") -> TurnLease | None:
-    return await journal.claim_turn(owner, now=now, lease_for=LEASE)
+    return await journal.turns.claim_one(owner, now=now, lease_for=LEASE)
 
 
-async def test_a_claimed_turn_is_running_and_leased(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_claimed_turn_is_running_and_leased(journal: Journal, chat: Chat) -> None:
     """The lease names the owner and its end, and the turn counts the attempt."""
     accepted = await chat.say()
     lease = await chat.take_turn("worker-a")
-    assert (lease.owner, lease.until) == ("worker-a", now + LEASE)
+    assert (lease.owner, lease.until) == ("worker-a", NOW + LEASE)
     assert (lease.turn.id, lease.turn.state) == (accepted.turn.id, TurnState.RUNNING)
     assert lease.turn.attempts == 1
-    assert await journal.get_turn(lease.turn.id) == lease.turn
+    assert await journal.turns.get(lease.turn.id) == lease.turn
 
 
-async def test_there_is_nothing_to_claim_in_an_empty_queue(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_there_is_nothing_to_claim_in_an_empty_queue(journal: Journal, chat: Chat) -> None:
     """Neither a thread without turns nor one whose turns are over gives work."""
-    assert await next_turn(journal, now) is None
+    assert await next_turn(journal, NOW) is None
     await chat.exchange()
-    assert await next_turn(journal, now) is None
+    assert await next_turn(journal, NOW) is None
 
 
 async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, chat: Chat) -> None:
@@ -57,23 +51,21 @@ async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, c
         taken.append(lease.turn.id)
         await chat.finish(lease, AIMessage("Yes."))
     assert taken == expected
-    assert [turn.id for turn in await journal.list_turns("chat")] == expected[::-1]
-    assert [t.id for t in await journal.list_turns("chat", limit=1)] == expected[-1:]
+    assert [turn.id for turn in await journal.turns.list_of("chat")] == expected[::-1]
+    assert [t.id for t in await journal.turns.list_of("chat", limit=1)] == expected[-1:]
 
 
-async def test_one_turn_runs_per_thread(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_one_turn_runs_per_thread(journal: Journal, chat: Chat) -> None:
     """The second message waits until the first is answered."""
     await chat.say("First.")
     await chat.say("Second.")
     lease = await chat.take_turn()
-    assert await next_turn(journal, now, "worker-b") is None
+    assert await next_turn(journal, NOW, "worker-b") is None
     await chat.finish(lease, AIMessage("Yes."))
-    assert await next_turn(journal, now, "worker-b") is not None
+    assert await next_turn(journal, NOW, "worker-b") is not None
 
 
-async def test_the_thread_served_longest_ago_comes_first(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_the_thread_served_longest_ago_comes_first(journal: Journal, chat: Chat) -> None:
     """A thread with a long queue does not keep others waiting."""
     second = await chat.another("second")
     for n in range(3):
@@ -81,7 +73,7 @@ async def test_the_thread_served_longest_ago_comes_first(
     await second.say()
     served = []
     for n in range(4):
-        chat.now = now + (n + 1) * SECOND
+        chat.now = NOW + (n + 1) * SECOND
         lease = await next_turn(journal, chat.now)
         assert lease is not None
         served.append(lease.turn.thread_id)
@@ -89,100 +81,88 @@ async def test_the_thread_served_longest_ago_comes_first(
     assert served == ["chat", "second", "chat", "chat"]
 
 
-async def test_a_turn_whose_lease_ran_out_is_taken_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_turn_whose_lease_ran_out_is_taken_again(journal: Journal, chat: Chat) -> None:
     """Not before the end of the lease, and then with a new token and one more attempt."""
     await chat.say()
     first = await chat.take_turn("worker-a")
-    assert await next_turn(journal, now + LEASE - SECOND, "worker-b") is None
-    second = await next_turn(journal, now + LEASE, "worker-b")
+    assert await next_turn(journal, NOW + LEASE - SECOND, "worker-b") is None
+    second = await next_turn(journal, NOW + LEASE, "worker-b")
     assert second is not None
     assert second.turn.id == first.turn.id
     assert second.token != first.token
     assert (second.owner, second.turn.attempts) == ("worker-b", 2)
 
 
-async def test_an_extended_lease_lasts_longer(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_an_extended_lease_lasts_longer(journal: Journal, chat: Chat) -> None:
     """A worker that is still busy keeps its turn."""
     await chat.say()
     lease = await chat.take_turn()
-    extended = await journal.extend_turn(lease, now=now + LEASE / 2, lease_for=LEASE)
-    assert extended.until == now + LEASE * 1.5
-    assert await next_turn(journal, now + LEASE, "worker-b") is None
-    await journal.finish_turn(extended, ids=chat.ids, now=now)
+    extended = await journal.turns.extend(lease, now=NOW + LEASE / 2, lease_for=LEASE)
+    assert extended.until == NOW + LEASE * 1.5
+    assert await next_turn(journal, NOW + LEASE, "worker-b") is None
+    await journal.turns.finish(extended, ids=chat.ids, now=NOW)
 
 
-async def test_two_workers_never_get_the_same_turn(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_two_workers_never_get_the_same_turn(open_journal: OpenJournal, chat: Chat) -> None:
     """Handles that claim at the same time share the queue without overlap."""
     expected = {(await chat.say()).turn.id}
     for n in range(7):
         expected.add((await (await chat.another(f"thread-{n}")).say()).turn.id)
-    handles = [journal, await open_journal()]
+    handles = [chat.journal, await open_journal()]
     leases = await asyncio.gather(
-        *(next_turn(handles[n % 2], now, f"worker-{n % 2}") for n in range(12))
+        *(next_turn(handles[n % 2], NOW, f"worker-{n % 2}") for n in range(12))
     )
     taken = [lease.turn.id for lease in leases if lease is not None]
     assert len(taken) == len(set(taken))
     while (
-        lease := await next_turn(journal, now)
+        lease := await next_turn(chat.journal, NOW)
     ) is not None:  # a claim may pass over a locked row
         taken.append(lease.turn.id)
     assert sorted(taken) == sorted(expected)
 
 
-async def test_two_workers_never_run_one_thread(
-    open_journal: OpenJournal, journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_two_workers_never_run_one_thread(open_journal: OpenJournal, chat: Chat) -> None:
     """Of several turns of one thread, claimed at the same time, one is given out."""
     for n in range(4):
         await chat.say(f"Question {n}?")
-    handles = [journal, await open_journal()]
+    handles = [chat.journal, await open_journal()]
     leases = await asyncio.gather(
-        *(next_turn(handles[n % 2], now, f"worker-{n}") for n in range(6))
+        *(next_turn(handles[n % 2], NOW, f"worker-{n}") for n in range(6))
     )
     assert len([lease for lease in leases if lease is not None]) == 1
 
 
-async def test_a_released_turn_can_be_taken_at_once(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_released_turn_can_be_taken_at_once(journal: Journal, chat: Chat) -> None:
     """A worker that shuts down hands its work on."""
     await chat.say()
     lease = await chat.take_turn("worker-a")
-    await journal.release_turn(lease, now=now)
-    assert (await journal.get_turn(lease.turn.id)).state is TurnState.QUEUED
+    await journal.turns.release(lease, now=NOW)
+    assert (await journal.turns.get(lease.turn.id)).state is TurnState.QUEUED
     again = await chat.take_turn("worker-b")
     assert (again.turn.id, again.turn.attempts) == (lease.turn.id, 2)
 
 
-async def test_a_turn_to_retry_waits_for_its_time(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_turn_to_retry_waits_for_its_time(journal: Journal, chat: Chat) -> None:
     """Neither the turn nor the thread's next one is taken before the time to retry."""
     await chat.say("First.")
     await chat.say("Second.")
     lease = await chat.take_turn()
-    await journal.release_turn(lease, now=now, retry_at=now + HOUR)
-    assert (await journal.get_turn(lease.turn.id)).available_at == now + HOUR
-    assert await next_turn(journal, now + HOUR - SECOND) is None
-    again = await next_turn(journal, now + HOUR)
+    await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
+    assert (await journal.turns.get(lease.turn.id)).available_at == NOW + HOUR
+    assert await next_turn(journal, NOW + HOUR - SECOND) is None
+    again = await next_turn(journal, NOW + HOUR)
     assert again is not None
     assert again.turn.id == lease.turn.id
 
 
-async def test_finishing_stores_messages_and_effects_with_the_end(
-    journal: Journal, chat: Chat
-) -> None:
+async def test_finishing_stores_messages_and_effects_with_the_end(chat: Chat) -> None:
     """The last words, what follows from them and the end of the turn come together."""
     accepted = await chat.say()
     lease = await chat.take_turn()
     stored = await chat.finish(lease, AIMessage("Yes."), effects=[EFFECT])
     assert texts(stored) == ["Yes."]
-    assert (await journal.load_batch("chat", accepted.turn.batch)).is_complete
-    assert (await journal.get_turn(lease.turn.id)).state is TurnState.DONE
+    assert (await chat.journal.messages.load_batch("chat", accepted.turn.batch)).is_complete
+    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.DONE
     assert (await chat.take_effect()).effect.payload == EFFECT.payload
 
 
@@ -195,154 +175,140 @@ async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: 
     with pytest.raises(UnknownTrigger):
         await chat.finish(lease, AIMessage("Good."), bad, effects=[EFFECT])
     assert texts(await chat.messages()) == ["Is it open?"]
-    assert await journal.next_effect_at("webhook", now=chat.now) is None
-    assert (await journal.get_turn(lease.turn.id)).state is TurnState.RUNNING
+    assert await journal.effects.next_at("webhook", now=chat.now) is None
+    assert (await journal.turns.get(lease.turn.id)).state is TurnState.RUNNING
     await chat.finish(lease, AIMessage("Yes."))
 
 
-async def test_a_failed_turn_says_why_and_is_not_taken_again(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_a_failed_turn_says_why_and_is_not_taken_again(journal: Journal, chat: Chat) -> None:
     """The error stays on record, and the thread goes on with its next turn."""
     await chat.say("First.")
     second = await chat.say("Second.")
     lease = await chat.take_turn()
-    await journal.fail_turn(lease, "The model timed out.", ids=ids, now=now)
-    failed = await journal.get_turn(lease.turn.id)
+    await journal.turns.fail(lease, "The model timed out.", ids=chat.ids, now=NOW)
+    failed = await journal.turns.get(lease.turn.id)
     assert (failed.state, failed.error) == (TurnState.FAILED, "The model timed out.")
     assert (await chat.take_turn()).turn.id == second.turn.id
 
 
-async def test_a_failed_turn_stores_what_settles_its_batch(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, now: datetime
-) -> None:
+async def test_a_failed_turn_stores_what_settles_its_batch(journal: Journal, chat: Chat) -> None:
     """The messages that `settle` adds close the batch, and no person sees them."""
     accepted = await chat.say()
     lease = await chat.take_turn()
     call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
     await chat.write(lease, call)
-    batch = await journal.load_batch("chat", accepted.turn.batch)
-    closing = settle(batch, ids).messages[len(batch.messages) :]
-    await journal.fail_turn(lease, "gave up", ids=ids, now=now, messages=closing)
-    settled = await journal.load_batch("chat", batch.id)
+    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
+    closing = settle(batch, chat.ids).messages[len(batch.messages) :]
+    await journal.turns.fail(lease, "gave up", ids=chat.ids, now=NOW, messages=closing)
+    settled = await journal.messages.load_batch("chat", batch.id)
     assert settled.state is BatchState.COMPLETE
     assert len(settled.messages) == 4
     assert texts(visible_messages(settled.messages)) == ["Is it open?"]
 
 
-async def test_showing_a_turn_is_noted_once(journal: Journal, chat: Chat, now: datetime) -> None:
+async def test_showing_a_turn_is_noted_once(journal: Journal, chat: Chat) -> None:
     """The first time counts, also when the turn is shown again after a retry."""
     await chat.say()
     lease = await chat.take_turn()
-    await journal.show_turn(lease, now=now + SECOND)
-    await journal.show_turn(lease, now=now + HOUR)
-    assert (await journal.get_turn(lease.turn.id)).shown_at == now + SECOND
+    await journal.turns.show(lease, now=NOW + SECOND)
+    await journal.turns.show(lease, now=NOW + HOUR)
+    assert (await journal.turns.get(lease.turn.id)).shown_at == NOW + SECOND
 
 
 LateStep = Callable[[Journal, TurnLease, SnowflakeSource, datetime], Awaitable[object]]
 LATE_STEPS: dict[str, LateStep] = {
-    "append": lambda j, lease, ids, now: j.append(lease, [AIMessage("Late.")], ids=ids, now=now),
-    "extend": lambda j, lease, _, now: j.extend_turn(lease, now=now, lease_for=HOUR),
-    "show": lambda j, lease, _, now: j.show_turn(lease, now=now),
-    "release": lambda j, lease, _, now: j.release_turn(lease, now=now),
-    "finish": lambda j, lease, ids, now: j.finish_turn(
+    "append": lambda j, lease, ids, now: j.messages.append(
+        lease, [AIMessage("Late.")], ids=ids, now=now
+    ),
+    "extend": lambda j, lease, _, now: j.turns.extend(lease, now=now, lease_for=HOUR),
+    "show": lambda j, lease, _, now: j.turns.show(lease, now=now),
+    "release": lambda j, lease, _, now: j.turns.release(lease, now=now),
+    "finish": lambda j, lease, ids, now: j.turns.finish(
         lease, [AIMessage("Late.")], ids=ids, now=now, ending=Ending(effects=[EFFECT])
     ),
-    "fail": lambda j, lease, ids, now: j.fail_turn(
+    "fail": lambda j, lease, ids, now: j.turns.fail(
         lease, "late", ids=ids, now=now, messages=[AIMessage("Late.")]
     ),
-    "withdraw": lambda j, lease, ids, now: j.withdraw_turn(lease, "late", ids=ids, now=now),
-    "save partial": lambda j, lease, _, __: j.save_partial(lease, "m-1", "Late"),
+    "withdraw": lambda j, lease, ids, now: j.turns.withdraw(lease, "late", ids=ids, now=now),
+    "save partial": lambda j, lease, _, __: j.turns.save_draft(lease, "m-1", "Late"),
 }
 
 
 @pytest.mark.parametrize("taken_over", [True, False], ids=["taken over", "finished"])
 @pytest.mark.parametrize("step", LATE_STEPS)
-async def test_whoever_lost_a_turn_changes_nothing(
-    journal: Journal, chat: Chat, step: str, taken_over: bool
-) -> None:
+async def test_whoever_lost_a_turn_changes_nothing(chat: Chat, step: str, taken_over: bool) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
     await chat.say()
     late = await chat.take_turn("worker-a")
     if taken_over:
-        await next_turn(journal, chat.now + LEASE, "worker-b")
+        await next_turn(chat.journal, chat.now + LEASE, "worker-b")
     else:
         await chat.finish(late, AIMessage("Yes."))
-    turn, messages = await journal.get_turn(late.turn.id), await chat.messages()
-    events = await journal.events("chat")
+    turn, messages = await chat.journal.turns.get(late.turn.id), await chat.messages()
+    events = await chat.journal.feed.read("chat")
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await LATE_STEPS[step](journal, late, chat.ids, chat.now + LEASE)
-    assert await journal.get_turn(late.turn.id) == turn
+        await LATE_STEPS[step](chat.journal, late, chat.ids, chat.now + LEASE)
+    assert await chat.journal.turns.get(late.turn.id) == turn
     assert await chat.messages() == messages
-    assert await journal.events("chat") == events
-    assert await journal.next_effect_at("webhook", now=chat.now) is None
+    assert await chat.journal.feed.read("chat") == events
+    assert await chat.journal.effects.next_at("webhook", now=chat.now) is None
 
 
-async def test_the_next_turn_is_known_without_asking_again(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_the_next_turn_is_known_without_asking_again(journal: Journal, chat: Chat) -> None:
     """A worker can sleep until a turn is queued, may be retried, or its lease has run out."""
-    assert await journal.next_turn_at(now=now) is None
+    assert await journal.turns.next_at(now=NOW) is None
     await chat.say()
-    at = await journal.next_turn_at(now=now)
+    at = await journal.turns.next_at(now=NOW)
     assert at is not None
-    assert at <= now
+    assert at <= NOW
     lease = await chat.take_turn()
-    assert await journal.next_turn_at(now=now) == lease.until
-    await journal.release_turn(lease, now=now, retry_at=now + HOUR)
-    assert await journal.next_turn_at(now=now) == now + HOUR
-    later = now + 2 * HOUR
-    assert (await journal.next_turn_at(now=later) or later + HOUR) <= later
+    assert await journal.turns.next_at(now=NOW) == lease.until
+    await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
+    assert await journal.turns.next_at(now=NOW) == NOW + HOUR
+    later = NOW + 2 * HOUR
+    assert (await journal.turns.next_at(now=later) or later + HOUR) <= later
 
 
-async def test_a_turn_behind_a_running_one_is_not_next(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_turn_behind_a_running_one_is_not_next(journal: Journal, chat: Chat) -> None:
     """A worker is not woken for a turn that it cannot take."""
     await chat.say("First.")
     lease = await chat.take_turn()
     await chat.say("Second.")
-    assert await journal.next_turn_at(now=now) == lease.until
+    assert await journal.turns.next_at(now=NOW) == lease.until
 
 
-async def test_what_waits_behind_a_void_turn_moves_up(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_what_waits_behind_a_void_turn_moves_up(journal: Journal, chat: Chat) -> None:
     """When the user's message voids a running follow-up, the reply can be taken at once."""
     await chat.follow_up()
     await chat.take_turn()
     accepted = await chat.say()
-    assert await journal.next_turn_at(now=now) == now
+    assert await journal.turns.next_at(now=NOW) == NOW
     assert (await chat.take_turn("worker-b")).turn.id == accepted.turn.id
 
 
-async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(chat: Chat) -> None:
     """Others are served meanwhile, and the turns behind the one that waits stay behind it."""
     first = await chat.say("One")
     await chat.say("Two")
     second = await (await chat.another("second")).say("Three")
-    await journal.release_turn(await chat.take_turn(), now=now, retry_at=now + HOUR)
-    taken = await journal.claim_turn("worker-a", now=now, lease_for=LEASE)
+    await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
+    taken = await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
     assert taken is not None
     assert taken.turn.id == second.turn.id
     await chat.finish(taken, AIMessage("Yes."))
-    assert await journal.claim_turn("worker-a", now=now, lease_for=LEASE) is None
-    late = await journal.claim_turn("worker-a", now=now + HOUR, lease_for=LEASE)
+    assert await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE) is None
+    late = await chat.journal.turns.claim_one("worker-a", now=NOW + HOUR, lease_for=LEASE)
     assert late is not None
     assert late.turn.id == first.turn.id
 
 
-async def test_new_threads_do_not_starve_old_ones(
-    journal: Journal, chat: Chat, now: datetime
-) -> None:
+async def test_new_threads_do_not_starve_old_ones(journal: Journal, chat: Chat) -> None:
     """A thread that was served before waits no longer than those that came after it."""
     await chat.exchange()
     waiting = await chat.say()
     for n in range(3):
-        newcomer = Chat(journal, chat.ids, now + (n + 1) * LEASE, f"new-{n}")
+        newcomer = Chat(journal, chat.ids, NOW + (n + 1) * LEASE, f"new-{n}")
         await (await newcomer.begin()).say()
-    lease = await journal.claim_turn("worker-a", now=now + 9 * LEASE, lease_for=LEASE)
+    lease = await journal.turns.claim_one("worker-a", now=NOW + 9 * LEASE, lease_for=LEASE)
     assert lease is not None
     assert lease.turn.id == waiting.turn.id

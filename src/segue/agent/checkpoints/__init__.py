@@ -1,0 +1,1 @@
+"""Where LangGraph keeps running turns."""

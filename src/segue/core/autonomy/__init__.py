@@ -1,0 +1,1 @@
+"""Whether and when an agent speaks first: pure rules."""

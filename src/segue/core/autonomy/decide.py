@@ -1,0 +1,254 @@
+"""The default decider: whether to plan a follow-up after a reply, by rules and without a model.
+
+It reads what a person can see, the reply and the user's last message, and whether the work was
+finished; never a trigger's prompt. The gates decide later whether the follow-up is sent.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import Field
+
+from segue.core.batch import Batch, BatchState
+from segue.core.durations import Duration
+from segue.core.memory import text_of
+from segue.core.messages import visible_messages
+from segue.core.metadata import BatchType, is_settled
+from segue.core.speech.acts import Act, acts_of, asks_something, looks_for_something
+from segue.core.speech.goodbyes import ends_conversation
+from segue.core.triggers import TriggerType
+from segue.errors import UsageError
+
+# Sentences in which a reply states its request: at the start, or at the end.
+_OPENING: Final = 2
+_ENDING: Final = 3
+# Earlier batches that count: users often state their need some turns before.
+LOOKED_BACK: Final = 3
+
+
+class Sign(StrEnum):
+    """What speaks for or against a follow-up."""
+
+    INTERRUPTED = "interrupted"
+    NESTED = "nested"
+    GOES_ON = "goes_on"
+    BROKEN_OFF = "broken_off"
+    SILENT = "silent"
+    ASKED = "asked"
+    PROPOSED = "proposed"
+    FAILED = "failed"
+    TOOL_FAILED = "tool_failed"
+    PROMISED = "promised"
+    CLOSED = "closed"
+    DONE = "done"
+    INFORMED = "informed"
+
+
+_MEANING: Final[Mapping[Sign, tuple[TriggerType | None, str]]] = MappingProxyType(
+    {
+        Sign.INTERRUPTED: (
+            TriggerType.WAITING_FOR_DECISION,
+            "The agent stopped to wait for the user's answer.",
+        ),
+        Sign.NESTED: (None, "Another agent asked, so no user is waiting."),
+        Sign.GOES_ON: (None, "The agent goes on with this by itself."),
+        Sign.BROKEN_OFF: (TriggerType.TASK_INCOMPLETE, "The work broke off before it was done."),
+        Sign.SILENT: (None, "The agent said nothing that could be followed up."),
+        Sign.ASKED: (TriggerType.QUESTION_UNANSWERED, "The reply asks the user something."),
+        Sign.PROPOSED: (
+            TriggerType.WAITING_FOR_DECISION,
+            "The reply leaves the user something to decide.",
+        ),
+        Sign.FAILED: (TriggerType.TASK_INCOMPLETE, "The reply says that something failed."),
+        Sign.TOOL_FAILED: (TriggerType.TASK_INCOMPLETE, "The last tool that was called failed."),
+        Sign.PROMISED: (TriggerType.TASK_INCOMPLETE, "The reply promises more."),
+        Sign.CLOSED: (
+            None,
+            "The talk is closed: goodbye, thanks, or all that was needed.",
+        ),
+        Sign.DONE: (TriggerType.CHECK_IN, "The reply reports success or offers more help."),
+        Sign.INFORMED: (TriggerType.CHECK_IN, "The reply tells something and asks nothing."),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The sign that was found, with its trigger, if any, and its reason."""
+
+    sign: Sign
+
+    @property
+    def trigger(self) -> TriggerType | None:
+        return _MEANING[self.sign][0]
+
+    @property
+    def reason(self) -> str:
+        return _MEANING[self.sign][1]
+
+    def plan(self, delays: "Delays") -> "Plan | None":
+        """The follow-up to arm; None if no trigger fits."""
+        if self.trigger is None:
+            return None
+        return Plan(self.trigger, delays.of(self.trigger), self.reason)
+
+
+# Settings check the bound in the type; tests and custom deciders may use a delay of zero.
+_Delay = Annotated[Duration, Field(gt=timedelta())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long the user is silent before the first follow-up, by trigger."""
+
+    question_unanswered: _Delay = timedelta(hours=1)
+    """After a reply that asked the user a question."""
+    waiting_for_decision: _Delay = timedelta(hours=4)
+    """After a reply that left a decision to the user."""
+    task_incomplete: _Delay = timedelta(minutes=30)
+    """After a failed tool, an answer that was cut off, or a promise of more work. A failed turn
+    tells the user so and plans nothing."""
+    check_in: _Delay = timedelta(days=1)
+    """After any other reply, unless the conversation was closed."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) < timedelta():
+                raise UsageError(f"The delay {each.name} is negative; expected zero or more.")
+
+    def of(self, trigger: TriggerType) -> timedelta:
+        delay: timedelta = getattr(self, trigger.value)
+        return delay
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A follow-up to arm; the delay counts from the reply."""
+
+    trigger: TriggerType
+    delay: timedelta
+    reason: str
+
+
+def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Judgement:
+    """What the batch just finished leaves open.
+
+    `interrupted` means that the graph waits for a person. Of the `earlier` batches, in any order,
+    the last `LOOKED_BACK` count: a "no" ends the conversation after "Anything else?", and a user
+    who searched two turns ago may still have to choose. An open matter beats a goodbye, since the
+    user still wants to know. "How can I help you?" does not count as a question, only as a reason
+    to check in.
+    """
+    sign = _sign_of_work(batch, interrupted=interrupted)
+    return Judgement(sign or _sign_of_text(batch, earlier))
+
+
+def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
+    if interrupted:
+        return Sign.INTERRUPTED
+    if batch.type is BatchType.AGENT_TO_AGENT:
+        return Sign.NESTED
+    if batch.state is BatchState.AWAITING_CONTINUATION:
+        return Sign.GOES_ON
+    # A message before the user's last one is not a reply to it. A follow-up without a reply leaves
+    # open only what was open before.
+    has_no_reply = not any(isinstance(m, AIMessage) for m in visible_messages(batch.messages)[-1:])
+    if has_no_reply and batch.type is BatchType.SYSTEM_TRIGGER:
+        return Sign.SILENT
+    if not batch.is_complete or any(map(is_settled, batch.messages)):
+        return Sign.BROKEN_OFF
+    return Sign.SILENT if has_no_reply else None
+
+
+def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
+    before = _before(batch, earlier)
+    acts, user = acts_of(_reply(batch)), _user_text(batch)
+    edges = {act for sentence in (*acts[:_OPENING], *acts[-_ENDING:]) for act in sentence}
+    if open_matter := _open_matter(acts[-_ENDING:], edges):
+        return open_matter
+    if _last_tool_failed(batch):
+        return Sign.TOOL_FAILED
+    if _is_closed(acts) or ends_conversation(user, help_was_offered=_help_was_offered(before)):
+        return Sign.CLOSED
+    if edges & {Act.REPORTS, Act.OFFERS_HELP}:
+        return Sign.DONE
+    if Act.SHOWS in edges and _still_looking(user, before):
+        return Sign.PROPOSED
+    return Sign.INFORMED
+
+
+def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
+    """The last question of the ending, or else a matter at either end of the reply."""
+    for sentence in reversed(ending):
+        if sentence & {Act.ASKS, Act.PROPOSES}:
+            return Sign.PROPOSED if Act.PROPOSES in sentence else Sign.ASKED
+    if Act.LACKS in edges and edges & {Act.REGRETS, Act.OFFERS_HELP} and Act.REPORTS not in edges:
+        edges = edges | {Act.FAILS}
+    for act in (Act.PROPOSES, Act.FAILS, Act.PROMISES):
+        if act in edges:
+            return _OPEN[act]
+    return None
+
+
+_OPEN: Final[Mapping[Act, Sign]] = MappingProxyType(
+    {Act.PROPOSES: Sign.PROPOSED, Act.FAILS: Sign.FAILED, Act.PROMISES: Sign.PROMISED}
+)
+
+
+def _is_closed(acts: list[frozenset[Act]]) -> bool:
+    """A reply that says goodbye at its end, or consists of courtesies."""
+    if not acts or any(Act.OFFERS_HELP in sentence for sentence in acts):
+        return False
+    return Act.PARTS in acts[-1] or all(s & {Act.PARTS, Act.IS_POLITE} for s in acts)
+
+
+def _before(batch: Batch, earlier: Iterable[Batch]) -> list[Batch]:
+    """The earlier batches that count, newest first."""
+    talks = (b for b in earlier if b.id < batch.id and b.type is not BatchType.AGENT_TO_AGENT)
+    return sorted(talks, key=lambda b: b.id, reverse=True)[:LOOKED_BACK]
+
+
+def _help_was_offered(before: list[Batch]) -> bool:
+    return bool(before) and any(Act.OFFERS_HELP in s for s in acts_of(_reply(before[0])))
+
+
+def _still_looking(user: str, before: list[Batch]) -> bool:
+    """Whether the user searches for one of several things, or did and has only added details.
+
+    A report of success or another question ends the search.
+    """
+    if looks_for_something(user):
+        return True
+    for batch in before:
+        if asks_something(user) or any(Act.REPORTS in s for s in acts_of(_reply(batch))):
+            return False
+        user = _user_text(batch)
+        if looks_for_something(user):
+            return True
+    return False
+
+
+def _last_tool_failed(batch: Batch) -> bool:
+    """Whether the last message that called tools got an error; a retry that worked is no error."""
+    exchanges = batch.pairing.exchanges
+    results = [e.result for e in exchanges if e.message is exchanges[-1].message]
+    return any(result is not None and result.status == "error" for result in results)
+
+
+def _reply(batch: Batch) -> str:
+    return _last_visible_text(batch, AIMessage)
+
+
+def _user_text(batch: Batch) -> str:
+    return _last_visible_text(batch, HumanMessage)
+
+
+def _last_visible_text(batch: Batch, kind: type[BaseMessage]) -> str:
+    visible = visible_messages(batch.messages)
+    message = next((m for m in reversed(visible) if isinstance(m, kind)), None)
+    return text_of(message) if message else ""

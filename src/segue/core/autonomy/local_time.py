@@ -1,0 +1,157 @@
+"""The user's local time: time zones, local days and quiet hours, across midnight and clock changes.
+
+All results are in UTC: Python compares and adds times of one zone by their wall clock, which is
+wrong when the clock changes.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from segue.errors import UsageError
+
+# Local times of the first and last days of the calendar are out of range.
+FIRST_MOMENT: Final = datetime(2, 1, 1, tzinfo=UTC)
+LAST_MOMENT: Final = datetime(9998, 12, 31, tzinfo=UTC)
+
+# Entries of the zone folder that are not IANA zones: the machine's own zone, an unset one, and
+# copies of the zones, some with leap seconds. Some file systems ignore case.
+_NOT_A_ZONE: Final = re.compile(r"(localtime|posixrules|factory)$|(posix|right)/", re.IGNORECASE)
+
+_MIDNIGHT: Final = time()
+_DAY: Final = timedelta(days=1)
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From `start` until just before `end` on the user's wall clock, across midnight if need be.
+
+    `UsageError` for times with seconds or a time zone, and for two equal times, which could mean
+    always or never.
+    """
+
+    start: time
+    """The first quiet minute on the user's clock, such as `22:00`."""
+    end: time
+    """The first minute that is not quiet, such as `07:30`."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("start", self.start), ("end", self.end)):
+            if value.tzinfo is not None or value.second or value.microsecond:
+                raise UsageError(
+                    f"Quiet hours cannot {name} at {value.isoformat()}: expected hours and "
+                    "minutes without a time zone, since the zone is the user's."
+                )
+        if self.start == self.end:
+            raise UsageError(
+                f"Quiet hours cannot start and end at the same time, {self.start:%H:%M}: leave "
+                "them out for none; to get no follow-up at any hour, mute the thread."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M} to {self.end:%H:%M}"
+
+    def is_quiet(self, moment: datetime, zone: tzinfo) -> bool:
+        """Whether the wall clock shows a quiet time, in both runs of a repeated hour."""
+        return self._covers(as_utc(moment).astimezone(zone).time())
+
+    def next_open(self, moment: datetime, zone: tzinfo) -> datetime:
+        """The first time from `moment` on that is not quiet, in UTC.
+
+        If a clock change skips the end of the quiet hours, the time of the change.
+        """
+        moment = as_utc(moment)
+        while self._covers(moment.astimezone(zone).time()):
+            moment = _onward(moment, zone, self.end)
+        return moment
+
+    def _covers(self, shown: time) -> bool:
+        if self.start <= self.end:
+            return self.start <= shown < self.end
+        return shown >= self.start or shown < self.end
+
+
+# For reports that count follow-ups at night; users and agents set their own quiet hours.
+NIGHT: Final = QuietHours(time(22), time(8))
+
+
+def find_zone(name: str | None) -> tzinfo | None:
+    """The IANA time zone of that name; None if there is none."""
+    try:
+        return ZoneInfo(name) if name and not _NOT_A_ZONE.match(name) else None
+    except (KeyError, ValueError, TypeError, OSError):  # OSError for a folder such as "America"
+        return None
+
+
+def as_utc(moment: datetime) -> datetime:
+    """The time in UTC, within the range of every zone; `UsageError` without a time zone."""
+    if moment.utcoffset() is None:
+        raise UsageError(f"{moment!r} has no time zone; pass an aware datetime.")
+    try:
+        return min(max(moment.astimezone(UTC), FIRST_MOMENT), LAST_MOMENT)
+    except OverflowError:
+        return FIRST_MOMENT if moment.year == 1 else LAST_MOMENT
+
+
+def after(moment: datetime, delay: timedelta) -> datetime:
+    """`delay` of real time later; at most `LAST_MOMENT`."""
+    try:
+        return as_utc(as_utc(moment) + delay)
+    except OverflowError:
+        return LAST_MOMENT
+
+
+def local_day(moment: datetime, zone: tzinfo) -> date:
+    return as_utc(moment).astimezone(zone).date()
+
+
+def day_began(moment: datetime, zone: tzinfo) -> datetime:
+    """When the user's local day of `moment` began, in UTC.
+
+    Its first midnight, or, if a clock change skips that, the time of the change.
+    """
+    moment = as_utc(moment)
+    day = local_day(moment, zone)
+    began = max(as_utc(datetime.combine(day, _MIDNIGHT, zone)), FIRST_MOMENT)
+    if local_day(began, zone) == day:
+        return min(began, moment)
+    return next_day(began, zone)
+
+
+def next_day(moment: datetime, zone: tzinfo) -> datetime:
+    """When the user's next local day begins, in UTC; not always at midnight."""
+    moment = as_utc(moment)
+    day = local_day(moment, zone)
+    while moment.astimezone(zone).date() <= day:
+        moment = _onward(moment, zone, _MIDNIGHT)
+    return moment
+
+
+def _onward(moment: datetime, zone: tzinfo, wall: time) -> datetime:
+    """When the clock next shows `wall`, or the next clock change if that comes first."""
+    local = moment.astimezone(zone)
+    left = (datetime.combine(local, wall) - local.replace(tzinfo=None)) % _DAY
+    shown = moment + (left or _DAY)
+    return _clock_change(moment, shown, zone) or shown
+
+
+def _clock_change(start: datetime, stop: datetime, zone: tzinfo) -> datetime | None:
+    """The first second after `start` with another offset; None if `stop` has the same one."""
+    offset = _offset(start, zone)
+    if _offset(stop, zone) == offset:
+        return None
+    before, changed = start.replace(microsecond=0), stop
+    while changed - before > _SECOND:
+        middle = before + (changed - before) // _SECOND // 2 * _SECOND
+        if _offset(middle, zone) == offset:
+            before = middle
+        else:
+            changed = middle
+    return changed
+
+
+def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()

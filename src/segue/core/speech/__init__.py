@@ -1,0 +1,1 @@
+"""Rules that read what a text does: sentences, acts and goodbyes."""

@@ -1,0 +1,134 @@
+"""What `Segue.listen` gives: events in order, each with a cursor to resume from.
+
+A cursor is text: the position of the last stored message, and the number of events since. A
+listener that resumes from it gets everything stored after it, and the whole text so far of the
+message that is being written; `MessageDelta.offset` tells which part of that it has already.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage
+
+from segue.core.memory import QuerySource
+from segue.core.snowflake import parse, to_text
+from segue.errors import UsageError
+
+__all__ = [
+    "Event",
+    "ListenerLagged",
+    "MemoriesRecalled",
+    "MessageDelta",
+    "MessageRetracted",
+    "MessageStored",
+    "Payload",
+    "ProgressReported",
+    "QuestionAsked",
+    "TurnCancelled",
+    "TurnFailed",
+]
+
+_CURSOR: Final = re.compile(r"(0|[0-9]{19})(?:\.([0-9]{1,18}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStored:
+    """A whole message of the user or the agent."""
+
+    message: BaseMessage
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDelta:
+    """The next text of a message that is being written, after `offset` characters."""
+
+    message_id: str
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRetracted:
+    """A message that was being written will not be finished: remove it from the screen."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    """A turn ended without a reply; `reason` is a text for the user."""
+
+    code: str
+    reason: str
+    turn_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCancelled:
+    """The user cancelled a turn."""
+
+    turn_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """The agent waits for an answer to its questions, by id; `Segue.answer` resumes the turn."""
+
+    turn_id: int
+    questions: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLagged:
+    """The listener was too slow: stored messages are sent again, skipped deltas are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoriesRecalled:
+    """The keys of the memories that the model gets, and which text they were searched with."""
+
+    keys: tuple[str, ...]
+    source: QuerySource
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReported:
+    """What a node or tool of the graph wrote to its stream."""
+
+    value: Any
+
+
+Payload = (
+    MessageStored
+    | MessageDelta
+    | MessageRetracted
+    | TurnFailed
+    | TurnCancelled
+    | QuestionAsked
+    | ListenerLagged
+    | MemoriesRecalled
+    | ProgressReported
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened, and the cursor to resume from after it."""
+
+    cursor: str
+    payload: Payload
+
+
+def cursor_at(position: int) -> str:
+    """The cursor after everything up to a stored position."""
+    return to_text(position) if position else "0"
+
+
+def parse_cursor(cursor: Any) -> tuple[int, int]:
+    """A cursor's stored position, and the number of events since; `UsageError` if invalid."""
+    if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
+        return 0 if found[1] == "0" else parse(found[1]), int(found[2] or 0)
+    raise UsageError(
+        f"{cursor!r:.60} is not a cursor; take one from an event, or '0' for the beginning."
+    )

@@ -1,0 +1,1 @@
+"""Views for operators and users: reasons, statistics, and stored records."""

@@ -1,0 +1,216 @@
+"""What became of follow-ups: counts of outcomes, rates, and each variant against the hold-out.
+
+Built from the journal's counts and the core's statistics. Names and numbers only: no message text
+and no prompt.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, Final
+
+from segue.core.autonomy.local_time import as_utc
+from segue.core.autonomy.outcomes import Difference, FollowUpOutcome, Rate, compare
+from segue.core.triggers import parse_trigger
+from segue.errors import UsageError
+from segue.journal.journal import Journal
+from segue.journal.stats import WINDOW, ArmCount, OutcomeCount, OutcomeQuery, SearchCount
+
+# Stands for the gate of suppressed follow-ups that no gate decided on.
+NO_GATE: Final = "none"
+# Sources of a memory query that are not text of the user.
+_FALLBACKS: Final = frozenset({"conversation_summary", "none"})
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of the follow-ups of one agent, trigger and variant; `variant` is None if no
+    prompt was chosen for them.
+    """
+
+    agent_id: str
+    trigger_type: str | None
+    variant: str | None
+    counts: Mapping[FollowUpOutcome, int]
+    suppressed_by: Mapping[str, int] = field(default_factory=dict)
+    # Of those that were shown and whose window is over; the latency is the median.
+    replied: Rate | None = None
+    latency: timedelta | None = None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def as_json(self) -> dict[str, Any]:
+        latency = self.latency
+        return {
+            "agent": self.agent_id,
+            "trigger": self.trigger_type,
+            "variant": self.variant,
+            "total": self.total,
+            **{outcome.value: self.counts.get(outcome, 0) for outcome in FollowUpOutcome},
+            "suppressed_by": dict(self.suppressed_by),
+            "reply_rate": self.replied and asdict(self.replied),
+            "median_latency_seconds": None if latency is None else latency.total_seconds(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Threads with the same prompt, or those held out (`variant` None), of one agent and trigger.
+
+    `wrote` is the share of moments after which the user wrote within the window; its cases are
+    threads. `difference` is to those held out.
+    """
+
+    agent_id: str
+    trigger_type: str | None
+    variant: str | None
+    wrote: Rate
+    difference: Difference | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "agent": self.agent_id,
+            "trigger": self.trigger_type,
+            "variant": self.variant,
+            "wrote": asdict(self.wrote),
+            "difference": self.difference and asdict(self.difference),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """Memory searches of follow-ups by the source of their text.
+
+    `fallbacks` is the share that had no text of the user: by the summary, or not at all.
+    """
+
+    by_source: Mapping[str, int]
+    fallbacks: Rate | None
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The follow-ups from `since` on and before `until`."""
+
+    since: datetime | None
+    until: datetime
+    window: timedelta
+    outcomes: tuple[Outcomes, ...]
+    # Of each agent and trigger that has threads held out.
+    arms: tuple[Arm, ...]
+    searches: Searches
+    # Follow-ups whose stored trigger has lost its metadata.
+    unmarked: int
+
+    def as_json(self) -> dict[str, Any]:
+        searches = self.searches
+        return {
+            "since": self.since.isoformat() if self.since else None,
+            "until": self.until.isoformat(),
+            "window_seconds": self.window.total_seconds(),
+            "outcomes": [row.as_json() for row in self.outcomes],
+            "arms": [arm.as_json() for arm in self.arms],
+            "memory": {
+                "by_source": dict(searches.by_source),
+                "fallback_rate": searches.fallbacks and asdict(searches.fallbacks),
+                "failed": searches.failed,
+            },
+            "unmarked": self.unmarked,
+        }
+
+
+def build_query(
+    now: datetime,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    agent: str | None = None,
+    trigger: str | None = None,
+    window: timedelta = WINDOW,
+) -> OutcomeQuery:
+    """Which follow-ups to count; `UsageError` for a range or window that is empty."""
+    since = as_utc(since) if since else _EARLIEST
+    until = as_utc(until) if until else now + timedelta(microseconds=1)
+    if until <= since:
+        raise UsageError(f"until {until.isoformat()} is not after since {since.isoformat()}.")
+    if window <= timedelta(0):
+        raise UsageError(f"The window is {window}; expected a positive duration.")
+    return OutcomeQuery(
+        now=now,
+        since=since,
+        until=until,
+        window=window,
+        agent_id=agent,
+        trigger_type=None if trigger is None else parse_trigger(trigger).value,
+    )
+
+
+async def stats(journal: Journal, query: OutcomeQuery) -> Stats:
+    """What became of follow-ups, as far as it is known at `query.now`."""
+    counts, arms, searches, unmarked = await asyncio.gather(
+        journal.stats.count_outcomes(query),
+        journal.stats.count_arms(query),
+        journal.stats.count_searches(query),
+        journal.stats.count_unmarked(query),
+    )
+    return Stats(
+        None if query.since == _EARLIEST else query.since,
+        query.until,
+        query.window,
+        tuple(_outcomes(counts)),
+        tuple(_arms(arms)),
+        _searches(searches),
+        unmarked,
+    )
+
+
+def _outcomes(counts: Iterable[OutcomeCount]) -> Iterator[Outcomes]:
+    # The journal's counts are sorted by agent, trigger and variant.
+    for kind, group in groupby(counts, lambda row: (row.agent_id, row.trigger_type, row.variant)):
+        rows = [*group]
+        total: Counter[FollowUpOutcome] = Counter()
+        over: Counter[FollowUpOutcome] = Counter()
+        gates: Counter[str] = Counter()
+        for row in rows:
+            total[row.outcome] += row.count
+            if row.is_over:
+                over[row.outcome] += row.count
+            if row.outcome is FollowUpOutcome.SUPPRESSED:
+                gates[row.gate or NO_GATE] += row.count
+        yield Outcomes(
+            *kind,
+            {outcome: total[outcome] for outcome in FollowUpOutcome if total[outcome]},
+            dict(sorted(gates.items())),
+            replied=Rate.of(over[FollowUpOutcome.REPLIED], over.total()),
+            latency=next(
+                (row.latency for row in rows if row.is_over and row.latency is not None), None
+            ),
+        )
+
+
+def _arms(counts: Iterable[ArmCount]) -> Iterator[Arm]:
+    for _, rows in groupby(counts, lambda row: (row.agent_id, row.trigger_type)):
+        rates = {row: rate for row in rows if (rate := Rate.of(row.wrote, row.threads))}
+        held_out = next((rate for row, rate in rates.items() if row.variant is None), None)
+        if held_out is not None:
+            for row, rate in rates.items():
+                difference = compare(rate, held_out) if row.variant is not None else None
+                yield Arm(row.agent_id, row.trigger_type, row.variant, rate, difference)
+
+
+def _searches(counts: Iterable[SearchCount]) -> Searches:
+    rows = {row.source: row for row in counts}
+    total = sum(row.count for row in rows.values())
+    fallbacks = sum(row.count for row in rows.values() if row.source in _FALLBACKS)
+    return Searches(
+        {source: row.count for source, row in rows.items()},
+        Rate.of(fallbacks, total),
+        sum(row.failed for row in rows.values()),
+    )

@@ -1,0 +1,291 @@
+"""What operators see of conversations, as JSON, for the server's routes and the command line.
+
+Read-only. Times and ids are text.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_to_dict,
+)
+
+from segue.core.batch import Batch
+from segue.core.calls import calls_of
+from segue.core.context import Context, build_context
+from segue.core.messages import origin_of, spoken_text
+from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
+from segue.core.snowflake import to_text
+from segue.core.text import exact_json, one_line
+from segue.errors import NotFoundError
+from segue.insight.why import why
+from segue.journal.journal import Journal
+from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
+from segue.runtime.run import read_window
+from segue.runtime.thread_service import ThreadService
+from segue.settings.agents import AgentConfig
+
+_MEDIA: Final = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "file": "file",
+    "media": "media",
+}
+# Longer texts are data, such as pictures; of those, the beginning is shown.
+_LONGEST: Final = 100_000
+_SHOWN: Final = 100
+_ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
+
+
+def _role_of(message: BaseMessage) -> str:
+    """The author of a message; a synthetic user message is a trigger."""
+    if isinstance(message, HumanMessage):
+        return "trigger" if is_synthetic(message) else "user"
+    return next((role for kind, role in _ROLES if isinstance(message, kind)), message.type)
+
+
+def _without_data(value: Any) -> Any:
+    """JSON in which long texts are cut, such as the bytes of a picture."""
+    if isinstance(value, dict):
+        return {name: _without_data(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [*map(_without_data, value)]
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_SHOWN]}… ({len(value)} characters)"
+    return value
+
+
+def _summary(message: BaseMessage) -> str:
+    """Its text in one line, with marks for pictures and files, and the tools it calls."""
+    calls = ""
+    if isinstance(message, AIMessage):
+        calls = ", ".join(call.name for call in calls_of(message))
+    text = with_media(message.text, message.content)
+    return one_line(f"{text} {f'[calls {calls}]' if calls else ''}", 10_000)
+
+
+def with_media(text: str, content: str | list[Any]) -> str:
+    """The text of a message, and a mark for each picture, recording or file in it."""
+    blocks = [] if isinstance(content, str) else content
+    kinds = (block.get("type") for block in blocks if isinstance(block, dict))
+    marks = (f"[{_MEDIA[kind]}]" for kind in kinds if isinstance(kind, str) and kind in _MEDIA)
+    return " ".join([*([text] if text else []), *marks])
+
+
+async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
+    """The context of a thread's next reply, without the next message.
+
+    Memories are not in it: they depend on that message. An agent's own graph adds its own system
+    prompt.
+    """
+    window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
+    summary = window.told(config.context_tokens)
+    system, memories = config.system_prompt, config.memory
+    if config.graph is not None:
+        return build_context(window.batches, None, config.context_tokens, summary=summary)
+    # The built-in agent keeps room for memories.
+    room = config.context_tokens - (memories.max_tokens if memories.enabled else 0)
+    return build_context(window.batches, None, room, system=system, summary=summary)
+
+
+def context_json(context: Context) -> dict[str, Any]:
+    """A context as JSON: its messages as a model gets them, without the bytes of files, and as one
+    line each with their role.
+    """
+    return {
+        "messages": _without_data(messages_to_dict(strip_metadata(context.messages))),
+        "lines": [{"role": _role_of(m), "text": _summary(m)} for m in context.messages],
+        "batches": [to_text(batch) for batch in context.batches],
+        "dropped": exact_json(context.dropped),
+        "shortened": exact_json(context.shortened),
+        "tokens": context.tokens,
+        "reserved": context.reserved,
+        "is_cut": context.cut,
+        "over_budget": context.over_budget,
+    }
+
+
+# Of batches without a turn, such as imported ones, the newest are listed, up to this size.
+_WINDOW_TOKENS: Final = 100_000
+# More than the decisions that one timer has.
+_DECISIONS: Final = 10
+_ENDS: Final = {
+    TurnState.QUEUED: "under way",
+    TurnState.RUNNING: "under way",
+    TurnState.FAILED: "failed",
+    TurnState.VOID: "stopped",
+}
+Json = dict[str, Any]
+
+
+class Inspector:
+    """Reads what operators see of conversations, of all users."""
+
+    def __init__(self, journal: Journal, agents: Sequence[AgentConfig]) -> None:
+        self._journal = journal
+        self._agents = agents
+
+    async def list_threads(self, user_id: str | None, *, limit: int) -> list[Json]:
+        """A user's threads, or those of all users; the one written to last first."""
+        if user_id is None:
+            return [*map(_json, await self._journal.threads.list_newest(limit=limit))]
+        return [*map(_json, await ThreadService(self._journal).list_threads(user_id, limit=limit))]
+
+    async def list_history(self, thread: Thread, *, limit: int) -> list[Json]:
+        """What a person sees of a thread, without metadata; oldest first."""
+        named = {agent.id: agent.name for agent in self._agents if agent.name}
+        names = {"user": thread.user_id, "agent": named.get(thread.agent_id, thread.agent_id)}
+        threads, found, before = ThreadService(self._journal), list[Json](), None
+        # Of each page, which may be full of pictures, only the texts are kept.
+        while len(found) < limit:
+            page = await threads.history(thread.id, limit=limit - len(found), before=before)
+            found = [*(_visible(message, names) for message in page.messages), *found]
+            before = page.before
+            if before is None:
+                break
+        return found
+
+    async def list_batches(self, thread_id: str, *, limit: int, depth: int = 0) -> list[Json]:
+        """The newest batches of a thread, newest first; what agents asked each other is inside the
+        batch that asked.
+        """
+        from segue.agent.tools import MAX_DEPTH  # noqa: PLC0415 - loads LangGraph
+
+        turns = await self._journal.turns.list_of(thread_id, limit=limit)
+        found = [batch async for batch in _newest_batches(self._journal, thread_id, turns, limit)]
+        nested: list[Json] = []
+        for agent in self._agents if depth < MAX_DEPTH else ():
+            with suppress(NotFoundError):
+                name = nested_id(thread_id, agent.id)
+                nested += await self.list_batches(name, limit=limit, depth=depth + 1)
+        return [
+            batch
+            | {
+                "thread_id": thread_id,
+                "turns": [_json(turn) for turn in turns if to_text(turn.batch) == batch["id"]],
+                "nested": [each for each in nested if each["parent"] == batch["id"]],
+            }
+            for batch in found
+        ]
+
+    async def get_context(self, thread: Thread, config: AgentConfig) -> Json:
+        """What the model would get of the thread now, and what is left out."""
+        return context_json(await next_context(self._journal, thread, config))
+
+    async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
+        """What the decider and the gates decided, newest first."""
+        return [*map(_json, await self._journal.decisions.list_of(thread_id, limit=limit))]
+
+    async def list_timers(self, thread_id: str, *, limit: int) -> list[Json]:
+        """A thread's timers, newest first, and whether a fired one was sent."""
+        timers = await self._journal.timers.list_of(thread_id, limit=limit)
+        decisions = await self._journal.decisions.list_of(thread_id, limit=limit * _DECISIONS)
+        # The gates' decision knows which turn a timer led to.
+        led_to = {d.timer_id: d.turn_id for d in decisions if d.timer_id and d.turn_id}
+        return [
+            _timer(timer, await _turn(self._journal, led_to.get(timer.id)))
+            if timer.state is TimerState.FIRED
+            else _timer(timer)
+            for timer in timers
+        ]
+
+    async def list_pending_timers(self, *, limit: int) -> list[Json]:
+        """The pending timers of all threads, soonest first."""
+        return [*map(_timer, await self._journal.timers.list_pending(limit=limit))]
+
+    async def count_pending_timers(self, *, limit: int) -> int:
+        """How many timers are pending in all threads, counted up to the limit."""
+        return await self._journal.timers.count(limit=limit)
+
+    async def list_turns(self, thread_id: str, *, limit: int) -> list[Json]:
+        """A thread's turns, newest first."""
+        return [*map(_json, await self._journal.turns.list_of(thread_id, limit=limit))]
+
+    async def list_reasons(self, thread_id: str, *, limit: int) -> list[Json]:
+        """Why the agent wrote, and why it did not; oldest first."""
+        return [*map(_json, await why(self._journal, thread_id, limit=limit))]
+
+    async def list_dead_letters(self, *, limit: int) -> list[Json]:
+        """Webhooks and other effects that were given up."""
+        return [*map(_json, await self._journal.effects.list_dead(limit=limit))]
+
+
+async def _newest_batches(
+    journal: Journal, thread_id: str, turns: Sequence[Turn], limit: int
+) -> AsyncIterator[Json]:
+    """The batches of the turns, and those without a turn; retention may have removed some.
+
+    Long data is cut as soon as a batch is read: pictures may have many megabytes.
+    """
+    await journal.threads.get(thread_id)  # raises if there is none
+    tail = await journal.messages.tail(thread_id, max_tokens=_WINDOW_TOKENS)
+    known = {batch.id: _batch(batch) for batch in tail}
+    for number in sorted({turn.batch for turn in turns} | known.keys(), reverse=True)[:limit]:
+        with suppress(NotFoundError):
+            yield known.get(number) or _batch(await journal.messages.load_batch(thread_id, number))
+
+
+def _visible(message: BaseMessage, names: dict[str, str]) -> Json:
+    created_at = MessageMetadata.of(message).created_at
+    role = "user" if isinstance(message, HumanMessage) else "agent"
+    text = spoken_text(message)
+    return {
+        "id": message.id,
+        "role": role,
+        "name": names[role],
+        "text": text,
+        "shown": with_media(text, message.content),
+        "created_at": created_at.isoformat() if created_at else None,
+        "origin": origin_of(message),
+    }
+
+
+def _batch(batch: Batch) -> Json:
+    return {
+        "id": to_text(batch.id),
+        "type": batch.type.value,
+        "state": batch.state.value,
+        "reasons": batch.reasons,
+        "parent": None if batch.parent is None else to_text(batch.parent),
+        "began_at": batch.started_at.isoformat(),
+        "messages": [_message(message) for message in batch.messages],
+    }
+
+
+def _message(message: BaseMessage) -> Json:
+    known = {"id": message.id, "role": _role_of(message), "text": _summary(message)}
+    raw = {"type": message.type, "content": message.content, "metadata": message.additional_kwargs}
+    return known | _json(_without_data(raw))
+
+
+def _timer(timer: Timer, turn: Turn | None = None) -> Json:
+    became = error = None
+    if turn is not None:
+        became = _ENDS.get(turn.state, "sent" if turn.shown_at else "nothing said")
+        error = turn.error
+    return _json(timer) | {
+        "became": became,
+        "why": error or timer.state_reason or timer.reason or "",
+    }
+
+
+async def _turn(journal: Journal, turn_id: int | None) -> Turn | None:
+    try:
+        return None if turn_id is None else await journal.turns.get(turn_id)
+    except NotFoundError:
+        return None
+
+
+def _json(value: Any) -> Json:
+    found: Json = exact_json(value)
+    return found

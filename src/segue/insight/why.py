@@ -1,0 +1,137 @@
+"""Why the agent wrote, and why it did not: the records of a thread in one list.
+
+Built from decisions, timers, turns and effects. It names triggers and reasons, never a prompt or
+the text of a decider, so that everyone who may see the thread may see it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from segue.journal.journal import Journal
+from segue.journal.records import (
+    Decision,
+    Effect,
+    EffectState,
+    Timer,
+    TimerState,
+    Turn,
+    TurnKind,
+    TurnState,
+)
+
+_OVER = frozenset(
+    {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that happened, or did not, and why."""
+
+    at: datetime
+    what: str
+    outcome: str
+    why: str
+    details: dict[str, Any] = field(default_factory=dict)
+    # The id of the record: reasons of one moment are in this order.
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.what}: {self.outcome}. {self.why}".rstrip()
+
+
+async def why(journal: Journal, thread_id: str, *, limit: int = 50) -> list[Reason]:
+    """What was decided in a thread, and what became of it; oldest first."""
+    decisions = await journal.decisions.list_of(thread_id, limit=limit)
+    reasons = [
+        *map(_of_decision, decisions),
+        *_of_timers(await journal.timers.list_of(thread_id, limit=limit), decisions),
+        *_of_turns(await journal.turns.list_of(thread_id, limit=limit)),
+        *_of_effects(await journal.effects.list_of(thread_id, limit=limit)),
+    ]
+    return sorted(reasons, key=lambda reason: (reason.at, reason.number))[-limit:]
+
+
+def _of_decision(decision: Decision) -> Reason:
+    what = {
+        "plan": "planning a follow-up",
+        "gates": "the gates of a due follow-up",
+        "gates_before_showing": "the gates before the first word",
+        "memory_query": "the memories of a follow-up",
+    }
+    facts = {name: fact for name, fact in decision.facts.items() if name != "words"}
+    return Reason(
+        decision.decided_at,
+        what.get(decision.kind, decision.kind),
+        decision.outcome,
+        decision.reasons[0] if decision.reasons else "",
+        facts | {"reasons": list(decision.reasons[1:])},
+        decision.id,
+    )
+
+
+def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reason]:
+    # A timer's end comes after the decision that ended it, the newest one.
+    decided = {d.timer_id: d.id for d in reversed(decisions) if d.timer_id is not None}
+    for timer in timers:
+        if timer.state in _OVER:
+            kind = timer.kind.value.replace("_", "-")
+            yield Reason(
+                timer.updated_at,
+                f"the {kind} planned for {timer.due_at:%Y-%m-%d %H:%M:%S} UTC",
+                timer.state.value,
+                timer.state_reason or "",
+                {"trigger": timer.trigger_type},
+                decided.get(timer.id, timer.id),
+            )
+
+
+def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
+    for turn in turns:
+        if turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None:
+            yield Reason(turn.shown_at, "a follow-up", "sent", "All gates were open.", {}, turn.id)
+        elif turn.kind is TurnKind.FOLLOW_UP and turn.state is TurnState.VOID:
+            yield Reason(turn.queued_at, "a follow-up", "void", turn.error or "", {}, turn.id)
+        elif turn.state is TurnState.FAILED:
+            what = f"a {turn.kind.value.replace('_', '-')}"
+            yield Reason(turn.queued_at, what, "failed", turn.error or "", {}, turn.id)
+        if turn.ending is not None and turn.ending.get("kind") == "cancelled":
+            number = turn.end_position or turn.id
+            what = f"a {turn.kind.value.replace('_', '-')}"
+            reason = str(turn.ending.get("reason") or "")
+            yield Reason(turn.queued_at, what, "cancelled", reason, {}, number)
+
+
+def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
+    outcomes = {
+        EffectState.DONE: "delivered",
+        EffectState.DEAD: "not delivered",
+        EffectState.PENDING: "waiting",
+        EffectState.CLAIMED: "under way",
+    }
+    for effect in effects:
+        if effect.kind == "webhook":
+            is_proven = effect.state is not EffectState.DONE or bool(effect.evidence)
+            is_reply = effect.payload.get("event") == "reply"
+            yield Reason(
+                effect.created_at,
+                "the webhook of a reply" if is_reply else "the webhook of a follow-up",
+                outcomes[effect.state] if is_proven else "sent, without evidence",
+                _of_delivery(effect),
+                {"attempts": effect.attempts},
+                effect.id,
+            )
+
+
+def _of_delivery(effect: Effect) -> str:
+    """The receiver's answer with its time, or the error and the time of the next attempt."""
+    if effect.state is EffectState.DONE:
+        return effect.evidence or ""
+    error = f"{effect.error.rstrip('.')}. " if effect.error else ""
+    if effect.state is EffectState.DEAD:
+        return f"{error}Given up at attempt {effect.attempts}."
+    if effect.state is EffectState.PENDING and effect.attempts:
+        return f"{error}Next try at {effect.due_at:%Y-%m-%d %H:%M:%S}."
+    return effect.error or ""

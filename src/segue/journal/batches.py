@@ -1,0 +1,385 @@
+"""Batches and the ids of a thread. Called inside the steps of other modules.
+
+A step that writes here holds the thread's lock.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.batch import Batch
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.settle import settle
+from segue.core.snowflake import SnowflakeSource, latest_id, time_of
+from segue.core.stamp import stamp
+from segue.errors import BackendError, MetadataError, NotFoundError, UsageError
+from segue.journal.records import WINDOW_BYTES, Thread, Turn
+from segue.journal.rows import (
+    CLOCK_SKEW,
+    UNREADABLE,
+    MessageRow,
+    aware,
+    decode_batch,
+    decode_batches,
+    decode_message,
+    encode_message,
+    preview_of,
+    title_of,
+)
+from segue.journal.tx import Row, Statement, Tx, find
+
+logger = logging.getLogger(__name__)
+
+# Practically no limit: a batch has tens of messages.
+_MOST_MEMBERS: Final = 1_000_000
+_COLUMNS: Final = tuple(column.name for column in fields(MessageRow))
+_NOTE: Final = (
+    "UPDATE threads SET last_position = :last WHERE id = :thread AND last_position < :last"
+)
+# `count` is the number of messages in the batch for its members, NULL for messages found by id.
+_OPEN: Final = """
+    SELECT * FROM (
+        SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body,
+            max(sequence_num) OVER () + 1 AS count
+        FROM messages WHERE thread_id = :thread AND batch = :batch
+        ORDER BY sequence_num LIMIT :limit) AS members
+    UNION ALL
+    SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body, NULL
+    FROM messages WHERE thread_id = :thread AND message_id = ANY(:wanted)
+"""
+_AMONG: Final = """
+    SELECT batch, body FROM (
+        SELECT batch, sequence_num, body, sum(octet_length(body)) OVER (
+            ORDER BY batch GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM messages WHERE thread_id = :thread AND batch = ANY(:batches)
+    ) AS counted WHERE coalesce(before, 0) < :size ORDER BY batch, sequence_num
+"""
+# Title, preview, count and time in the thread list follow each stored message.
+_FOLLOW: Final = """
+    UPDATE threads SET epoch = :epoch,
+        last_position = greatest(last_position, :last),
+        message_count = message_count + CASE WHEN :visible THEN 1 ELSE 0 END,
+        updated_at = CASE WHEN :visible THEN greatest(updated_at, :now) ELSE updated_at END,
+        title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END,
+        preview = CASE WHEN :visible AND preview_position < :position
+            THEN :preview ELSE preview END,
+        preview_role = CASE WHEN :visible AND preview_position < :position
+            THEN :role ELSE preview_role END,
+        preview_position = CASE WHEN :visible
+            THEN greatest(preview_position, :position) ELSE preview_position END
+    WHERE id = :thread
+"""
+
+
+class RisingIds:
+    """Ids of one step in a locked thread: each above all that the thread has, even if this
+    process's clock is behind.
+    """
+
+    def __init__(self, thread: Thread, ids: SnowflakeSource, now: datetime) -> None:
+        self._ids = ids
+        self.last = thread.last_position
+        self.now = now
+
+    @property
+    def node(self) -> int:
+        return self._ids.node
+
+    def next(self, after: int = 0) -> int:
+        self.last = self._ids.next(after=max(after, self.last))
+        return self.last
+
+
+def noting(thread_id: str, ids: RisingIds) -> Statement:
+    """Store the highest id that the step used: later ids are higher in every process."""
+    return Statement(_NOTE, {"last": ids.last, "thread": thread_id})
+
+
+def check_real(message: BaseMessage) -> None:
+    """Refuse anything but a human message that is not synthetic and not stamped."""
+    _check_new(message)
+    if not isinstance(message, HumanMessage) or is_synthetic(message):
+        raise UsageError(
+            f"Only a user's own message can be accepted, not {_describe(message)}. Make it with "
+            "user_message(); a timer's message is stored by timers.fire(). Nothing was written."
+        )
+
+
+def check_synthetic(message: BaseMessage) -> None:
+    """Refuse anything but a synthetic human message: the user would see it."""
+    _check_new(message)
+    if not isinstance(message, HumanMessage) or not is_synthetic(message):
+        raise UsageError(
+            f"A timer fires a synthetic message, not {_describe(message)}. Make it with "
+            "synthetic_message() or continuation_message(). Nothing was written."
+        )
+
+
+def _check_new(message: BaseMessage) -> None:
+    metadata = MessageMetadata.of(message)
+    if metadata.batch is not None or metadata.position is not None:
+        raise UsageError(
+            f"Message {message.id!r} names a batch of its own; the journal gives it a new one. "
+            "Nothing was written."
+        )
+
+
+def _describe(message: BaseMessage) -> str:
+    kind = "a synthetic" if is_synthetic(message) else "a real"
+    return f"{kind} {type(message).__name__}"
+
+
+def check_past(new_id: int, now: datetime, what: str) -> None:
+    """Later ids of a thread are above all that it has: one from the future would date them all."""
+    if new_id > latest_id(now):
+        raise UsageError(
+            f"{what} has an id of {time_of(new_id):%Y-%m-%d}, more than a day from now "
+            f"({now:%Y-%m-%d}). Correct its time or this machine's clock. Nothing was written."
+        )
+
+
+def place_of(message: BaseMessage) -> int:
+    """The position of a message; `MetadataError` if it has none."""
+    position = MessageMetadata.of(message).position
+    if position is None:
+        raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
+    return position
+
+
+def stamp_now(
+    messages: Iterable[BaseMessage], ids: RisingIds, *place: Any, **more: Any
+) -> list[BaseMessage]:
+    """Messages as `stamp` gives them, with `stored_at` where the position is too late for now.
+
+    After a clock was ahead, positions continue above its ids.
+    """
+    stamped = stamp(messages, ids, *place, **more)
+    latest = aware(ids.now) + CLOCK_SKEW
+    stored_at = ids.now.isoformat()
+    return [
+        message
+        if time_of(place_of(message)) <= latest
+        else replace(MessageMetadata.of(message), stored_at=stored_at).onto(message)
+        for message in stamped
+    ]
+
+
+async def batch_of(tx: Tx, thread_id: str, batch: int, *, keep: bool = True) -> Batch:
+    rows = await tx.all(
+        "SELECT body FROM messages WHERE thread_id = :thread AND batch = :batch "
+        "ORDER BY sequence_num",
+        thread=thread_id,
+        batch=batch,
+    )
+    if not rows:
+        raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
+    return decode_batch(batch, (row["body"] for row in rows), keep=keep)
+
+
+async def batches_among(tx: Tx, thread_id: str, batches: Collection[int]) -> list[Batch]:
+    """Whole batches, up to the one with which their bodies reach `WINDOW_BYTES`."""
+    rows = await tx.all(_AMONG, thread=thread_id, batches=[*batches], size=WINDOW_BYTES)
+    if not rows:
+        raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
+    return decode_batches(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Messages as they are in their batch now, and the rows of those that are new."""
+
+    stored: list[BaseMessage]
+    new: list[MessageRow]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch that a turn goes on with: its messages or only the first one, and those messages of
+    the thread that have an id which the turn is about to store.
+    """
+
+    turn: Turn
+    members: list[Row]
+    known: dict[str, Row]
+
+    def place(
+        self, messages: Sequence[BaseMessage], ids: RisingIds, batch_type: BatchType | None = None
+    ) -> Placement:
+        """Give messages a place at the end; one whose id is in the batch already is not new."""
+        first = self.members[0]
+        placement = Placement([], [])
+        made: dict[str | None, BaseMessage] = {}
+        for given in messages:
+            message = self._with_own_id(given)
+            if (twin := made.get(message.id)) is not None:
+                placement.stored.append(twin)
+                continue
+            if (row := self.known.get(message.id or "")) is not None:
+                placement.stored.append(decode_message(row["body"]))
+                continue
+            # Type and parent are those of the first message: a continuation does not relabel it.
+            [stamped] = stamp_now(
+                [_without_place(message, self.turn.batch)],
+                ids,
+                self.turn.batch,
+                batch_type or first["batch_type"],
+                start=first["count"] + len(placement.new),
+                parent_batch=first["parent_batch"],
+            )
+            made[stamped.id] = stamped
+            placement.stored.append(stamped)
+            placement.new.append(encode_message(stamped))
+        return placement
+
+    def is_complete_with(self, new: Sequence[MessageRow]) -> bool:
+        """Whether the batch, with all members read, is complete once these are stored."""
+        bodies = [row["body"] for row in self.members] + [row.body for row in new]
+        try:
+            return decode_batch(self.turn.batch, bodies).is_complete
+        except BackendError:  # a damaged row must not keep the turn from ending
+            return False
+
+    def _with_own_id(self, message: BaseMessage) -> BaseMessage:
+        """Some providers reuse an id. In another batch that is another message, and gets an id that
+        is the same whenever the step is repeated.
+        """
+        known = self.known.get(message.id or "")
+        if known is None or known["batch"] == self.turn.batch:
+            return message
+        return message.model_copy(update={"id": _own_id(message.id, self.turn)})
+
+
+async def open_batch(
+    tx: Tx, turn: Turn, messages: Sequence[BaseMessage], *, whole: bool = False
+) -> OpenBatch:
+    """The batch of a turn, to store messages at its end; with all members only if `whole`."""
+    wanted = [message.id for message in messages if message.id is not None]
+    rows = await tx.all(
+        _OPEN,
+        thread=turn.thread_id,
+        batch=turn.batch,
+        limit=_MOST_MEMBERS if whole else 1,
+        wanted=wanted + [_own_id(message_id, turn) for message_id in wanted],
+    )
+    members = [row for row in rows if row["count"] is not None]
+    members.sort(key=lambda row: row["sequence_num"])  # a union promises no order
+    if not members:
+        raise NotFoundError(
+            f"There is no batch {turn.batch} in thread {turn.thread_id!r}. Nothing was written."
+        )
+    if messages and members[0]["archived"]:
+        await bring_back(tx, turn.thread_id, [turn.batch])
+    return OpenBatch(turn, members, {r["message_id"]: r for r in rows if r["count"] is None})
+
+
+async def append_to_batch(
+    tx: Tx,
+    thread: Thread,
+    turn: Turn,
+    messages: Sequence[BaseMessage],
+    ids: RisingIds,
+    batch_type: BatchType | None = None,
+) -> list[BaseMessage]:
+    """Store messages at the end of a turn's batch; one whose id is there already is not new."""
+    if not messages:
+        return []
+    placement = (await open_batch(tx, turn, messages)).place(messages, ids, batch_type)
+    for row in placement.new:
+        await tx.together(*storing(tx, thread, row, ids.now))
+    return placement.stored
+
+
+async def bring_back(tx: Tx, thread_id: str, batches: Collection[int]) -> None:
+    """Take batches out of the archive: the tail shows whole batches only."""
+    await tx.run(
+        "UPDATE messages SET archived = false "
+        "WHERE thread_id = :thread AND batch = ANY(:batches) AND archived = true",
+        thread=thread_id,
+        batches=[*batches],
+    )
+
+
+def storing(
+    tx: Tx,
+    thread: Thread,
+    row: MessageRow,
+    now: datetime,
+    last: int = 0,
+    client_message_id: str | None = None,
+) -> list[Statement]:
+    """Store a message, and update its thread: list entry, epoch, and the `last` id used."""
+    columns: dict[str, Any] = {
+        **{name: getattr(row, name) for name in _COLUMNS},
+        **tx.words_of(thread.user_id, row.text if row.visible else None),
+        "client_message_id": client_message_id,
+        "created_at": now,
+    }
+    is_title = row.visible and row.role == "human"
+    follow = {
+        "thread": thread.id,
+        "last": max(last, row.position),
+        "epoch": thread.epoch,
+        "visible": row.visible,
+        "now": now,
+        "position": row.position,
+        "role": row.role,
+        "title": (title_of(row.text) or None) if is_title else None,
+        "preview": preview_of(row.text) if row.visible else None,
+    }
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    insert = (
+        f"INSERT INTO messages (thread_id, agent_id, {names}) VALUES (:thread, "
+        f"(SELECT agent_id FROM threads WHERE id = :thread), {values})"
+    )
+    return [Statement(_FOLLOW, follow), Statement(insert, {"thread": thread.id, **columns})]
+
+
+async def settle_batch(tx: Tx, thread: Thread, batch_id: int, ids: RisingIds) -> None:
+    """Close a batch that no turn continues. If it has a live turn, that one closes it."""
+    try:
+        turn = await _last_turn(tx, thread.id, batch_id)
+        batch = await batch_of(tx, thread.id, batch_id)
+    except (BackendError, NotFoundError, *UNREADABLE) as error:
+        # A damaged batch stays open, and must not block the user.
+        logger.error("Batch %s was not settled: %s", batch_id, error)  # noqa: TRY400 - the row is the fault
+        return
+    if turn.is_live:
+        return
+    closing = settle(batch, ids).messages[len(batch.messages) :]
+    await append_to_batch(tx, thread, turn, closing, ids)
+    await tx.run(
+        "UPDATE turns SET left_open = false WHERE thread_id = :thread AND batch = :batch "
+        "AND left_open",
+        thread=thread.id,
+        batch=batch_id,
+    )
+
+
+async def _last_turn(tx: Tx, thread_id: str, batch_id: int) -> Turn:
+    row = await find(
+        tx,
+        "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id DESC LIMIT 1",
+        thread=thread_id,
+        batch=batch_id,
+    )
+    if row is None:
+        raise NotFoundError(f"Batch {batch_id} of thread {thread_id!r} has no turn.")
+    return Turn.of(row)
+
+
+def _own_id(message_id: str | None, turn: Turn) -> str:
+    return f"{message_id}-{turn.batch}"
+
+
+def _without_place(message: BaseMessage, batch: int) -> BaseMessage:
+    """A message that `settle` stamped for this batch, ready for a new place: only the store knows
+    which positions and sequence numbers are free.
+    """
+    metadata = MessageMetadata.of(message)
+    if metadata.position is None or metadata.batch != batch:
+        return message
+    return replace(metadata, position=None, sequence_num=None).onto(message)

@@ -1,0 +1,236 @@
+"""The timers and follow-ups of a thread, and the decisions about them.
+
+The functions are called inside the steps of other modules, which hold the thread's lock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from segue.core.text import storable
+from segue.core.triggers import parse_trigger
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.batches import RisingIds, batch_of, settle_batch
+from segue.journal.records import (
+    SEEN_AFTER,
+    Decision,
+    FollowUpCounts,
+    NewTimer,
+    Thread,
+    TimerState,
+    TurnKind,
+)
+from segue.journal.rows import EARLIEST, aware, read_time_or_none, to_json
+from segue.journal.threads import newest_of_thread, thread_of
+from segue.journal.tx import Part, Row, Statement, Tx, find, get, insertion, reads, writes
+
+# The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
+# first shown at `seen_before` or earlier.
+_LIVE: Final = """
+    SELECT 'timer' AS what, id FROM timers WHERE thread_id = :thread AND kind = 'follow_up'
+    AND state IN ('pending', 'postponed', 'claimed')
+    UNION ALL
+    SELECT CASE WHEN shown_at IS NULL OR (
+        (state = 'queued' OR partial_text IS NULL OR shown_at > :seen_before)
+        AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.thread_id = turns.thread_id
+            AND messages.batch = turns.batch AND visible = true)
+    ) THEN 'unseen' ELSE 'seen' END, id FROM turns INDEXED BY turns_alive
+    WHERE thread_id = :thread AND state IN ('queued', 'running') AND kind = 'follow_up'
+    UNION ALL
+    SELECT 'waiting', id FROM turns WHERE thread_id = :thread AND is_waiting = true
+"""
+# Written as in the indices: otherwise SQLite does not use them.
+_COUNTED: Final = (
+    "kind = 'follow_up' AND (state IN ('queued', 'running') OR shown_at IS NOT NULL) "
+    "AND turns.id <> :but"
+)
+# A follow-up is shown soon after it was queued, so the newest 20 hold the last one shown, and those
+# queued since yesterday all that may have been shown today.
+_COUNTS: Final = f"""
+    SELECT (
+        SELECT count(*) FROM turns WHERE thread_id = threads.id AND epoch = threads.epoch
+        AND {_COUNTED}) AS consecutive, (
+        SELECT count(*) FROM turns WHERE user_id = threads.user_id AND queued_at >= :since
+        AND coalesce(shown_at, queued_at) >= :day AND {_COUNTED}) AS sent_today, (
+        SELECT max(coalesce(shown_at, queued_at)) FROM (
+            SELECT shown_at, queued_at FROM turns WHERE user_id = threads.user_id AND {_COUNTED}
+            ORDER BY queued_at DESC LIMIT 20) AS newest) AS last_at
+    FROM threads WHERE threads.id = :thread
+"""
+_LONGEST_WAIT: Final = timedelta(days=1)
+_ALIVE: Final = "state IN ('pending', 'postponed', 'claimed')"
+_CANCEL: Final = (
+    "UPDATE timers SET state = 'cancelled', state_reason = :reason, owner = NULL, "
+    "wake_at = NULL, updated_at = :now WHERE"
+)
+
+
+class Decisions(Part):
+    """Why the agent wrote, and why it did not."""
+
+    @writes
+    async def record(self, tx: Tx, decision: Decision) -> None:
+        await thread_of(tx, decision.thread_id)
+        await record_decisions(tx, [decision])
+
+    @reads
+    async def list_of(self, tx: Tx, thread_id: str, *, limit: int = 50) -> list[Decision]:
+        """A thread's decisions, newest first."""
+        return [*map(Decision.of, await newest_of_thread(tx, "decisions", thread_id, limit))]
+
+
+async def record_decisions(tx: Tx, decisions: Sequence[Decision]) -> None:
+    for decision in decisions:
+        await tx.together(recording(decision))
+
+
+def recording(decision: Decision) -> Statement:
+    return insertion(
+        "decisions",
+        id=decision.id,
+        thread_id=decision.thread_id,
+        kind=decision.kind,
+        outcome=decision.outcome,
+        reasons=to_json(list(decision.reasons)),
+        facts=to_json(dict(decision.facts)),
+        timer_id=decision.timer_id,
+        turn_id=decision.turn_id,
+        decided_at=decision.decided_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFollowUps:
+    """Ids, each kind in order: follow-up timers, follow-up turns by whether the user has seen
+    anything of them, and turns that wait for an answer.
+    """
+
+    timers: tuple[int, ...]
+    unseen: tuple[int, ...]
+    seen: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+
+async def find_live(tx: Tx, thread_id: str, now: datetime) -> LiveFollowUps:
+    found: dict[str, list[int]] = {"timer": [], "unseen": [], "seen": [], "waiting": []}
+    for row in await tx.all(_LIVE, thread=thread_id, seen_before=aware(now) - SEEN_AFTER):
+        found[row["what"]].append(row["id"])
+    return LiveFollowUps(*(tuple(sorted(ids)) for ids in found.values()))
+
+
+async def count_follow_ups(
+    tx: Tx, thread_id: str, day_began: datetime, leaving_out: int | None
+) -> FollowUpCounts:
+    """Cost follows what is counted, not all follow-ups that the user ever got."""
+    since = max(day_began, EARLIEST + _LONGEST_WAIT) - _LONGEST_WAIT
+    values = {"thread": thread_id, "day": day_began, "since": since, "but": leaving_out or 0}
+    row = await find(tx, _COUNTS, **values)
+    if row is None:
+        raise NotFoundError(f"There is no thread {thread_id!r}.")
+    return FollowUpCounts(
+        thread_id=thread_id,
+        day_began=day_began,
+        consecutive=row["consecutive"],
+        sent_today=row["sent_today"],
+        last_at=read_time_or_none(row["last_at"]),
+        leaving_out=leaving_out,
+    )
+
+
+async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
+    """Raise if the user got a follow-up since `counted`; if not, none comes until the commit.
+
+    Threads of one user have their own locks, so the user is locked too, always after the thread.
+    The lock is a statement of its own: a statement that waits for it would not see what it waited
+    for.
+    """
+    await tx.lock(f"user {thread.user_id}")
+    if counted != await count_follow_ups(tx, thread.id, counted.day_began, counted.leaving_out):
+        raise ConflictError(
+            f"The user of thread {thread.id!r} got a follow-up since they were counted; ask the "
+            "gates again. Nothing was written."
+        )
+
+
+def check_timer(timer: NewTimer) -> None:
+    """A follow-up has a trigger and begins a batch; a continuation goes on in one."""
+    if timer.kind is TurnKind.FOLLOW_UP and timer.batch is None:
+        parse_trigger(timer.trigger_type)
+    elif timer.kind is not TurnKind.CONTINUATION or timer.batch is None:
+        raise UsageError(
+            f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
+            "a follow_up begins its own, a continuation goes on in one. Nothing was written."
+        )
+
+
+async def prepare_arming(
+    tx: Tx, thread: Thread, timer: NewTimer, timer_id: int, now: datetime, *, replaces: bool = True
+) -> Statement:
+    """Arm a timer at the thread's present epoch; a follow-up `replaces` the live one, if any.
+
+    The old one ends here, before: the index allows one live follow-up of a thread.
+    """
+    if timer.batch is not None:
+        await batch_of(tx, thread.id, timer.batch)
+    if replaces and timer.kind is TurnKind.FOLLOW_UP:
+        await tx.run(
+            f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND {_ALIVE}",
+            reason="Replaced by a newer timer.",
+            thread=thread.id,
+            now=now,
+        )
+    return insertion(
+        "timers",
+        "RETURNING *",
+        id=timer_id,
+        thread_id=thread.id,
+        agent_id=thread.agent_id,
+        user_id=thread.user_id,
+        kind=timer.kind,
+        state=TimerState.PENDING,
+        trigger_type=timer.trigger_type,
+        reason=None if timer.reason is None else storable(timer.reason),
+        batch=timer.batch,
+        epoch=thread.epoch,
+        due_at=timer.due_at,
+        expires_at=timer.expires_at,
+        missed=timer.missed,
+        payload=to_json(dict(timer.payload)),
+        wake_at=timer.due_at,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def cancelling(timers: Sequence[int], reason: str, now: datetime) -> Statement:
+    values = {"ids": [*timers], "reason": storable(reason), "now": now}
+    return Statement(f"{_CANCEL} id = ANY(:ids)", values)
+
+
+async def cancel_continuations(tx: Tx, thread: Thread, reason: str, ids: RisingIds) -> list[int]:
+    """Cancel the thread's live continuation timers and settle their batches; the timers' ids."""
+    rows = await tx.all(
+        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} RETURNING id, batch",
+        reason=storable(reason),
+        now=ids.now,
+        thread=thread.id,
+    )
+    rows.sort(key=lambda row: row["id"])
+    for row in rows:
+        await settle_batch(tx, thread, row["batch"], ids)
+    return [row["id"] for row in rows]
+
+
+async def end_timer(
+    tx: Tx, timer_id: int, state: TimerState, reason: str | None, now: datetime
+) -> Row:
+    return await get(
+        tx,
+        "UPDATE timers SET state = :state, state_reason = :reason, owner = NULL, wake_at = NULL, "
+        "updated_at = :now WHERE id = :id RETURNING *",
+        state=state,
+        reason=None if reason is None else storable(reason),
+        now=now,
+        id=timer_id,
+    )

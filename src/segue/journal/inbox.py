@@ -1,0 +1,325 @@
+"""What a user sends: messages, and answers to a turn's questions."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.snowflake import SnowflakeSource
+from segue.errors import ConflictError, UsageError
+from segue.journal.batches import (
+    RisingIds,
+    batch_of,
+    check_real,
+    settle_batch,
+    stamp_now,
+    storing,
+)
+from segue.journal.follow_ups import cancelling, find_live
+from segue.journal.queue import (
+    NewTurn,
+    queue_turn,
+    queue_with_message,
+    stop_turns,
+    turn_of,
+    void_turns,
+    wake_first,
+)
+from segue.journal.records import (
+    ANSWERED,
+    OVERTAKEN,
+    WROTE,
+    Accepted,
+    Arrival,
+    Thread,
+    Turn,
+    TurnKind,
+)
+from segue.journal.rows import aware, decode_message, encode_message, is_deeper, to_json
+from segue.journal.threads import lock_thread
+from segue.journal.tx import Part, Row, Tx, find, get, writes
+
+LONGEST_COLLECT: Final = timedelta(days=1)
+# A turn is held back for at most this many times `collect`.
+COLLECT_AT_MOST: Final = 5
+_DEEPEST_ANSWER: Final = 64
+
+
+class Inbox(Part):
+    @writes
+    async def accept(
+        self,
+        tx: Tx,
+        thread_id: str,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - it is frozen
+    ) -> Accepted:
+        """Store a user's message in a new batch, raise the epoch, and queue its turn.
+
+        The same step cancels the thread's live follow-up timers and voids its live follow-up turns
+        that the user has not seen: no message of them is stored, and there is no draft or it was
+        first shown less than `SEEN_AFTER` ago. Answers are not touched. A batch that waits for an
+        answer is settled.
+        With a `client_message_id` used before in the thread nothing changes, and the first
+        acceptance is returned with `is_new` false. If that message was imported without its turn,
+        it gets one now: done if its batch is complete, else queued. `UsageError` for a synthetic
+        message.
+
+        With `arrival.collect` the turn can be taken only after that time; a message that comes
+        before it was taken joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times
+        its length in all. With `arrival.only_if_idle`: `ConflictError` while a reply is queued or
+        running. With `arrival.interrupts` the same step requests the cancellation, with the reason
+        `OVERTAKEN`, of turns that have begun, also those that wait for another try, and of the
+        agent's continuations and follow-ups. A reply that has not begun stays queued.
+        """
+        check_real(message)
+        _check_arrival(arrival)
+        thread = await lock_thread(tx, thread_id)
+        rising = RisingIds(thread, ids, now)
+        if earlier := await _accepted_before(tx, thread, client_message_id, rising):
+            return earlier
+        if arrival.only_if_idle:
+            await _refuse_while_busy(tx, thread_id)
+        live = await find_live(tx, thread_id, now)
+        await void_turns(tx, thread_id, live.unseen, WROTE, now)
+        stopped: list[Row] = []
+        if arrival.interrupts:
+            stopped = await stop_turns(tx, thread_id, OVERTAKEN, now, only_begun=True)
+        for turn_id in live.waiting:  # the message takes the place of an answer
+            await _settle_waiting(tx, thread, turn_id, rising)
+        thread = replace(thread, epoch=thread.epoch + 1)
+        also = [cancelling(live.timers, WROTE, now)] if live.timers else []
+        message = _with_sender(message, arrival)
+        turn = await _find_collecting(tx, thread_id, arrival, now)
+        if turn is None:
+            stored = _stamp_first(message, arrival, rising)
+            row = encode_message(stored)
+            held = _held_until(arrival, now, now)
+            new = NewTurn(row.batch, TurnKind.REPLY, arrival.payload, held)
+            turn = await queue_with_message(
+                tx, thread, row, new, rising, *also, client_message_id=client_message_id
+            )
+        else:
+            stored = await _stamp_next(tx, turn, message, rising)
+            row = encode_message(stored)
+            await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
+            turn = await _hold_back(tx, thread, turn, arrival, now)
+        return Accepted(
+            stored,
+            turn,
+            is_new=True,
+            cancelled_timers=live.timers,
+            voided_turns=live.unseen,
+            shown_turn=live.seen[0] if live.seen else None,
+            stopped_turns=tuple(row["id"] for row in stopped),
+        )
+
+    @writes
+    async def answer(
+        self, tx: Tx, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
+    ) -> Turn:
+        """Queue a turn that goes on with the batch of one that waits, with the answer as
+        `payload["answer"]` and the ids of the questions as `payload["asked"]`; `UsageError` if
+        there are several and the answer does not name any.
+
+        As with a message, the epoch rises and follow-ups end. `ConflictError` if the turn does not
+        wait (any more).
+        """
+        _check_answer(answer)
+        asked = await turn_of(tx, turn_id)
+        thread = await lock_thread(tx, asked.thread_id)
+        # Of two answers at once, one was first: only now is it known which.
+        taken = await tx.run(
+            "UPDATE turns SET is_waiting = false WHERE id = :id AND is_waiting = true", id=turn_id
+        )
+        if not taken:
+            raise ConflictError(
+                f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
+            )
+        live = await find_live(tx, thread.id, now)
+        await void_turns(tx, thread.id, live.unseen, ANSWERED, now)
+        await tx.together(cancelling(live.timers, ANSWERED, now))
+        await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread.id)
+        thread = replace(thread, epoch=thread.epoch + 1)
+        new = NewTurn(asked.batch, TurnKind.REPLY, _answer_payload(asked, answer))
+        return await queue_turn(tx, thread, new, RisingIds(thread, ids, now))
+
+
+async def _accepted_before(
+    tx: Tx, thread: Thread, client_message_id: str | None, ids: RisingIds
+) -> Accepted | None:
+    if client_message_id is None:
+        return None
+    row = await find(
+        tx,
+        "SELECT body, batch FROM messages WHERE thread_id = :thread AND client_message_id = :id",
+        thread=thread.id,
+        id=client_message_id,
+    )
+    if row is None:
+        return None
+    found = await find(
+        tx,
+        "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id LIMIT 1",
+        thread=thread.id,
+        batch=row["batch"],
+    )
+    turn = Turn.of(found) if found else await _missing_turn(tx, thread, row["batch"], ids)
+    return Accepted(decode_message(row["body"]), turn, False)
+
+
+async def _missing_turn(tx: Tx, thread: Thread, batch: int, ids: RisingIds) -> Turn:
+    """A turn for a message that was imported without one: done if it was answered, else queued."""
+    turn = await queue_turn(tx, thread, NewTurn(batch, TurnKind.REPLY), ids)
+    if not (await batch_of(tx, thread.id, batch)).is_complete:
+        return turn
+    sql = "UPDATE turns SET state = 'done', wake_at = NULL, finished_at = :now WHERE id = :id"
+    return Turn.of(await get(tx, f"{sql} RETURNING *", now=ids.now, id=turn.id))
+
+
+async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
+    busy = await find(
+        tx,
+        "SELECT 1 AS yes FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
+        "AND state IN ('queued', 'running') AND kind <> 'follow_up' LIMIT 1",
+        thread=thread_id,
+    )
+    if busy is not None:
+        raise ConflictError(
+            f"An answer is being written in thread {thread_id!r}; send the message when it is "
+            "done. Nothing was written."
+        )
+
+
+async def _settle_waiting(tx: Tx, thread: Thread, turn_id: int, ids: RisingIds) -> None:
+    sql = "UPDATE turns SET is_waiting = false WHERE id = :id RETURNING batch"
+    row = await get(tx, sql, id=turn_id)
+    await settle_batch(tx, thread, row["batch"], ids)
+
+
+async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: datetime) -> Turn | None:
+    """The turn that a message may join: the last in the queue, never taken and held back for more.
+
+    Not one whose cancellation was requested: the message would get no answer.
+    """
+    if arrival.collect is None:
+        return None
+    row = await find(
+        tx,
+        "SELECT * FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
+        "AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1",
+        thread=thread_id,
+    )
+    if row is None:
+        return None
+    turn = Turn.of(row)
+    is_collecting = (
+        turn.state == "queued"
+        and turn.kind is TurnKind.REPLY
+        and turn.attempts == 0
+        and turn.available_at > now
+        and not turn.cancel_requested
+    )
+    return turn if is_collecting else None
+
+
+async def _hold_back(tx: Tx, thread: Thread, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
+    """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
+    row = await get(
+        tx,
+        "UPDATE turns SET epoch = :epoch, payload = :payload, "
+        "available_at = coalesce(:until, available_at), wake_at = NULL WHERE id = :id RETURNING *",
+        epoch=thread.epoch,
+        payload=to_json({**turn.payload, **arrival.payload}),
+        until=_held_until(arrival, turn.queued_at, now),
+        id=turn.id,
+    )
+    await wake_first(tx, thread.id, now)
+    return Turn.of(row)
+
+
+def _held_until(arrival: Arrival, queued_at: datetime, now: datetime) -> datetime | None:
+    if arrival.collect is None:
+        return None
+    return min(aware(now) + arrival.collect, queued_at + COLLECT_AT_MOST * arrival.collect)
+
+
+def _check_arrival(arrival: Arrival) -> None:
+    if arrival.collect is not None and not timedelta(0) < arrival.collect <= LONGEST_COLLECT:
+        raise UsageError(
+            f"Messages are collected for more than nothing and at most {LONGEST_COLLECT}, not for "
+            f"{arrival.collect}. Nothing was written."
+        )
+
+
+def _with_sender(message: HumanMessage, arrival: Arrival) -> HumanMessage:
+    if arrival.source_agent_id is None:
+        return message
+    metadata = MessageMetadata.of(message)
+    return replace(metadata, source_agent_id=arrival.source_agent_id).onto(message)
+
+
+def _stamp_first(message: BaseMessage, arrival: Arrival, ids: RisingIds) -> BaseMessage:
+    """A message that begins a batch: a user's, or another agent's question."""
+    is_users = arrival.parent_batch is None and arrival.source_agent_id is None
+    batch_type = None if is_users else BatchType.AGENT_TO_AGENT
+    [stamped] = stamp_now([message], ids, batch_type=batch_type, parent_batch=arrival.parent_batch)
+    return stamped
+
+
+async def _stamp_next(tx: Tx, turn: Turn, message: BaseMessage, ids: RisingIds) -> BaseMessage:
+    last = await get(
+        tx,
+        "SELECT batch_type, parent_batch, sequence_num FROM messages "
+        "WHERE thread_id = :thread AND batch = :batch ORDER BY sequence_num DESC LIMIT 1",
+        thread=turn.thread_id,
+        batch=turn.batch,
+    )
+    [stamped] = stamp_now(
+        [message],
+        ids,
+        turn.batch,
+        last["batch_type"],
+        start=last["sequence_num"] + 1,
+        parent_batch=last["parent_batch"],
+    )
+    return stamped
+
+
+def _answer_payload(asked: Turn, answer: Any) -> dict[str, Any]:
+    """The answer, and the ids of the questions it is for: a question that the resumed turn asks
+    before a crash must not get this answer.
+    """
+    ids = sorted((asked.ending or {}).get("questions", ()))
+    is_by_id = isinstance(answer, Mapping) and answer and answer.keys() <= set(ids)
+    if len(ids) > 1 and not is_by_id:
+        raise UsageError(
+            f"There are {len(ids)} questions; give the answers by their ids: {ids}. "
+            "Nothing was written."
+        )
+    return {"answer": answer} | ({"asked": ids} if ids else {})
+
+
+def _check_answer(answer: Any) -> None:
+    """An answer must reach the agent as it was given, so it must be JSON."""
+    if answer is None:  # LangGraph takes None for no answer, and would ask again
+        raise UsageError("None is not an answer; give a text or a value. Nothing was written.")
+    try:
+        json.dumps(answer, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"An answer is a JSON value, and this one is not: {error}. Nothing was written."
+        ) from error
+    if is_deeper(answer, _DEEPEST_ANSWER):
+        raise UsageError(
+            f"An answer is nested {_DEEPEST_ANSWER} deep at most: an export of a deeper one could "
+            "not be read again. Nothing was written."
+        )

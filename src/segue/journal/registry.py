@@ -1,0 +1,150 @@
+"""Users' settings, API keys, and the node numbers of id generators."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from segue.core.snowflake import MAX_ID, MAX_NODE
+from segue.errors import ConflictError, NotFoundError
+from segue.journal.records import ApiKey
+from segue.journal.rows import lease_end, merge_settings, read_settings, to_json
+from segue.journal.threads import reconsider
+from segue.journal.tx import Part, Tx, acts, find, get, insertion, looks, writes
+
+
+class Users(Part):
+    """A user's settings for all agents: time zone, quiet hours, snooze, opt-out."""
+
+    @looks
+    async def get_settings(self, tx: Tx, user_id: str) -> Mapping[str, Any]:
+        """Empty for an unknown user."""
+        row = await find(tx, "SELECT settings FROM users WHERE user_id = :user", user=user_id)
+        return {} if row is None else read_settings(row["settings"])
+
+    @writes
+    async def update_settings(
+        self,
+        tx: Tx,
+        user_id: str,
+        settings: Mapping[str, Any],
+        *,
+        now: datetime,
+        reconsider_at: datetime | None = None,
+    ) -> Mapping[str, Any]:
+        """Merge settings into those that are there (null removes one) and return them all.
+
+        With `reconsider_at`, the user's postponed follow-ups can be claimed from then on.
+        """
+        # Locks the row, even a new one: of two concurrent merges, one waits.
+        row = await get(
+            tx,
+            "INSERT INTO users (user_id, updated_at) VALUES (:user, :now) ON CONFLICT (user_id) "
+            "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings",
+            user=user_id,
+            now=now,
+        )
+        merged = to_json(merge_settings(read_settings(row["settings"]), settings))
+        sql = "UPDATE users SET settings = :settings WHERE user_id = :user"
+        await tx.run(sql, settings=merged, user=user_id)
+        if reconsider_at is not None:
+            of_user = "thread_id IN (SELECT id FROM threads WHERE user_id = :whose)"
+            await reconsider(tx, of_user, user_id, reconsider_at)
+        return read_settings(merged)
+
+
+class Keys(Part):
+    """Who may call the server."""
+
+    @acts
+    async def add(self, tx: Tx, key: ApiKey) -> None:
+        """`ConflictError` if there is one with that id."""
+        new = insertion(
+            "api_keys",
+            "ON CONFLICT (id) DO NOTHING RETURNING id",
+            id=key.id,
+            name=key.name,
+            user_id=key.user_id,
+            is_operator=key.is_operator,
+            digest=key.digest,
+            created_at=key.created_at,
+        )
+        if not await tx.together(new):
+            raise ConflictError(f"There is a key {key.id!r} already.")
+
+    @looks
+    async def find(self, tx: Tx, key_id: str) -> ApiKey | None:
+        row = await find(tx, "SELECT * FROM api_keys WHERE id = :id", id=key_id)
+        return None if row is None else ApiKey.of(row)
+
+    @looks
+    async def list_all(self, tx: Tx) -> list[ApiKey]:
+        """All keys, revoked ones too, oldest first."""
+        rows = await tx.all("SELECT * FROM api_keys ORDER BY created_at, id")
+        return [*map(ApiKey.of, rows)]
+
+    @acts
+    async def revoke(self, tx: Tx, key_id: str, *, now: datetime) -> ApiKey:
+        """Revoke a key; again: nothing changes. `NotFoundError` if there is none."""
+        row = await find(
+            tx,
+            "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id "
+            "RETURNING *",
+            id=key_id,
+            now=now,
+        )
+        if row is None:
+            raise NotFoundError(f"There is no key {key_id!r:.60}.")
+        return ApiKey.of(row)
+
+
+class Nodes(Part):
+    """Numbers for id generators, so that two processes never share one."""
+
+    @writes
+    async def lease(self, tx: Tx, owner: str, *, now: datetime, lease_for: timedelta) -> int:
+        """A free number from 0 to 1023; `ConflictError` if all are taken."""
+        # Two processes that start together would find the same number free.
+        await tx.lock("nodes")
+        rows = await tx.all("SELECT node FROM nodes WHERE lease_until > :now", now=now)
+        taken = {row["node"] for row in rows}
+        free = next((node for node in range(MAX_NODE + 1) if node not in taken), None)
+        if free is None:
+            raise ConflictError(f"All {MAX_NODE + 1} node numbers are taken.")
+        replace = (
+            "ON CONFLICT (node) DO UPDATE "
+            "SET owner = excluded.owner, lease_until = excluded.lease_until"
+        )
+        until = lease_end(now, lease_for)
+        await tx.together(insertion("nodes", replace, node=free, owner=owner, lease_until=until))
+        return free
+
+    @acts
+    async def extend(
+        self, tx: Tx, node: int, owner: str, *, now: datetime, lease_for: timedelta
+    ) -> None:
+        extended = await tx.run(
+            "UPDATE nodes SET lease_until = :until WHERE node = :node AND owner = :owner",
+            until=lease_end(now, lease_for),
+            node=node,
+            owner=owner,
+        )
+        if not extended:
+            raise ConflictError(f"Node {node} no longer belongs to {owner!r}; lease a new one.")
+
+    @acts
+    async def release(self, tx: Tx, node: int, owner: str) -> None:
+        sql = "DELETE FROM nodes WHERE node = :node AND owner = :owner"
+        await tx.run(sql, node=node, owner=owner)
+
+    @looks
+    async def last_position(self, tx: Tx, *, latest: int = MAX_ID) -> int:
+        """The highest position in the journal up to `latest`, to seed a generator; 0 if none."""
+        # A decision's id is not noted in its thread.
+        row = await get(
+            tx,
+            "SELECT greatest("
+            "coalesce((SELECT max(last_position) FROM threads WHERE last_position <= :latest), 0), "
+            "coalesce((SELECT max(id) FROM decisions WHERE id <= :latest), 0)) AS last",
+            latest=latest,
+        )
+        return int(row["last"])

@@ -1,0 +1,270 @@
+"""What became of follow-ups, counted by the database from what is stored of them.
+
+A follow-up is the turn of a timer that fired (`_FIRED`), or a timer that ended without firing
+(`_ENDED`); its outcome follows from the stored facts. Nothing is written for this.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from segue.core.autonomy.outcomes import FollowUpOutcome
+from segue.journal.tx import Part, Row, Tx, reads
+
+# How long after a follow-up a message counts as its answer.
+WINDOW: Final = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeQuery:
+    """Follow-ups that were fired or ended from `since` on and before `until`, as seen at `now`."""
+
+    now: datetime
+    since: datetime
+    until: datetime
+    window: timedelta = WINDOW
+    agent_id: str | None = None
+    trigger_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """Number of follow-ups of one agent, trigger and variant that had an outcome.
+
+    `variant` is None if no prompt was chosen. `gate` is the one that suppressed them, None if no
+    gate did. `latency` is the median time to reply. `is_over` says, for those that were shown,
+    whether their window is over: only those belong in a rate, because otherwise users who reply
+    at once would be counted before the silent ones.
+    """
+
+    agent_id: str
+    trigger_type: str | None
+    variant: str | None
+    outcome: FollowUpOutcome
+    count: int
+    gate: str | None = None
+    latency: timedelta | None = None
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCount:
+    """The threads of one variant, or those held out (`variant` None).
+
+    `wrote` sums, over the threads, the share of moments after which the user wrote.
+    """
+
+    agent_id: str
+    trigger_type: str | None
+    variant: str | None
+    threads: int
+    wrote: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCount:
+    """Number of follow-ups that searched memories with the text of a source (`none`: no text to
+    search with), and how many of these searches failed.
+    """
+
+    source: str
+    count: int
+    failed: int
+
+
+_NEXT_REPLY: Final = (
+    "(SELECT later.queued_at FROM turns AS later WHERE later.thread_id = {0}.thread_id "
+    "AND later.id > {0}.id AND later.kind = 'reply' ORDER BY later.id LIMIT 1)"
+)
+# The conditions on kinds repeat those of the partial indices exactly: else these are not used.
+_FIRED: Final = f"""
+fired AS (
+    SELECT turns.id, turns.agent_id, turns.thread_id, turns.state, turns.shown_at,
+        turns.queued_at AS moment, turns.batch,
+        coalesce(gates.trigger_type, (SELECT messages.trigger_type FROM messages
+            WHERE messages.thread_id = turns.thread_id AND messages.batch = turns.batch
+            AND messages.sequence_num = 0)) AS trigger_type,
+        gates.variant, CAST(gates.consecutive AS text) AS consecutive,
+        CASE WHEN turns.state = 'void' THEN (SELECT min(second.id) FROM decisions AS second
+            WHERE second.turn_id = turns.id AND second.kind = 'gates_before_showing'
+            AND second.kind <> 'plan') END AS second_id,
+        {_NEXT_REPLY.format("turns")} AS wrote_at,
+        CASE WHEN turns.shown_at IS NOT NULL THEN (SELECT min(later.id) FROM turns AS later
+            WHERE later.thread_id = turns.thread_id AND later.id > turns.id
+            AND (later.kind = 'reply'
+                OR (later.kind = 'follow_up' AND later.shown_at IS NOT NULL))) END AS next_id
+    FROM turns
+    LEFT JOIN decisions AS gates ON gates.turn_id = turns.id AND gates.kind = 'gates'
+        AND gates.kind <> 'plan'
+    WHERE turns.kind = 'follow_up' AND turns.queued_at >= :since AND turns.queued_at < :until
+        AND turns.agent_id = coalesce(:agent, turns.agent_id)
+)"""
+# The plus keeps SQLite on the covering index instead of reading the table by id.
+_ENDED: Final = f"""
+decided AS (
+    SELECT timers.id, timers.agent_id, timers.thread_id, timers.state, timers.trigger_type,
+        timers.updated_at AS moment,
+        CASE WHEN timers.state <> 'cancelled' THEN (SELECT min(gates.id) FROM decisions AS gates
+            WHERE gates.timer_id = timers.id AND gates.kind = 'gates'
+            AND gates.outcome <> 'postpone') END AS gates_id
+    FROM timers
+    WHERE timers.kind = 'follow_up'
+        AND timers.state IN ('cancelled', 'suppressed', 'expired', 'missed')
+        AND coalesce(timers.state_reason, '') <> 'Replaced by a newer timer.'
+        AND timers.updated_at >= :since AND timers.updated_at < :until
+        AND timers.agent_id = coalesce(:agent, timers.agent_id)
+), ended AS (
+    SELECT decided.*, gates.gate, CAST(gates.consecutive AS text) AS consecutive,
+        coalesce(CAST(gates.held_out AS text), '') IN ('true', '1') AS held_out,
+        CASE WHEN CAST(gates.held_out AS text) IN ('true', '1')
+            THEN {_NEXT_REPLY.format("decided")} END AS wrote_at
+    FROM decided LEFT JOIN decisions AS gates ON gates.timer_id = decided.id
+        AND gates.kind = 'gates' AND +gates.id = decided.gates_id
+)"""
+_OUTCOMES: Final = f"""
+WITH {_FIRED}, {_ENDED}, outcomes AS (
+    SELECT fired.agent_id, fired.trigger_type, fired.variant,
+        CASE
+            WHEN fired.state = 'failed' THEN 'failed'
+            WHEN fired.shown_at IS NULL THEN CASE
+                WHEN fired.state IN ('queued', 'running') THEN 'pending'
+                WHEN second.outcome = 'suppress' THEN 'suppressed'
+                WHEN second.outcome = 'postpone' THEN 'postponed'
+                ELSE 'stopped' END
+            WHEN next.kind = 'reply' AND next.queued_at - fired.shown_at <= :window THEN 'replied'
+            WHEN next.kind IS NOT NULL OR :now - fired.shown_at > :window THEN 'ignored'
+            ELSE 'pending' END AS outcome,
+        second.gate, SECONDS(next.queued_at - fired.shown_at) AS latency,
+        :now - fired.shown_at > :window AS is_over
+    FROM fired
+    LEFT JOIN decisions AS second ON second.id = fired.second_id
+    LEFT JOIN turns AS next ON next.id = fired.next_id
+    UNION ALL
+    SELECT agent_id, trigger_type, NULL,
+        CASE WHEN held_out THEN 'held_out' WHEN state = 'cancelled' THEN 'stopped'
+            ELSE 'suppressed' END,
+        gate, NULL, false
+    FROM ended
+), kinds AS (
+    SELECT agent_id, trigger_type, variant, outcome,
+        outcome IN ('replied', 'ignored') AND coalesce(is_over, false) AS is_over,
+        CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
+        CASE WHEN outcome = 'replied' THEN greatest(latency, 0) END AS latency
+    FROM outcomes
+    WHERE outcome <> 'postponed' AND (:trigger::text IS NULL OR trigger_type = :trigger)
+), ranked AS (
+    SELECT *, row_number() OVER (kind ORDER BY latency) AS place, count(*) OVER kind AS total
+    FROM kinds
+    WINDOW kind AS (PARTITION BY agent_id, trigger_type, variant, outcome, gate, is_over)
+)
+SELECT agent_id, trigger_type, variant, outcome, gate, is_over, count(*) AS count,
+    avg(CASE WHEN place IN ((total + 1) / 2, (total + 2) / 2) THEN latency END) AS median
+FROM ranked
+GROUP BY agent_id, trigger_type, variant, outcome, gate, is_over"""
+# Only moments whose window is over: otherwise users who write at once would count for more.
+_ARMS: Final = f"""
+WITH {_FIRED}, {_ENDED}, moments AS (
+    SELECT fired.agent_id, fired.trigger_type, fired.variant, fired.thread_id, moment, wrote_at
+    FROM fired LEFT JOIN decisions AS second ON second.id = fired.second_id
+    WHERE fired.consecutive = '0' AND fired.variant IS NOT NULL
+        AND coalesce(second.outcome, '') <> 'postpone' AND :now - moment > :window
+    UNION ALL
+    SELECT agent_id, trigger_type, NULL, thread_id, moment, wrote_at FROM ended
+    WHERE state = 'suppressed' AND held_out AND consecutive = '0' AND :now - moment > :window
+), threads_of_arms AS (
+    SELECT agent_id, trigger_type, variant,
+        avg(CASE WHEN wrote_at - moment <= :window THEN 1.0 ELSE 0.0 END) AS share
+    FROM moments
+    WHERE :trigger::text IS NULL OR trigger_type = :trigger
+    GROUP BY thread_id, agent_id, trigger_type, variant
+)
+SELECT agent_id, trigger_type, variant, count(*) AS threads, sum(share) AS wrote
+FROM threads_of_arms
+GROUP BY agent_id, trigger_type, variant"""
+_SEARCHES: Final = f"""
+WITH {_FIRED}
+SELECT searched.outcome AS source, count(*) AS count,
+    sum(CASE WHEN CAST(searched.failed AS text) IN ('true', '1') THEN 1 ELSE 0 END) AS failed
+FROM fired JOIN decisions AS searched ON searched.turn_id = fired.id
+    AND searched.kind = 'memory_query' AND searched.kind <> 'plan'
+WHERE :trigger::text IS NULL OR fired.trigger_type = :trigger
+GROUP BY searched.outcome"""
+_UNMARKED: Final = f"""
+WITH {_FIRED}
+SELECT count(*) AS count FROM fired
+JOIN messages ON messages.thread_id = fired.thread_id AND messages.batch = fired.batch
+    AND messages.sequence_num = 0
+WHERE (messages.synthetic = false OR messages.trigger_type IS NULL)
+    AND (:trigger::text IS NULL OR fired.trigger_type = :trigger)"""
+
+
+class Stats(Part):
+    """What became of follow-ups. The cost grows with the follow-ups in question.
+
+    Lists are sorted by agent, trigger and the rest.
+    """
+
+    @reads
+    async def count_outcomes(self, tx: Tx, query: OutcomeQuery) -> list[OutcomeCount]:
+        """Count the follow-ups of each agent, trigger and variant by outcome.
+
+        One that was shown is replied to if the user's next message, or answer to an agent's
+        question, came within the window and before the next follow-up that was shown; it is
+        ignored once either is past. One that was postponed, or replaced by a newer one, is not
+        counted: the other one is.
+        """
+        return sorted(map(_outcome_count, await tx.all(_OUTCOMES, **values_of(query))), key=str)
+
+    @reads
+    async def count_arms(self, tx: Tx, query: OutcomeQuery) -> list[ArmCount]:
+        """Count in each arm the threads, and the share of moments after which users wrote.
+
+        Moments are follow-ups that all gates let pass, sent or held out, the first since the user
+        wrote, whose window is over. One that was sent counts whatever became of it.
+        """
+        return sorted(map(_arm_count, await tx.all(_ARMS, **values_of(query))), key=str)
+
+    @reads
+    async def count_searches(self, tx: Tx, query: OutcomeQuery) -> list[SearchCount]:
+        """Count the memory searches of follow-ups by the source of their text."""
+        return sorted(map(_search_count, await tx.all(_SEARCHES, **values_of(query))), key=str)
+
+    @reads
+    async def count_unmarked(self, tx: Tx, query: OutcomeQuery) -> int:
+        """Follow-ups whose stored trigger has lost its metadata; 0 unless a store loses data."""
+        [row] = await tx.all(_UNMARKED, **values_of(query))
+        return int(row["count"])
+
+
+def values_of(query: OutcomeQuery) -> dict[str, Any]:
+    return {
+        "now": query.now,
+        "since": query.since,
+        "until": query.until,
+        "window": query.window,
+        "agent": query.agent_id,
+        "trigger": query.trigger_type,
+    }
+
+
+def _outcome_count(row: Row) -> OutcomeCount:
+    median = row["median"]
+    return OutcomeCount(
+        agent_id=row["agent_id"],
+        trigger_type=row["trigger_type"],
+        variant=row["variant"],
+        outcome=FollowUpOutcome(row["outcome"]),
+        count=row["count"],
+        gate=row["gate"],
+        latency=None if median is None else timedelta(seconds=float(median)),
+        is_over=bool(row["is_over"]),
+    )
+
+
+def _arm_count(row: Row) -> ArmCount:
+    wrote = float(row["wrote"])
+    return ArmCount(row["agent_id"], row["trigger_type"], row["variant"], row["threads"], wrote)
+
+
+def _search_count(row: Row) -> SearchCount:
+    return SearchCount(row["source"], row["count"], int(row["failed"]))

@@ -1,0 +1,118 @@
+"""Summaries: text that stands for archived batches. Archiving and summary are one step."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from segue.core.snowflake import SnowflakeSource
+from segue.core.text import storable
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.batches import RisingIds, noting
+from segue.journal.records import Summary
+from segue.journal.rows import to_json
+from segue.journal.threads import lock_thread, thread_of
+from segue.journal.tx import Part, Tx, find, insertion, reads, writes
+
+_TO_ARCHIVE: Final = """
+    SELECT batch, max(CASE WHEN archived THEN 1 ELSE 0 END) AS is_archived, EXISTS (
+        SELECT 1 FROM turns WHERE thread_id = :thread AND turns.batch = messages.batch
+        AND state IN ('queued', 'running')) AS is_live
+    FROM messages WHERE thread_id = :thread AND batch = ANY(:batches) GROUP BY batch
+"""
+
+
+class Summaries(Part):
+    @writes
+    async def save(
+        self,
+        tx: Tx,
+        thread_id: str,
+        text: str,
+        batches: Sequence[int],
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        follows: int | None = None,
+    ) -> Summary:
+        """Archive the batches and store their summary together. `ConflictError` if one of them
+        is archived already or has a live turn, `NotFoundError` if one is missing. A batch that
+        goes on later leaves the archive as a whole.
+
+        `follows` is the summary that the text was made from, 0 if there was none: `ConflictError`
+        if that is not the newest any more.
+        """
+        if not batches:
+            raise UsageError("A summary stands for at least one batch.")
+        thread = await lock_thread(tx, thread_id)
+        previous = await newest_summary(tx, thread_id)
+        if follows is not None and follows != (previous.id if previous else 0):
+            raise ConflictError(
+                f"The summary of thread {thread_id!r} is another one by now; read it again. "
+                "Nothing was written."
+            )
+        await _archive(tx, thread_id, batches)
+        rising = RisingIds(thread, ids, now)
+        new = insertion(
+            "summaries",
+            "RETURNING *",
+            id=rising.next(),
+            thread_id=thread_id,
+            text=storable(text),
+            first_batch=min(batches),
+            last_batch=max(batches),
+            batches=to_json(sorted(batches)),
+            previous_id=previous.id if previous else None,
+            created_at=now,
+        )
+        [row] = await tx.together(noting(thread_id, rising), new)
+        return Summary.of(row)
+
+    @reads
+    async def find(self, tx: Tx, thread_id: str) -> Summary | None:
+        """The newest summary, if there is one."""
+        await thread_of(tx, thread_id)
+        return await newest_summary(tx, thread_id)
+
+    @writes
+    async def undo(self, tx: Tx, summary: Summary) -> None:
+        """Remove the newest summary and bring its batches back into the tail."""
+        await lock_thread(tx, summary.thread_id)
+        newest = await newest_summary(tx, summary.thread_id)
+        if newest is None or newest.id != summary.id:
+            raise ConflictError(
+                f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
+                "undo the newer ones first. Nothing was written."
+            )
+        await tx.run(
+            "UPDATE messages SET archived = false WHERE thread_id = :thread "
+            "AND batch = ANY(:batches)",
+            thread=summary.thread_id,
+            batches=[*newest.batches],
+        )
+        await tx.run("DELETE FROM summaries WHERE id = :id", id=summary.id)
+
+
+async def newest_summary(tx: Tx, thread_id: str) -> Summary | None:
+    sql = "SELECT * FROM summaries WHERE thread_id = :thread ORDER BY id DESC LIMIT 1"
+    row = await find(tx, sql, thread=thread_id)
+    return None if row is None else Summary.of(row)
+
+
+async def _archive(tx: Tx, thread_id: str, batches: Sequence[int]) -> None:
+    values = {"thread": thread_id, "batches": [*batches]}
+    rows = {row["batch"]: row for row in await tx.all(_TO_ARCHIVE, **values)}
+    seen: set[int] = set()
+    for batch in batches:
+        if batch not in rows:
+            raise NotFoundError(
+                f"There is no batch {batch} in thread {thread_id!r}. Nothing was written."
+            )
+        if rows[batch]["is_archived"] or batch in seen:
+            raise ConflictError(f"Batch {batch} is archived already. Nothing was written.")
+        if rows[batch]["is_live"]:
+            raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
+        seen.add(batch)
+    await tx.run(
+        "UPDATE messages SET archived = true WHERE thread_id = :thread AND batch = ANY(:batches)",
+        **values,
+    )

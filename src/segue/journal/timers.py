@@ -1,0 +1,323 @@
+"""Timers: durable promises to consider a follow-up.
+
+`wake_at` is the column that claims read: the due time while a timer waits, the end of the lease
+while it is claimed, null once it has ended.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from langchain_core.messages import HumanMessage
+
+from segue.core.metadata import BatchType
+from segue.core.snowflake import SnowflakeSource
+from segue.core.text import storable
+from segue.errors import ConflictError, UsageError
+from segue.journal.batches import (
+    RisingIds,
+    append_to_batch,
+    check_synthetic,
+    noting,
+    settle_batch,
+    stamp_now,
+)
+from segue.journal.follow_ups import (
+    cancel_continuations,
+    cancelling,
+    check_counts,
+    check_timer,
+    count_follow_ups,
+    end_timer,
+    find_live,
+    prepare_arming,
+    record_decisions,
+)
+from segue.journal.queue import NewTurn, is_void, queue_turn, queue_with_message, void_turns
+from segue.journal.records import (
+    Decision,
+    FollowUpCounts,
+    NewTimer,
+    Thread,
+    Timer,
+    TimerLease,
+    TimerState,
+    Turn,
+    TurnKind,
+)
+from segue.journal.rows import (
+    CLOCK_SKEW,
+    EARLIEST,
+    LATEST,
+    UNREADABLE,
+    encode_message,
+    lease_end,
+    read_time,
+    readable,
+)
+from segue.journal.threads import lock_thread, newest_of_thread
+from segue.journal.tx import Part, Row, Tx, check_lease, find, get, looks, reads, writes
+
+logger = logging.getLogger(__name__)
+
+_ENDS: Final = frozenset(
+    {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
+)
+# Leases taken by a clock that was ahead start now.
+_PULL_BACK: Final = """
+    UPDATE timers SET wake_at = :now + (wake_at - updated_at), updated_at = :now WHERE id IN (
+        SELECT id FROM timers INDEXED BY timers_claimed
+        WHERE state = 'claimed' AND updated_at > :ahead FOR UPDATE SKIP LOCKED)
+"""
+# Locks timers without their threads, but never waits for one.
+_DUE: Final = """
+    SELECT * FROM timers WHERE wake_at <= :now ORDER BY wake_at, id LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+"""
+
+
+class Timers(Part):
+    """Durable promises to consider a follow-up."""
+
+    @writes
+    async def arm(
+        self,
+        tx: Tx,
+        timer: NewTimer,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        epoch: int | None = None,
+    ) -> Timer:
+        """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
+
+        A thread has at most one live follow-up timer: arming again replaces it in one step, and
+        the old one is recorded as cancelled. A follow-up has a trigger and no batch yet, a
+        continuation names the batch it goes on in: anything else is a `UsageError`, an unknown
+        batch a `NotFoundError`.
+        """
+        check_timer(timer)
+        thread = await lock_thread(tx, timer.thread_id)
+        if epoch not in (None, thread.epoch):
+            raise ConflictError(
+                f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
+                "decided. Nothing was written."
+            )
+        rising = RisingIds(thread, ids, now)
+        arming = await prepare_arming(tx, thread, timer, rising.next(), now)
+        [row] = await tx.together(noting(thread.id, rising), arming)
+        return Timer.of(row)
+
+    @writes
+    async def claim_due(
+        self, tx: Tx, owner: str, *, now: datetime, lease_for: timedelta, limit: int = 100
+    ) -> list[TimerLease]:
+        """Take due timers, in order of time. One that cannot be read ends as suppressed."""
+        until = lease_end(now, lease_for)
+        await tx.run(_PULL_BACK, now=now, ahead=now + CLOCK_SKEW)
+        due = await tx.all(_DUE, now=now, limit=limit)
+        sound = [row["id"] for row in due if await _is_sound(tx, row, now)]
+        rows = await tx.all(
+            "UPDATE timers SET state = 'claimed', owner = :owner, token = token + 1, "
+            "wake_at = :until, updated_at = :now WHERE id = ANY(:ids) RETURNING *",
+            owner=owner,
+            until=until,
+            now=now,
+            ids=sound,
+        )
+        leases = {row["id"]: TimerLease(Timer.of(row), owner, row["token"], until) for row in rows}
+        return [leases[timer_id] for timer_id in sound]
+
+    @looks
+    async def next_at(self, tx: Tx) -> datetime | None:
+        """When the next timer is due or a claimed one may be taken again."""
+        row = await find(
+            tx,
+            "SELECT least(greatest(wake_at, :earliest), :latest) AS at FROM timers "
+            "WHERE wake_at IS NOT NULL ORDER BY timers.wake_at LIMIT 1",
+            earliest=EARLIEST,
+            latest=LATEST,
+        )
+        return None if row is None else read_time(row["at"])
+
+    @looks
+    async def count(self, tx: Tx, *, limit: int) -> int:
+        """How many timers are alive; counting stops at `limit`."""
+        row = await get(
+            tx,
+            "SELECT count(*) AS found FROM "
+            "(SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT :limit) AS awake",
+            limit=limit,
+        )
+        return int(row["found"])
+
+    @writes
+    async def fire(
+        self,
+        tx: Tx,
+        lease: TimerLease,
+        message: HumanMessage,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        counted: FollowUpCounts | None = None,
+        decisions: Sequence[Decision] = (),
+    ) -> Turn | None:
+        """Store the synthetic message in a new batch, queue its turn, and close the timer.
+
+        `counted` is what the gates decided on: `ConflictError` if the user got a follow-up of
+        another thread in the meantime. Then ask the gates again.
+
+        None if the user wrote since the timer was armed, or if it was cancelled or replaced: then
+        it is cancelled, and nothing is stored. A continuation timer goes on in its own batch.
+        `UsageError` for a message that is not synthetic: the user would see it.
+        """
+        check_synthetic(message)
+        timer = lease.timer
+        thread = await lock_thread(tx, timer.thread_id)
+        row = await _lock_timer(tx, timer.id)
+        if row is not None and row["state"] == TimerState.CANCELLED:
+            return None
+        _check_lease(lease, row)
+        if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
+            await end_timer(tx, timer.id, TimerState.CANCELLED, "The user wrote.", now)
+            return None
+        if timer.batch is not None and await is_void(tx, thread.id, timer.batch):
+            await end_timer(tx, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
+            return None
+        if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
+            await check_counts(tx, thread, counted)
+        await end_timer(tx, timer.id, TimerState.FIRED, None, now)
+        turn = await _queue_fired(tx, thread, timer, message, RisingIds(thread, ids, now))
+        await record_decisions(tx, [_of_turn(decision, turn) for decision in decisions])
+        return turn
+
+    @looks
+    async def count_follow_ups(
+        self, tx: Tx, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
+    ) -> FollowUpCounts:
+        """The follow-ups of the thread's user that were shown or are queued or running; the turn
+        `leaving_out` is not counted.
+        """
+        return await count_follow_ups(tx, thread_id, day_began, leaving_out)
+
+    @writes
+    async def postpone(
+        self,
+        tx: Tx,
+        lease: TimerLease,
+        until: datetime,
+        reason: str,
+        *,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
+    ) -> Timer:
+        await lock_thread(tx, lease.timer.thread_id)
+        _check_lease(lease, await _lock_timer(tx, lease.timer.id))
+        row = await get(
+            tx,
+            "UPDATE timers SET state = 'postponed', due_at = :until, wake_at = :until, "
+            "state_reason = :reason, owner = NULL, updated_at = :now WHERE id = :id RETURNING *",
+            until=until,
+            reason=storable(reason),
+            now=now,
+            id=lease.timer.id,
+        )
+        await record_decisions(tx, decisions)
+        return Timer.of(row)
+
+    @writes
+    async def close(
+        self,
+        tx: Tx,
+        lease: TimerLease,
+        state: TimerState,
+        reason: str,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        decisions: Sequence[Decision] = (),
+    ) -> Timer:
+        """End a claimed timer as suppressed, expired, missed or cancelled.
+
+        The same step settles the batch of a continuation.
+        """
+        if state not in _ENDS:
+            raise UsageError(f"A timer cannot be closed as {state!r}; use one of: {sorted(_ENDS)}.")
+        timer = lease.timer
+        thread = await lock_thread(tx, timer.thread_id)
+        _check_lease(lease, await _lock_timer(tx, timer.id))
+        row = await end_timer(tx, timer.id, state, reason, now)
+        if timer.batch is not None:
+            await settle_batch(tx, thread, timer.batch, RisingIds(thread, ids, now))
+        await record_decisions(tx, decisions)
+        return Timer.of(row)
+
+    @writes
+    async def cancel(
+        self, tx: Tx, thread_id: str, reason: str, *, ids: SnowflakeSource, now: datetime
+    ) -> list[Timer]:
+        """Cancel the thread's live timers, and return them, oldest first.
+
+        The same step settles the batches of its continuations, voids unseen follow-ups like
+        `inbox.accept`, and raises the epoch: no turn queued before arms a follow-up any more.
+        """
+        thread = await lock_thread(tx, thread_id)
+        live = await find_live(tx, thread_id, now)
+        await tx.together(cancelling(live.timers, reason, now))
+        await void_turns(tx, thread_id, live.unseen, reason, now)
+        cancelled = [*live.timers]
+        cancelled += await cancel_continuations(tx, thread, reason, RisingIds(thread, ids, now))
+        await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread_id)
+        sql = "SELECT * FROM timers WHERE id = ANY(:ids) ORDER BY id"
+        return readable(Timer.of, await tx.all(sql, ids=cancelled))
+
+    @reads
+    async def list_of(self, tx: Tx, thread_id: str, *, limit: int = 50) -> list[Timer]:
+        """A thread's timers in any state, newest first."""
+        return readable(Timer.of, await newest_of_thread(tx, "timers", thread_id, limit))
+
+    @looks
+    async def list_pending(self, tx: Tx, *, limit: int = 50) -> list[Timer]:
+        """The live timers of all threads, in the order of their next wake-up."""
+        sql = "SELECT * FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
+        return readable(Timer.of, await tx.all(sql, limit=limit))
+
+
+async def _queue_fired(
+    tx: Tx, thread: Thread, timer: Timer, message: HumanMessage, ids: RisingIds
+) -> Turn:
+    if timer.batch is None:
+        [stamped] = stamp_now([message], ids)
+        row = encode_message(stamped)
+        return await queue_with_message(tx, thread, row, NewTurn(row.batch, timer.kind), ids)
+    turn = await queue_turn(tx, thread, NewTurn(timer.batch, timer.kind), ids)
+    await append_to_batch(tx, thread, turn, [message], ids, BatchType.CONTINUATION)
+    return turn
+
+
+def _of_turn(decision: Decision, turn: Turn) -> Decision:
+    return decision if decision.turn_id is not None else replace(decision, turn_id=turn.id)
+
+
+async def _is_sound(tx: Tx, row: Row, now: datetime) -> bool:
+    """Whether a due row can be read; one that cannot ends as suppressed."""
+    try:
+        Timer.of(row)
+    except UNREADABLE as error:
+        logger.error("Timer %s cannot be read and is suppressed: %s", row["id"], error)  # noqa: TRY400 - the row is the fault, not the code
+        reason = f"The row cannot be read: {error}"
+        await end_timer(tx, row["id"], TimerState.SUPPRESSED, reason, now)
+        return False
+    return True
+
+
+async def _lock_timer(tx: Tx, timer_id: int) -> Row | None:
+    sql = "SELECT state, token, owner FROM timers WHERE id = :id FOR UPDATE"
+    return await find(tx, sql, id=timer_id)
+
+
+def _check_lease(lease: TimerLease, row: Row | None) -> None:
+    check_lease(f"timer {lease.timer.id}", row, lease.token, TimerState.CLAIMED)

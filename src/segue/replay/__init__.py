@@ -1,0 +1,1 @@
+"""Replays of past conversations under other settings."""

@@ -1,0 +1,326 @@
+"""Replays one user's past under other settings: `replay_user`.
+
+Users write when they wrote, agents answer as they answered; planning and gates run again, with the
+real rules. Pure: `segue.replay.past` reads the records, `segue.replay.report` adds up the events.
+"""
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from itertools import count
+from typing import Final
+
+from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
+from segue.core.autonomy.local_time import after, day_began, find_zone
+from segue.core.autonomy.policy import Facts, next_delay
+from segue.core.autonomy.preferences import Preferences
+from segue.core.triggers import TriggerType, choose_prompt
+from segue.journal.stats import WINDOW
+from segue.replay.past import PastPlan, PastThread, PastTurn
+from segue.runtime.planning import refusal
+from segue.settings.agents import Autonomy
+
+# At one moment: first a follow-up that was sent at it in the past, which the user may have answered
+# at once and which may have been the last of the day; then the user; then everything else.
+_DUE_AS_THEN: Final = 0
+_WROTE: Final = 1
+_ANSWERED: Final = 2
+_DUE: Final = 3
+# Follow-ups in one silence: settings without a delay would never end.
+_MOST: Final = 1_000
+_FAR: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class EventKind(StrEnum):
+    """What happened then, or would have happened under the other settings."""
+
+    SENT_THEN = "sent_then"
+    # The user answered a follow-up of then.
+    REPLIED_THEN = "replied_then"
+    SENT = "sent"
+    POSTPONED = "postponed"
+    HELD_BACK = "held_back"
+    HELD_OUT = "held_out"
+    # The user answered a follow-up of then, and now none would have been sent before.
+    REPLY_LOST = "reply_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayEvent:
+    """One thing that happened or would have.
+
+    `gate` is what held it back: a gate, or `decider` if the settings have none. `is_assumed`: it
+    follows a follow-up that was never written, and its trigger is assumed to be the same.
+    """
+
+    at: datetime
+    kind: EventKind
+    thread_id: str
+    trigger: str | None = None
+    gate: str | None = None
+    is_assumed: bool = False
+
+
+@dataclass(slots=True)
+class _Silence:
+    """From one message of the user to the next: the answer, and the follow-ups after it."""
+
+    answer: PastTurn
+    follow_ups: list[PastTurn] = field(default_factory=list)
+
+    @property
+    def shown(self) -> list[tuple[datetime, PastTurn]]:
+        """The follow-ups that the user saw, and when."""
+        return [(turn.shown_at, turn) for turn in self.follow_ups if turn.shown_at is not None]
+
+
+def _silences(thread: PastThread) -> list[_Silence]:
+    """Follow-ups before the first message that is still stored are left out."""
+    silences: list[_Silence] = []
+    for turn in thread.turns:
+        if not turn.is_follow_up:
+            silences.append(_Silence(turn))
+        elif silences:
+            silences[-1].follow_ups.append(turn)
+    return silences
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Timer:
+    due_at: datetime
+    expires_at: datetime | None
+    trigger: TriggerType
+    is_assumed: bool = False
+    is_postponed: bool = False
+
+
+class _Thread:
+    """The state of a thread during the replay."""
+
+    def __init__(self, past: PastThread, autonomy: Autonomy) -> None:
+        self.past = past
+        self.autonomy = autonomy
+        self.silences = _silences(past)
+        # The number of the current silence.
+        self.epoch = -1
+        self.sent = 0
+        self.timer: _Timer | None = None
+        self._fired_at = {turn.began_at for turn in past.turns if turn.is_follow_up}
+        self._checked_at = [check.at for check in past.checks]
+
+    @property
+    def silence(self) -> _Silence:
+        return self.silences[self.epoch]
+
+    def rank_at(self, moment: datetime) -> int:
+        return _DUE_AS_THEN if moment in self._fired_at else _DUE
+
+    def preferences_at(self, moment: datetime) -> tuple[Preferences, datetime | None]:
+        """The preferences at a moment and when the user last typed: those recorded last before it,
+        else those recorded next, else today's.
+        """
+        checks = self.past.checks
+        place = bisect_right(self._checked_at, moment)
+        if place:
+            return checks[place - 1].preferences, checks[place - 1].typing_at
+        return (checks[0].preferences if checks else self.past.preferences), None
+
+    def timer_for(self, plan: PastPlan, answered_at: datetime, *, is_assumed: bool) -> _Timer:
+        autonomy = self.autonomy
+        delay = autonomy.delays.of(plan.trigger) if plan.delay is None else plan.delay
+        due_at = after(answered_at, next_delay(autonomy.policy, delay, self.sent))
+        expires_at = after(due_at, autonomy.expires_after) if autonomy.expires_after else None
+        return _Timer(due_at, expires_at, plan.trigger, is_assumed)
+
+    def refused_by(self) -> str:
+        """What refuses every plan, whatever the reply was."""
+        if not (self.autonomy.enabled and self.autonomy.policy.enabled):
+            return Gate.ENABLED
+        return "decider" if self.autonomy.decider == "none" else Gate.CONSECUTIVE_CAP
+
+    def never_shown(self, moment: datetime) -> PastTurn | None:
+        """The follow-up of then that began at this moment and was never shown."""
+        began = (turn for turn in self.silence.follow_ups if turn.began_at == moment)
+        return next((turn for turn in began if turn.shown_at is None), None)
+
+    def counterpart(self) -> PastTurn | None:
+        """The follow-up of then with the same number in this silence as the next one."""
+        shown = self.silence.shown
+        return shown[self.sent][1] if self.sent < len(shown) else None
+
+
+Action = Callable[[datetime], Iterator[ReplayEvent]]
+
+
+def replay_user(
+    threads: Sequence[PastThread], autonomy_of: Callable[[str], Autonomy], until: datetime
+) -> Iterator[ReplayEvent]:
+    """What was sent in the threads of one user, and what would have been sent until a moment."""
+    for thread in threads:
+        for silence in _silences(thread):
+            for at, turn in silence.shown:
+                yield ReplayEvent(at, EventKind.SENT_THEN, thread.id, turn.trigger)
+    yield from _Replay(threads, autonomy_of, until).run()
+
+
+class _Replay:
+    """All threads of one user: their caps and cooldown are shared."""
+
+    def __init__(
+        self,
+        threads: Sequence[PastThread],
+        autonomy_of: Callable[[str], Autonomy],
+        until: datetime,
+    ) -> None:
+        # What is recorded has happened, whatever this machine's clock says.
+        self._until = max([until, *(turn.began_at for past in threads for turn in past.turns)])
+        self._numbers = count()
+        self._agenda: list[tuple[datetime, int, int, Action]] = []
+        self._sent_at: list[datetime] = []
+        self._unattended = _merge(span for thread in threads for span in thread.unattended)
+        for past in threads:
+            thread = _Thread(past, autonomy_of(past.agent_id))
+            for moment in past.cancelled_at:
+                self._at(moment, _WROTE, partial(self._cancel, thread))
+            for check in past.checks:
+                if check.at < check.due_at:
+                    self._at(check.at, thread.rank_at(check.at), partial(self._recheck, thread))
+            for number, silence in enumerate(thread.silences):
+                answer = silence.answer
+                self._at(answer.began_at, _WROTE, partial(self._user_wrote, thread, number))
+                if answer.ended_at is not None:
+                    self._at(answer.ended_at, _ANSWERED, partial(self._answered, thread, number))
+
+    def run(self) -> Iterator[ReplayEvent]:
+        while self._agenda and self._agenda[0][0] <= self._until:
+            moment, _, _, act = heapq.heappop(self._agenda)
+            yield from act(moment)
+
+    def _at(self, moment: datetime, rank: int, act: Action) -> None:
+        heapq.heappush(self._agenda, (moment, rank, next(self._numbers), act))
+
+    def _user_wrote(self, thread: _Thread, number: int, moment: datetime) -> Iterator[ReplayEvent]:
+        shown = thread.silences[number - 1].shown if number else []
+        if shown and moment - shown[-1][0] <= WINDOW:
+            at, follow_up = shown[-1]
+            event = ReplayEvent(at, EventKind.REPLIED_THEN, thread.past.id, follow_up.trigger)
+            yield event
+            if not thread.sent:
+                yield replace(event, kind=EventKind.REPLY_LOST)
+        thread.epoch, thread.sent, thread.timer = number, 0, None
+
+    def _cancel(self, thread: _Thread, _moment: datetime) -> Iterator[ReplayEvent]:
+        thread.timer = None
+        return iter(())
+
+    def _answered(self, thread: _Thread, number: int, moment: datetime) -> Iterator[ReplayEvent]:
+        if thread.epoch == number:  # else the user wrote again before the answer
+            yield from self._plan(thread, thread.silence.answer.plan, moment)
+
+    def _plan(
+        self, thread: _Thread, plan: PastPlan | None, moment: datetime, *, is_assumed: bool = False
+    ) -> Iterator[ReplayEvent]:
+        if plan is None or thread.sent >= _MOST:
+            return
+        if refusal(thread.sent, thread.autonomy):
+            trigger, gate = plan.trigger.value, thread.refused_by()
+            yield ReplayEvent(moment, EventKind.HELD_BACK, thread.past.id, trigger, gate)
+            return
+        timer = thread.timer_for(plan, moment, is_assumed=is_assumed)
+        self._arm(thread, timer, timer.due_at)
+
+    def _arm(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
+        thread.timer = timer
+        self._at(moment, thread.rank_at(moment), partial(self._due, thread, timer))
+
+    def _due(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
+        if thread.timer is not timer:
+            return
+        if (attended_at := self._attended_at(moment)) > moment:
+            self._arm(thread, timer, attended_at)
+        else:
+            yield from self._check(thread, timer, moment)
+
+    def _recheck(self, thread: _Thread, moment: datetime) -> Iterator[ReplayEvent]:
+        """The user's preferences changed here: a postponed follow-up was checked again."""
+        if thread.timer is not None and thread.timer.is_postponed:
+            yield from self._check(thread, thread.timer, moment)
+
+    def _check(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
+        decision = self._ask_gates(thread, timer, moment)
+        thread.timer = None
+        if decision.outcome is GateOutcome.ALLOW:
+            yield from self._fire(thread, timer, moment)
+            return
+        kind = EventKind.HELD_BACK if decision.until is None else EventKind.POSTPONED
+        gate = next(v.gate for v in decision.verdicts if v.outcome is decision.outcome)
+        yield ReplayEvent(moment, kind, thread.past.id, timer.trigger.value, gate)
+        if decision.until is not None:
+            self._postpone(thread, timer, decision.until)
+
+    def _postpone(self, thread: _Thread, timer: _Timer, until: datetime) -> None:
+        self._arm(thread, replace(timer, due_at=until, is_postponed=True), until)
+
+    def _ask_gates(self, thread: _Thread, timer: _Timer, moment: datetime) -> GateDecision:
+        preferences, typing_at = thread.preferences_at(moment)
+        began = day_began(moment, find_zone(preferences.time_zone) or UTC)
+        facts = Facts(
+            checked_at=moment,
+            due_at=timer.due_at,
+            armed_epoch=thread.epoch,
+            thread_epoch=thread.epoch,
+            expires_at=timer.expires_at,
+            missed=thread.autonomy.missed,
+            consecutive=thread.sent,
+            sent_today=len(self._sent_at) - bisect_left(self._sent_at, began),
+            last_follow_up_at=self._sent_at[-1] if self._sent_at else None,
+            typing_at=typing_at,
+            **preferences.as_facts(),
+        )
+        return PolicyGates(preferences.apply_to(thread.autonomy.policy)).check(facts)
+
+    def _fire(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
+        autonomy, thread_id, trigger = thread.autonomy, thread.past.id, timer.trigger.value
+        if choose_prompt(autonomy.prompts, autonomy.holdout, timer.trigger, thread_id) is None:
+            yield ReplayEvent(moment, EventKind.HELD_OUT, thread_id, trigger)
+            return
+        if (unseen := thread.never_shown(moment)) is not None:  # what ended it then, ends it now
+            if unseen.postponed_until is not None and unseen.postponed_until > moment:
+                self._postpone(thread, timer, unseen.postponed_until)
+            return
+        like = thread.counterpart()
+        shown_at, ended_at = _times_of(like, moment)
+        yield ReplayEvent(shown_at, EventKind.SENT, thread_id, trigger, is_assumed=timer.is_assumed)
+        insort(self._sent_at, shown_at)
+        thread.sent += 1
+        plan = PastPlan(timer.trigger) if like is None else like.plan
+        yield from self._plan(thread, plan, ended_at, is_assumed=like is None)
+
+    def _attended_at(self, due_at: datetime) -> datetime:
+        """When a process looked at timers: while none did then, none does now."""
+        place = bisect_right(self._unattended, (due_at, _FAR))
+        return max(due_at, self._unattended[place - 1][1]) if place else due_at
+
+
+def _merge(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """The spans, sorted, with those that overlap as one."""
+    merged: list[tuple[datetime, datetime]] = []
+    for began, ended in sorted(spans):
+        if merged and began < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], ended)
+        else:
+            merged.append((began, ended))
+    return merged
+
+
+def _times_of(like: PastTurn | None, moment: datetime) -> tuple[datetime, datetime]:
+    """When a follow-up is shown and when it ends: after as long as its counterpart took."""
+    if like is None:
+        return moment, moment
+    shown = like.shown_at - like.began_at if like.shown_at else timedelta()
+    ended = like.ended_at - like.began_at if like.ended_at else shown
+    return after(moment, shown), after(moment, ended)

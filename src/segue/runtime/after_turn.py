@@ -1,0 +1,271 @@
+"""`AfterTurn`: what follows from a turn, and the last gate checks before a follow-up is shown.
+
+The end of a turn brings a planned follow-up, a continuation, or effects: a webhook, a compression,
+a decision by a model.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, ToolMessage
+
+from segue.core.autonomy.gates import GateOutcome
+from segue.core.batch import Batch, BatchState
+from segue.core.memory import QuerySource
+from segue.core.messages import visible_messages
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.snowflake import parse, to_text
+from segue.errors import ConflictError
+from segue.journal.records import (
+    Decision,
+    Effect,
+    Ending,
+    NewEffect,
+    NewTimer,
+    Timer,
+    TimerState,
+    Turn,
+    TurnKind,
+)
+from segue.runtime.compressor import compress_effects
+from segue.runtime.deciders import Decider, DeciderResult
+from segue.runtime.deps import Deps
+from segue.runtime.gatekeeper import Candidate, Gatekeeper
+from segue.runtime.output import TurnOutput
+from segue.runtime.planning import PlanRecord, Reply, decide_effect, plan_by_rules, refusal
+from segue.runtime.run import SEARCHED
+from segue.settings.agents import AgentConfig, Autonomy
+
+WEBHOOK: Final = "webhook"
+# How much of the conversation a decider gets besides the batch.
+_EARLIER_TOKENS: Final = 2_000
+_SOURCES: Final = {
+    QuerySource.CURRENT_MESSAGE: "Memories were searched with the message itself.",
+    QuerySource.LAST_REAL_USER_MESSAGE: "Memories were searched with the user's last words.",
+    QuerySource.CONVERSATION_SUMMARY: "Memories were searched with the summary.",
+    "none": "There were no words of the user's to search memories with.",
+}
+
+
+class AfterTurn:
+    """Plans what comes after a turn, and checks the gates before a follow-up is shown."""
+
+    def __init__(
+        self,
+        deps: Deps,
+        gatekeeper: Gatekeeper,
+        decider_of: Callable[[str], Decider | None],
+    ) -> None:
+        self._deps = deps
+        self._gatekeeper = gatekeeper
+        self._decider_of = decider_of
+
+    async def refuse(self, turn: Turn, batch: Batch, *, has_waited: bool = False) -> Ending | None:
+        """None if the follow-up may go on; else how it ends.
+
+        A postponed follow-up starts from the beginning at its new time: by then, something else
+        may be worth saying. One that `has_waited` in the queue is also checked for lateness.
+        """
+        timer = await self._timer_of(turn)
+        trigger, reason = _trigger_of(batch)
+        candidate = Candidate.of_turn(turn, trigger, timer)
+        if has_waited and timer is not None:
+            candidate = replace(candidate, due_at=timer.due_at, missed=timer.missed)
+        policy = self._deps.agent_of(turn.agent_id).config.autonomy.policy
+        checked = await self._gatekeeper.check(candidate, policy, self._deps.clock.now())
+        if checked.is_allowed:
+            return None
+        timers, until = [], checked.decision.until
+        if checked.decision.outcome is GateOutcome.POSTPONE and until is not None:
+            timers = [NewTimer(turn.thread_id, until, trigger, reason, **_inherited(timer))]
+        return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
+
+    async def build_ending(self, turn: Turn, output: TurnOutput) -> Ending:
+        """What is stored with the end of a turn: a plan or continuation, decisions, effects."""
+        config, batch = self._deps.agent_of(turn.agent_id).config, output.batch
+        effects = [*_webhooks(turn, batch, config), *compress_effects(turn, output, config)]
+        if batch.state is BatchState.AWAITING_CONTINUATION:
+            timer = _continuation(turn, batch, self._deps.clock.now())
+            ending = Ending(timers=[timer], effects=effects)
+        else:
+            ending = await self._plan(turn, output, config.autonomy)
+            ending = replace(ending, effects=[*effects, *ending.effects])
+        decisions = [*ending.decisions, *self._memory_decisions(turn, output)]
+        return replace(ending, decisions=decisions)
+
+    async def _plan(self, turn: Turn, output: TurnOutput, autonomy: Autonomy) -> Ending:
+        """The rules decide at once; a model or custom decider decides later, as an effect."""
+        questions = output.questions
+        ending = Ending(
+            says={"kind": "question", "questions": questions} if questions else None,
+            is_waiting=bool(questions),
+        )
+        reply = Reply(
+            turn,
+            output.batch,
+            output.run.history,
+            interrupted=bool(questions),
+            consecutive=await self._consecutive(turn),
+        )
+        if self._decider_of(turn.agent_id) and refusal(reply.consecutive, autonomy) is None:
+            return replace(ending, effects=[decide_effect(turn, interrupted=reply.interrupted)])
+        plan = plan_by_rules(reply, autonomy, self._deps.ids, self._deps.clock.now())
+        timers = [plan.timer] if plan.timer else []
+        return replace(ending, timers=timers, decisions=[plan.decision])
+
+    def _memory_decisions(self, turn: Turn, output: TurnOutput) -> Iterator[Decision]:
+        """Which text a follow-up searched memories with; a reply uses the user's message."""
+        facts = output.run.notes.get(SEARCHED)
+        if turn.kind is not TurnKind.FOLLOW_UP or not isinstance(facts, dict):
+            return
+        source = str(facts["source"])
+        yield Decision(
+            id=self._deps.ids.next(),
+            thread_id=turn.thread_id,
+            kind="memory_query",
+            outcome=source,
+            reasons=(_SOURCES[source],),
+            facts=facts,
+            timer_id=None,
+            turn_id=turn.id,
+            decided_at=self._deps.clock.now(),
+        )
+
+    async def decide(self, effect: Effect) -> str:
+        """Ask the decider about a follow-up: the handler of `decide` effects."""
+        deps, journal = self._deps, self._deps.journal
+        turn = await journal.turns.get(parse(effect.payload["turn"]))
+        autonomy = deps.agent_of(turn.agent_id).config.autonomy
+        decider = self._decider_of(turn.agent_id)
+        if decider is None or await self._is_void(turn):
+            return "The user wrote or dropped follow-ups meanwhile, or nothing decides any more."
+        batch = await journal.messages.load_batch(turn.thread_id, turn.batch)
+        tail = await journal.messages.tail(
+            turn.thread_id, max_tokens=_EARLIER_TOKENS, current_batch=turn.batch
+        )
+        reply = Reply(
+            turn,
+            batch,
+            [b for b in tail if b.id != batch.id],
+            interrupted=bool(effect.payload.get("interrupted")),
+            consecutive=await self._consecutive(turn),
+            # Silence counts from the reply, not from this decision.
+            answered_at=effect.created_at,
+        )
+        result = await self._ask(reply, decider, autonomy)
+        plan = PlanRecord.of(reply, result, autonomy, deps.ids, deps.clock.now())
+        await self._save(turn, plan)
+        return plan.decision.outcome
+
+    async def _ask(self, reply: Reply, decider: Decider, autonomy: Autonomy) -> DeciderResult:
+        # The policy may have changed since the reply, and a decider costs tokens.
+        if reason := refusal(reply.consecutive, autonomy):
+            return DeciderResult(None, reason)
+        result = await decider.decide(
+            reply.batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
+        )
+        if await self._is_void(reply.turn):
+            return DeciderResult(
+                None, "The user wrote or dropped follow-ups while this was decided.", result.words
+            )
+        return result
+
+    async def _save(self, turn: Turn, plan: PlanRecord) -> None:
+        deps = self._deps
+        if plan.timer is not None:
+            try:
+                await deps.journal.timers.arm(
+                    plan.timer, ids=deps.ids, now=deps.clock.now(), epoch=turn.epoch
+                )
+            except ConflictError:  # the user wrote or dropped follow-ups meanwhile
+                return
+            deps.wakeups.timers.at(plan.timer.due_at)
+        await deps.journal.decisions.record(plan.decision)
+
+    async def _is_void(self, turn: Turn) -> bool:
+        """Whether the user wrote or dropped follow-ups after the turn."""
+        return (await self._deps.journal.threads.get(turn.thread_id)).epoch != turn.epoch
+
+    async def _timer_of(self, turn: Turn) -> Timer | None:
+        """The timer that queued a follow-up: the last one of its thread that fired."""
+        timers = await self._deps.journal.timers.list_of(turn.thread_id)
+        fired = (t for t in timers if t.state is TimerState.FIRED and t.kind is turn.kind)
+        return next(fired, None)
+
+    async def _consecutive(self, turn: Turn) -> int:
+        if turn.kind is TurnKind.REPLY:
+            return 0  # the user just wrote
+        counts = await self._deps.journal.timers.count_follow_ups(
+            turn.thread_id, day_began=self._deps.clock.now()
+        )
+        return counts.consecutive
+
+
+def _inherited(timer: Timer | None) -> dict[str, Any]:
+    """What a postponed follow-up keeps of its timer."""
+    if timer is None:
+        return {}
+    return {
+        "expires_at": timer.expires_at,
+        "missed": timer.missed,
+        "payload": dict(timer.payload),
+    }
+
+
+def _trigger_of(batch: Batch) -> tuple[str | None, str | None]:
+    """The type and reason of the batch's last trigger."""
+    for message in filter(is_synthetic, reversed(batch.messages)):
+        metadata = MessageMetadata.of(message)
+        if metadata.trigger_type is not None:
+            return metadata.trigger_type.value, metadata.trigger_reason
+    return None, None
+
+
+def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
+    """The timer of the batch's last `continue_later` call."""
+    calls = [
+        exchange.call.args
+        for exchange in batch.pairing.exchanges
+        if isinstance(exchange.result, ToolMessage)
+        and MessageMetadata.of(exchange.result).continue_requested
+    ]
+    args = calls[-1] if calls and isinstance(calls[-1], dict) else {}
+    seconds, reason = args.get("after_seconds", 0), args.get("reason")
+    delay = timedelta(seconds=seconds) if isinstance(seconds, int | float) else timedelta(0)
+    return NewTimer(
+        thread_id=turn.thread_id,
+        due_at=now + max(delay, timedelta(0)),
+        reason=reason if isinstance(reason, str) else None,
+        kind=TurnKind.CONTINUATION,
+        batch=batch.id,
+    )
+
+
+def _webhooks(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEffect]:
+    """The delivery of a follow-up's messages; with `all_replies`, of replies too."""
+    if config.webhook is None or batch.type is BatchType.AGENT_TO_AGENT:
+        return []
+    # A continuation of a follow-up is part of the follow-up.
+    spoke_first = batch.type is BatchType.SYSTEM_TRIGGER
+    is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
+    replies = visible_replies(turn, batch)
+    if not replies or not (is_follow_up or config.webhook.all_replies):
+        return []
+    payload = {
+        "event": "follow_up" if is_follow_up else "reply",
+        "agent_id": turn.agent_id,
+        "user_id": turn.user_id,
+        "thread_id": turn.thread_id,
+        "turn_id": to_text(turn.id),
+        "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
+    }
+    return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
+
+
+def visible_replies(turn: Turn, batch: Batch) -> list[AIMessage]:
+    """The agent's messages of a turn that the user sees, including those of earlier tries."""
+    seen = (m for m in visible_messages(batch.messages) if isinstance(m, AIMessage))
+    # Positions after the turn's id belong to the turn; its last message has no position yet.
+    return [m for m in seen if (MessageMetadata.of(m).position or turn.id) >= turn.id]

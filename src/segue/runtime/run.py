@@ -1,0 +1,196 @@
+"""`Run`: the batch that an agent answers with its history; and the events that it answers with."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.batch import Batch, group_batches
+from segue.core.context import Context
+from segue.core.messages import user_message
+from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.snowflake import SnowflakeSource, to_text
+from segue.core.speech.sentences import is_quote
+from segue.core.stamp import stamp
+from segue.core.triggers import TriggerType
+from segue.core.window import has_exchange
+from segue.errors import UsageError
+from segue.events import MemoriesRecalled, ProgressReported
+from segue.journal.journal import Journal
+from segue.journal.records import Window
+from segue.telemetry import log_event
+
+logger = logging.getLogger(__name__)
+
+# Key of `Run.notes`: which text memories were searched with, and whether the search failed.
+SEARCHED: Final = "memory_search"
+# Key of `Run.notes`: the memories that were found.
+RECALLED: Final = "recalled"
+_SHORTENED: Final = "shortened"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The batch to answer, and the batches before it.
+
+    `history` may be given in any order and may hold the batch itself; it is kept newest first.
+    `answer` is the user's answer to the questions `asked`, by id; None if the ids are not known.
+    """
+
+    thread_id: str
+    agent_id: str
+    user_id: str
+    batch: Batch
+    history: Sequence[Batch] = ()
+    summary: str | None = None
+    answer: Any = None
+    asked: Sequence[str] | None = None
+    # No try of it ran before, so there is no checkpoint to look for.
+    is_new: bool = False
+    # Orders the tries of a batch: a later try has a higher value.
+    attempt: tuple[int, ...] = ()
+    # What this run keeps from one model call to the next.
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for batch in (self.batch, *self.history):
+            if not isinstance(batch, Batch):
+                raise UsageError(f"A run is made of batches, not of {type(batch).__name__}.")
+        earlier = [batch for batch in self.history if batch.id != self.batch.id]
+        object.__setattr__(self, "history", sorted(earlier, key=lambda b: b.id, reverse=True))
+
+    @classmethod
+    def of(
+        cls,
+        message: str | HumanMessage,
+        ids: SnowflakeSource,
+        *,
+        agent_id: str,
+        user_id: str = "user",
+        thread_id: str = "thread",
+        history: Sequence[Batch] = (),
+    ) -> Self:
+        """A run without a journal: a text becomes a user's message; a message, such as a
+        synthetic one, starts a new batch as it is.
+        """
+        asked = user_message(message) if isinstance(message, str) else message
+        [batch] = group_batches(stamp([asked], ids))
+        return cls(thread_id, agent_id, user_id, batch, history, is_new=True)
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batch and its history, newest first."""
+        return [self.batch, *self.history]
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages of all batches, oldest first."""
+        return [message for batch in reversed(self.batches) for message in batch.messages]
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """The memories found for this run, best first."""
+        return tuple(self.notes.get(RECALLED, ()))
+
+    @property
+    def trigger(self) -> TriggerType | None:
+        """Why the agent speaks first; None for a reply or a continuation."""
+        for message in reversed(self.batch.messages):
+            if isinstance(message, HumanMessage) and is_synthetic(message):
+                return MessageMetadata.of(message).trigger_type
+        return None
+
+    def quotes_trigger(self, text: str) -> bool:
+        """Whether a text repeats a trigger that users must not see."""
+        asked = [message for message in self.messages if isinstance(message, HumanMessage)]
+        hidden = [message.text for message in asked if is_synthetic(message)]
+        return is_quote(text, hidden, [m.text for m in asked if not is_synthetic(m)])
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The next text of a message that is being written."""
+
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFinished:
+    """A whole message of the batch, to be stored before the next event is read."""
+
+    message: BaseMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The graph waits with an interrupt; a run with `answer` resumes it."""
+
+    id: str
+    value: Any
+
+
+AgentEvent = Token | MessageFinished | Question | MemoriesRecalled | ProgressReported
+
+
+def trigger_name(message: BaseMessage | None) -> str | None:
+    """A synthetic message's name in a log; None for a user's message."""
+    if message is None or not is_synthetic(message):
+        return None
+    return str(message.additional_kwargs.get("trigger_type") or "continuation")
+
+
+def log_if_empty(messages: Sequence[BaseMessage], summary: str | None, **where: str) -> None:
+    """Log an ERROR for a trigger in a thread without a user's message: a misconfigured timer."""
+    humans = [message for message in messages if isinstance(message, HumanMessage)]
+    if not humans or not all(map(is_synthetic, humans)) or (summary and summary.strip()):
+        return
+    log_event(
+        logger,
+        "empty_thread",
+        "Autonomous message triggered on an empty thread: a misconfiguration, memory retrieval "
+        "is skipped: thread {thread_id} of agent {agent_id}, {trigger_type}, with {count} messages",
+        logging.ERROR,
+        **{"trigger_type": trigger_name(humans[-1]), **where},
+        message_id=humans[-1].id,
+        count=len(messages),
+    )
+
+
+def log_shortened(run: Run, context: Context) -> None:
+    """Log, once per run, that the last exchange is cut."""
+    if not context.shortened or _SHORTENED in run.notes:
+        return
+    run.notes[_SHORTENED] = True
+    log_event(
+        logger,
+        "context_shortened",
+        "The last exchange of thread {thread_id} does not fit; the model gets it in part",
+        thread_id=run.thread_id,
+        agent_id=run.agent_id,
+        batch=run.batch.id,
+        shortened=[to_text(each.batch) for each in context.shortened],
+        tokens=context.tokens,
+    )
+
+
+# A message larger than the window hides the exchange before it: read a window 4 times as large.
+_GROWTH: Final = 4
+_READS: Final = 4
+
+
+async def read_window(
+    journal: Journal, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+) -> Window:
+    """The journal's window of this size; a larger one if the last exchange is not in it."""
+    for _ in range(_READS):
+        window = await journal.messages.window(
+            thread_id, max_tokens=max_tokens, current_batch=current_batch
+        )
+        earlier = [batch for batch in window.batches if batch.id != current_batch]
+        if has_exchange(earlier) or sum(b.tokens for b in window.batches) < max_tokens:
+            break
+        max_tokens *= _GROWTH
+    return window

@@ -1,0 +1,207 @@
+"""What happens to every request before its route, and after it.
+
+A request gets an id, which all its log lines have. The caller is authenticated before the body is
+read; a body that is too large, or has too many JSON values, is refused before it is parsed. One log
+line reports the method, path and status, never the query, a header or a body.
+"""
+
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import structlog
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from segue.server.access import caller_of, slot_of
+from segue.server.problems import problem_of, problem_response
+from segue.telemetry import AddFields, span
+
+logger = logging.getLogger(__name__)
+
+REQUEST_ID: Final = "X-Request-ID"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_TRACE_HEADERS: Final = ("traceparent", "tracestate")
+# Polled every few seconds, so not traced.
+_NOT_TRACED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+# Bytes of a body that are sent at once.
+_PIECE: Final = 256 * 1_024
+_VALID_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Browsers may neither guess another media type nor embed a response in a page of another origin.
+_SECURITY_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+# JSON values and names in a body or frame; messages have a few hundred at most. A parser blocks the
+# event loop, and its time depends on the number of values, not on bytes.
+MOST_PARTS: Final = 10_000
+# More of these characters, texts included, are refused without a closer look.
+_MOST_SIGNS: Final = 30 * MOST_PARTS
+_SIGNS: Final = (b",", b"[", b"{", b":", b'"')
+# Also matches a text without an end. Possessive: a failed match would be retried at each quote.
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+# A larger body is held in memory until it is complete, so a user may send only a few at once.
+_LARGE_BYTES: Final = 100_000
+_LARGE_AT_ONCE: Final = 4
+
+# Route, method, status and seconds of a finished request.
+Observer = Callable[[str, str, int, float], None]
+
+
+class BodyTooLarge(HTTPException):
+    """An `HTTPException`, because FastAPI turns other errors while reading a body into a 400."""
+
+    def __init__(self, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(413, detail, headers)
+
+
+class RequestMiddleware:
+    """Around the whole app; plain ASGI, so that streams are not buffered."""
+
+    def __init__(self, app: ASGIApp, max_bytes: Callable[[str], int], observe: Observer) -> None:
+        """`max_bytes` is the limit of a body by path."""
+        self._app = app
+        self._max_bytes = max_bytes
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        # The caller's own id connects the logs of both sides.
+        given = headers.get(REQUEST_ID, "")
+        request_id = given if _VALID_ID.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                if scope["type"] == "websocket":
+                    await self._app(scope, receive, send)
+                elif scope["path"] in _NOT_TRACED:
+                    await self._request(scope, receive, send)
+                else:
+                    trace = {name: headers[name] for name in _TRACE_HEADERS if name in headers}
+                    with span("request", trace, request_id=request_id) as add_fields:
+                        await self._request(scope, receive, send, add_fields)
+            finally:
+                # Routes bind these when they are known.
+                structlog.contextvars.unbind_contextvars("thread_id", "batch")
+
+    async def _request(
+        self, scope: Scope, receive: Receive, send: Send, add_fields: AddFields | None = None
+    ) -> None:
+        request_id = scope["state"]["request_id"]
+        began, status = time.perf_counter(), 500
+        limit = self._max_bytes(scope["path"])
+
+        async def respond(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                header = (REQUEST_ID.lower().encode(), request_id.encode())
+                message["headers"] = [*message.get("headers", ()), *_SECURITY_HEADERS, header]
+            for piece in _pieces(message):
+                await send(piece)
+
+        try:
+            announced = Headers(scope=scope).get("content-length", "")
+            if announced.isdecimal() and int(announced) > limit:
+                error = _too_large(limit)
+                refusal = problem_response(problem_of(error), request_id, error.headers)
+                await refusal(scope, receive, respond)
+                return
+            await self._app(scope, _limit_body(receive, limit), respond)
+        finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "unknown")
+            # A client can invent methods; they share one counter.
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._observe(route, method, status, seconds)
+            if add_fields is not None:
+                add_fields({"route": route, "method": method, "status": status})
+            # Not decoded: a decoded path may contain line breaks.
+            path = scope.get("raw_path", b"").decode("latin-1") or quote(scope["path"])
+            logger.info("%s %s: %d in %.0f ms", method, path, status, seconds * 1_000)
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    """Split a response body: uvicorn waits for a slow client only between messages."""
+    body = message.get("body", b"")
+    if len(body) <= _PIECE:
+        yield message
+        return
+    for start in range(0, len(body), _PIECE):
+        end = start + _PIECE
+        more_body = end < len(body) or message.get("more_body", False)
+        yield {**message, "body": body[start:end], "more_body": more_body}
+
+
+def _limit_body(receive: Receive, limit: int) -> Receive:
+    left = limit
+
+    async def limited() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise _too_large(limit)
+        return message
+
+    return limited
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    detail = f"The body of a request may have at most {limit} bytes."
+    return BodyTooLarge(detail, {"Connection": "close"})
+
+
+def check_parts(body: bytes) -> None:
+    """`BodyTooLarge` if JSON has too many values."""
+    signs = sum(map(body.count, _SIGNS))
+    if MOST_PARTS < signs <= _MOST_SIGNS:
+        # Each text becomes one sign, whatever it contains.
+        bare = _TEXT.sub(b'"', body)
+        signs = sum(map(bare.count, _SIGNS))
+    if signs > MOST_PARTS:
+        raise BodyTooLarge(f"The JSON of a body or frame may have at most {MOST_PARTS} parts.")
+
+
+class AuthenticatedRoute(APIRoute):
+    """Authenticates the caller before the body is read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def authenticated(request: Request) -> Response:
+            request.state.caller = caller = await caller_of(request)
+            checked = _CheckedRequest(request.scope, request.receive)
+            if not _is_large(request):
+                return await handle(checked)
+            async with slot_of(request, caller, "bodies", _LARGE_AT_ONCE):
+                return await handle(checked)
+
+        return authenticated
+
+
+def _is_large(request: Request) -> bool:
+    announced = request.headers.get("content-length", "")
+    is_large = announced.isdecimal() and int(announced) > _LARGE_BYTES
+    return is_large or "transfer-encoding" in request.headers
+
+
+class _CheckedRequest(Request):
+    async def json(self) -> Any:
+        body = await self.body()
+        check_parts(body)
+        # `json.loads` of bytes also reads UTF-16, where other bytes are quotation marks, and takes
+        # a second for ten megabytes of half emojis.
+        return json.loads(body.decode("utf-8-sig"))

@@ -1,0 +1,155 @@
+"""What clients send: bodies, frames and query parameters. An unknown field is an error."""
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from segue.core.text import plain_json
+from segue.core.turn_rules import DoubleTexting
+from segue.server.problems import check_zone, expected
+
+_HOURS: Final = "a table with start and end such as 22:00, or false"
+_BLOCKS: Final = "a text or a list of blocks"
+_TIME: Final = "a time such as 2027-01-15T08:00:00Z"
+
+Id = Annotated[str, Field(examples=["2255260483588198400"])]
+Hour = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+AwareTime = Annotated[datetime, expected(_TIME), AfterValidator(check_zone)]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Cursor = Annotated[str | None, Query(max_length=300)]
+
+
+class StrictModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class QuietHours(StrictModel):
+    """No follow-up is sent between these hours of the user's clock; may span midnight."""
+
+    start: Hour
+    end: Hour
+
+
+class PreferencesIn(StrictModel):
+    """What a user prefers about follow-ups; null removes a preference."""
+
+    time_zone: str | None = Field(default=None, examples=["Europe/Oslo"])
+    quiet_hours: Annotated[QuietHours | Literal[False] | None, expected(_HOURS)] = Field(
+        default=None,
+        description="false for none at all",
+        examples=[{"start": "22:00", "end": "08:00"}],
+    )
+    muted: bool | None = None
+    snoozed_until: AwareTime | None = None
+    opted_out: bool | None = None
+
+    def changes(self) -> dict[str, Any]:
+        return self.model_dump(exclude_unset=True, exclude={"title"})
+
+
+class ThreadIn(StrictModel):
+    """A conversation to start."""
+
+    agent_id: str | None = Field(
+        default=None, max_length=200, description="The first agent by default."
+    )
+    title: str | None = Field(default=None, max_length=200, examples=["A trip to Oslo"])
+
+
+class ThreadPatch(PreferencesIn):
+    """Changes to a conversation."""
+
+    title: str | None = Field(
+        default=None, min_length=1, max_length=200, examples=["A trip to Oslo"]
+    )
+
+
+class MessageIn(StrictModel):
+    """A user's message."""
+
+    content: Annotated[str | list[Any], expected(_BLOCKS)] = Field(
+        examples=["Which river runs through Oslo?"]
+    )
+    client_message_id: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Chosen by the client; a message sent again with the same id is stored once.",
+    )
+    strategy: DoubleTexting | None = Field(
+        default=None, description="If the agent is still answering an earlier message."
+    )
+
+
+def _check_answer(given: Any) -> Any:
+    """Null would make the graph ask again."""
+    if (answer := plain_json(given)) is None:
+        raise ValueError("null answers nothing")
+    return answer
+
+
+AnswerValue = Annotated[Any, AfterValidator(_check_answer), Field(examples=["Yes, for eight."])]
+
+
+class AnswerIn(StrictModel):
+    """A person's answer to a question of the agent."""
+
+    turn_id: Id
+    answer: AnswerValue
+
+
+class SnoozeIn(StrictModel):
+    """No follow-up before this time, which must be in the future."""
+
+    until: AwareTime = Field(examples=["2037-01-15T08:00:00+00:00"])
+
+
+class MemoryIn(StrictModel):
+    """A fact to remember."""
+
+    content: str = Field(min_length=1, examples=["Sam plays the guitar."])
+    key: str | None = Field(default=None, examples=["hobby"])
+    agent_id: str | None = Field(default=None, max_length=200)
+
+
+class DeletionIn(StrictModel):
+    """Confirms a deletion, which cannot be undone."""
+
+    confirm: Literal["delete everything"] = Field(examples=["delete everything"])
+
+
+class MessageFrame(MessageIn):
+    """The user sends a message."""
+
+    type: Literal["message"]
+
+
+class CancelFrame(StrictModel):
+    """Stop the reply."""
+
+    type: Literal["cancel"]
+
+
+class TypingFrame(StrictModel):
+    """The user is typing."""
+
+    type: Literal["typing"]
+
+
+class AnswerFrame(AnswerIn):
+    """An answer to a question of the agent."""
+
+    type: Literal["answer"]
+
+
+class PingFrame(StrictModel):
+    """Answered with `pong`."""
+
+    type: Literal["ping"]
+
+
+ClientFrame = Annotated[
+    MessageFrame | CancelFrame | TypingFrame | AnswerFrame | PingFrame,
+    Field(discriminator="type"),
+]

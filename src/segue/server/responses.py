@@ -1,0 +1,324 @@
+"""What clients receive: bodies and frames, built from the records and events of the runtime.
+
+Ids are text, because JavaScript rounds 64-bit numbers. No model has a field for metadata, and only
+real messages and natural replies are sent, of a model's message only what people see.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from segue.core.messages import Origin, origin_of, shown_content, spoken_text
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.snowflake import time_of, to_text
+from segue.core.text import exact_json
+from segue.events import (
+    Event,
+    ListenerLagged,
+    MemoriesRecalled,
+    MessageDelta,
+    MessageRetracted,
+    MessageStored,
+    ProgressReported,
+    QuestionAsked,
+    TurnCancelled,
+    TurnFailed,
+)
+from segue.journal.records import (
+    Accepted,
+    Found,
+    Page,
+    Turn,
+    TurnKind,
+    TurnState,
+)
+from segue.migrate.ledger import SETTING
+from segue.server.requests import Id
+
+MessageState = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
+_STATES: dict[TurnState, MessageState] = {
+    TurnState.QUEUED: "queued",
+    TurnState.RUNNING: "running",
+    TurnState.DONE: "answered",
+    TurnState.VOID: "cancelled",
+}
+
+
+def _visible_settings(settings: Mapping[str, Any]) -> Any:
+    """Without the notes of a migration, which are not a preference of the user."""
+    return exact_json({name: value for name, value in settings.items() if name != SETTING})
+
+
+RecordId = Annotated[Id, BeforeValidator(to_text)]
+Json = Annotated[dict[str, Any], BeforeValidator(exact_json)]
+Role = Literal["user", "agent"]
+
+
+def _role(kind: str | None) -> Role | None:
+    return None if kind is None else ("user" if kind == "human" else "agent")
+
+
+class RecordOut(BaseModel):
+    """Takes its fields from the attributes of a record."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        return cls.model_validate(record)
+
+
+class MessageOut(BaseModel):
+    """One message as a person sees it."""
+
+    id: str
+    position: Id = Field(description="Its place; a cursor for pages and listeners.")
+    role: Role
+    text: str
+    content: str | list[Any] = Field(description="Text, or blocks of text, pictures and files.")
+    created_at: datetime
+    origin: Origin | None = Field(
+        default=None, description="Of an agent's message: whether it answered or spoke first."
+    )
+    state: MessageState | None = Field(
+        default=None, description="Of a user's message: whether it was answered."
+    )
+    error: str | None = Field(default=None, description="Why it failed or was stopped, if so.")
+
+    @classmethod
+    def of(cls, message: BaseMessage, turns: Iterable[Turn] = ()) -> Self:
+        """A visible message; `turns` are those of its batch."""
+        metadata = MessageMetadata.of(message)
+        position = metadata.position or 0
+        is_user = isinstance(message, HumanMessage)
+        state, error = _message_state(turns) if is_user else (None, None)
+        return cls(
+            id=message.id or to_text(position),
+            position=to_text(position),
+            role="user" if is_user else "agent",
+            text=spoken_text(message),
+            content=shown_content(message),
+            created_at=metadata.created_at or time_of(position),
+            origin=origin_of(message),
+            state=state,
+            error=error,
+        )
+
+
+def _message_state(turns: Iterable[Turn]) -> tuple[MessageState | None, str | None]:
+    """The state of the latest turn of a message's batch, and an error."""
+    turn = max(turns, key=lambda turn: turn.id, default=None)
+    if turn is None:  # imported
+        return None, None
+    ending = turn.ending or {}
+    if ending.get("kind") == "cancelled":
+        return "cancelled", ending.get("reason")
+    if turn.state is TurnState.FAILED:
+        return "failed", str(ending.get("reason") or "It could not be answered.")
+    if turn.is_waiting:
+        return "waiting", None
+    if turn.kind is TurnKind.CONTINUATION:
+        return "answered", None
+    return _STATES[turn.state], None
+
+
+class PageOut(BaseModel):
+    """Messages, oldest first; `before` and `after` are the cursors of the pages around them, null
+    where there is nothing more. `after` also takes the position of a message.
+
+    A page with large pictures or files has fewer messages than `limit`: it ends with the message
+    that brings it to about 1 MB.
+    """
+
+    messages: list[MessageOut]
+    before: Id | None
+    after: Id | None
+
+    @classmethod
+    def of(cls, page: Page, turns: Iterable[Turn]) -> Self:
+        by_batch: dict[int, list[Turn]] = {}
+        for turn in turns:
+            by_batch.setdefault(turn.batch, []).append(turn)
+        return cls(
+            messages=[
+                MessageOut.of(message, by_batch.get(MessageMetadata.of(message).batch or 0, ()))
+                for message in page.messages
+            ],
+            before=None if page.before is None else to_text(page.before),
+            after=None if page.after is None else to_text(page.after),
+        )
+
+
+class ThreadOut(RecordOut):
+    """A conversation; title, preview and count cover the visible messages."""
+
+    id: str
+    agent_id: str
+    title: str | None
+    preview: str | None
+    preview_role: Annotated[Role | None, BeforeValidator(_role)]
+    message_count: int
+    settings: Annotated[dict[str, Any], BeforeValidator(_visible_settings)]
+    created_at: datetime
+    updated_at: datetime
+
+
+class ThreadsOut(BaseModel):
+    """Conversations, the one written to last first; `next` is the cursor of the next page."""
+
+    threads: list[ThreadOut]
+    next: str | None
+
+
+class FoundOut(BaseModel):
+    """A search result. Its `text` and `content` are an excerpt of about 300 characters around the
+    first match; pictures and files are left out.
+    """
+
+    thread_id: str
+    message: MessageOut
+
+    @classmethod
+    def of(cls, found: Found) -> Self:
+        is_user = found.role == "human"
+        is_follow_up = found.batch_type == BatchType.SYSTEM_TRIGGER
+        message = MessageOut(
+            id=found.message_id,
+            position=to_text(found.position),
+            role="user" if is_user else "agent",
+            text=found.text,
+            content=found.text,
+            created_at=time_of(found.position),
+            origin=None if is_user else ("follow_up" if is_follow_up else "reply"),
+        )
+        return cls(thread_id=found.thread_id, message=message)
+
+
+class AcceptedOut(BaseModel):
+    """A stored message, and the turn that answers it."""
+
+    message: MessageOut
+    turn_id: Id
+    is_new: bool
+
+    @classmethod
+    def of(cls, accepted: Accepted) -> Self:
+        return cls(
+            message=MessageOut.of(accepted.message, [accepted.turn]),
+            turn_id=to_text(accepted.turn.id),
+            is_new=accepted.is_new,
+        )
+
+
+class TurnsOut(BaseModel):
+    """The turns that are being stopped or continued."""
+
+    turn_ids: list[Id]
+
+    @classmethod
+    def of(cls, *turns: Turn) -> Self:
+        return cls(turn_ids=[to_text(turn.id) for turn in turns])
+
+
+class FollowUpOut(RecordOut):
+    """A planned or past follow-up."""
+
+    id: RecordId
+    trigger: str | None = Field(validation_alias="trigger_type")
+    state: str
+    # Not the decider's own `reason`, which may quote hidden text.
+    reason: str | None = Field(
+        validation_alias="state_reason", description="Why it is in this state."
+    )
+    due_at: datetime
+    created_at: datetime
+    updated_at: datetime
+
+
+class ReasonOut(RecordOut):
+    """A decision or event of a follow-up, and its reason."""
+
+    at: datetime
+    what: str
+    outcome: str
+    why: str
+    details: Json
+
+
+class MemoryOut(RecordOut):
+    """A fact that an agent remembers about the user."""
+
+    id: RecordId
+    agent_id: str
+    key: str
+    content: str
+    created_at: datetime
+    updated_at: datetime
+    score: float | None = Field(
+        default=None, description="Of a search: how well it matches, from 0 to 1."
+    )
+
+
+class MemoriesOut(BaseModel):
+    """Memories, newest first or best first; `next` is the cursor of the next page."""
+
+    memories: list[MemoryOut]
+    next: Id | None = None
+
+
+class AgentOut(BaseModel):
+    """An agent to talk to."""
+
+    id: str
+    name: str
+
+
+class DeletedOut(BaseModel):
+    """Number of deleted records by kind."""
+
+    deleted: dict[str, int]
+
+
+class MeOut(BaseModel):
+    """The caller, with preferences about follow-ups."""
+
+    user_id: str
+    is_operator: bool
+    preferences: Json
+
+
+def frame(heard: Event) -> dict[str, Any]:
+    """An event as a frame."""
+    event = heard.payload
+    body: dict[str, Any]
+    match event:
+        case MessageStored():
+            message = MessageOut.of(event.message).model_dump(mode="json")
+            body = {"type": "message", "message": message}
+        case MessageDelta():
+            body = {
+                "type": "token",
+                "message_id": event.message_id,
+                "offset": event.offset,
+                "text": event.text,
+            }
+        case MessageRetracted():
+            body = {"type": "retracted", "message_id": event.message_id}
+        case TurnFailed():
+            turn = None if event.turn_id is None else to_text(event.turn_id)
+            body = {"type": "error", "code": event.code, "reason": event.reason, "turn_id": turn}
+        case TurnCancelled():
+            body = {"type": "cancelled", "turn_id": to_text(event.turn_id)}
+        case QuestionAsked():
+            questions = exact_json(event.questions)
+            body = {"type": "question", "turn_id": to_text(event.turn_id), "questions": questions}
+        case ListenerLagged():
+            body = {"type": "lagged"}
+        case MemoriesRecalled():
+            body = {"type": "memory", "keys": [*event.keys], "source": event.source.value}
+        case ProgressReported():
+            body = {"type": "progress", "value": exact_json(event.value)}
+    return {**body, "cursor": heard.cursor}

@@ -1,0 +1,148 @@
+"""Messages: send, cancel, answer a question, type, listen."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.requests import HTTPConnection
+from structlog.contextvars import bind_contextvars
+
+from segue.core.media import ReferenceKind, find_reference
+from segue.events import cursor_at, parse_cursor
+from segue.journal.records import Accepted, Thread
+from segue.server.access import SegueDep, ThreadDep, get_own_turn, segue_of, settings_of
+from segue.server.connections import EVENT_STREAM, OptionalStreamDep, StreamDep
+from segue.server.middleware import AuthenticatedRoute
+from segue.server.problems import ApiError, responses
+from segue.server.requests import AnswerIn, MessageIn
+from segue.server.responses import AcceptedOut, TurnsOut
+from segue.server.sse import EventStream, stream_events, stream_reply
+
+router = APIRouter(route_class=AuthenticatedRoute, prefix="/api/threads/{thread_id}", tags=["talk"])
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {EVENT_STREAM: {}}, "description": "Server-sent events."}
+}
+
+
+@router.post(
+    "/messages",
+    status_code=202,
+    response_model=AcceptedOut,
+    responses=responses(404, 409, 413) | _STREAM,
+)
+async def send_message(
+    request: Request,
+    segue: SegueDep,
+    thread: ThreadDep,
+    new: MessageIn,
+    stream: OptionalStreamDep,
+) -> Response | AcceptedOut:
+    """Store a message. Listeners receive the reply; with `Accept: text/event-stream` it is also the
+    response, as server-sent events.
+    """
+    accepted = await accept_message(request, thread, new)
+    bind_contextvars(batch=accepted.turn.batch)  # for the request's log lines
+    if stream is None:
+        return AcceptedOut.of(accepted)
+    # From before the message, so that no event of the reply is missed.
+    heard = segue.listen(thread, cursor_at(thread.last_position))
+    return EventStream(stream_reply(segue, accepted.turn, heard, stream))
+
+
+@router.post("/cancel", responses=responses(404))
+async def cancel(segue: SegueDep, thread: ThreadDep) -> TurnsOut:
+    """Stop the agent, planned continuations included; what was seen of its reply is kept."""
+    return TurnsOut.of(*await segue.cancel(thread))
+
+
+@router.post("/answer", status_code=202, responses=responses(404, 409))
+async def answer(segue: SegueDep, thread: ThreadDep, given: AnswerIn) -> TurnsOut:
+    """Answer a question of the agent, which then continues."""
+    turn = await get_own_turn(segue, thread, given.turn_id)
+    return TurnsOut.of(await segue.answer(turn, given.answer))
+
+
+@router.post("/typing", status_code=204, responses=responses(404))
+async def typing(segue: SegueDep, thread: ThreadDep) -> Response:
+    """The user is typing; no follow-up is sent meanwhile."""
+    await segue.report_typing(thread)
+    return Response(status_code=204)
+
+
+@router.get("/events", responses=responses(404) | _STREAM)
+async def events(
+    request: Request,
+    segue: SegueDep,
+    thread: ThreadDep,
+    stream: StreamDep,
+    since: Annotated[str | None, Query(max_length=60)] = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """All events of a thread as server-sent events: from a cursor on (`since`, or `Last-Event-ID`
+    when a browser reconnects), or from now on.
+    """
+    cursor = last_event_id or since
+    if cursor is None:  # set now, so that nothing is missed until listening begins
+        cursor = cursor_at(thread.last_position)
+    parse_cursor(cursor)  # raises now, because a stream has already sent its status
+    every = settings_of(request).ping_every
+    return EventStream(stream_events(segue.listen(thread, cursor), every, stream))
+
+
+async def accept_message(connection: HTTPConnection, thread: Thread, new: MessageIn) -> Accepted:
+    """Check and store a client's message, over HTTP or a socket."""
+    settings = settings_of(connection)
+    check_blocks(new.content, settings.max_content_blocks)
+    check_text(new.content, settings.max_text_bytes)
+    if not settings.allow_content_urls:
+        check_references(new.content)
+    return await segue_of(connection).send(
+        thread, new.content, client_message_id=new.client_message_id, strategy=new.strategy
+    )
+
+
+def check_blocks(content: str | list[Any], most: int) -> None:
+    """`ApiError` if there are too many blocks, each of which costs time whenever it is read."""
+    if isinstance(content, list) and len(content) > most:
+        raise ApiError(
+            422,
+            "content_blocks",
+            f"The content has {len(content)} blocks; at most {most} are allowed "
+            "(server.max_content_blocks).",
+        )
+
+
+def check_text(content: str | list[Any], most: int) -> None:
+    """`ApiError` if the text is too long. Unlike a picture, it is repeated in history, search and
+    every context.
+    """
+    blocks = [content] if isinstance(content, str) else content
+    texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+    size = sum(len(text.encode(errors="replace")) for text in texts if isinstance(text, str))
+    if size > most:
+        raise ApiError(
+            422,
+            "content_text",
+            f"The text has {size} bytes; at most {most} are allowed (server.max_text_bytes).",
+        )
+
+
+def check_references(content: str | list[Any]) -> None:
+    """`ApiError` if a block has an address that a provider's client might fetch, or the id of a
+    file in the operator's account at a provider.
+    """
+    found = find_reference(content)
+    if found is None:
+        return
+    if found.kind is ReferenceKind.FILE:
+        raise ApiError(
+            422,
+            "content_file",
+            f"A block of content names a file of the provider in {found.name!r:.60}. Send the file "
+            "itself as base64; file ids need server.allow_content_urls.",
+        )
+    raise ApiError(
+        422,
+        "content_url",
+        f"A block of content has an address in {found.name!r:.60}. Send the data as base64 or as a "
+        "data: URL; addresses need server.allow_content_urls.",
+    )

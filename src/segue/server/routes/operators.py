@@ -1,0 +1,117 @@
+"""Routes for operators: stored conversations, timers, dead letters, and statistics."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import AwareDatetime
+
+from segue.core.snowflake import parse
+from segue.core.text import exact_json
+from segue.core.triggers import TriggerType
+from segue.server.access import SegueDep, require_operator
+from segue.server.middleware import AuthenticatedRoute
+from segue.server.problems import responses
+
+router = APIRouter(
+    route_class=AuthenticatedRoute,
+    prefix="/api/admin",
+    tags=["admin"],
+    dependencies=[Depends(require_operator)],
+    responses=responses(403, 404),
+)
+Limit = Annotated[int, Query(ge=1, le=500)]
+Json = dict[str, Any]
+
+
+@router.get("/threads")
+async def list_threads(
+    segue: SegueDep,
+    limit: Limit = 50,
+    user: Annotated[str | None, Query(max_length=200)] = None,
+) -> list[Json]:
+    """The newest conversations of all users, or those of one; the one written to last first."""
+    return await segue.inspector.list_threads(user, limit=limit)
+
+
+@router.get("/timers")
+async def list_pending_timers(segue: SegueDep, limit: Limit = 50) -> list[Json]:
+    """The pending follow-ups and continuations of all threads, soonest first."""
+    return await segue.inspector.list_pending_timers(limit=limit)
+
+
+@router.get("/threads/{thread_id}/history")
+async def get_history(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """What the user sees of the conversation, oldest first."""
+    return await segue.inspector.list_history(await segue.get_thread(thread_id), limit=limit)
+
+
+@router.get("/threads/{thread_id}/why")
+async def list_reasons(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """Why the agent wrote, and why it did not; oldest first."""
+    thread = await segue.get_thread(thread_id)
+    return await segue.inspector.list_reasons(thread.id, limit=limit)
+
+
+@router.get("/threads/{thread_id}/batches")
+async def list_batches(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """The newest batches with state and reasons, newest first; nested ones inside of them."""
+    return await segue.inspector.list_batches(thread_id, limit=limit)
+
+
+@router.get("/threads/{thread_id}/context")
+async def get_context(segue: SegueDep, thread_id: str) -> Json:
+    """What the model would get of the thread now, and what is left out."""
+    thread = await segue.get_thread(thread_id)
+    return await segue.inspector.get_context(thread, segue.get_agent(thread.agent_id))
+
+
+@router.get("/threads/{thread_id}/decisions")
+async def list_decisions(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """What the decider and the gates decided, with all reasons; newest first."""
+    return await segue.inspector.list_decisions(thread_id, limit=limit)
+
+
+@router.get("/threads/{thread_id}/timers")
+async def list_timers(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """Planned and past follow-ups and continuations with their outcome; newest first."""
+    return await segue.inspector.list_timers(thread_id, limit=limit)
+
+
+@router.get("/threads/{thread_id}/turns")
+async def list_turns(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+    """Past and present turns; newest first."""
+    return await segue.inspector.list_turns(thread_id, limit=limit)
+
+
+@router.get("/dead-letters")
+async def list_dead_letters(segue: SegueDep, limit: Limit = 100) -> list[Json]:
+    """Webhooks and other effects that were given up."""
+    return await segue.inspector.list_dead_letters(limit=limit)
+
+
+@router.post("/dead-letters/{effect_id}/retry")
+async def retry_dead_letter(segue: SegueDep, effect_id: str) -> Json:
+    """Try one again, at once."""
+    effect: Json = exact_json(await segue.retry_effect(parse(effect_id)))
+    return effect
+
+
+Time = Annotated[AwareDatetime | None, Query()]
+_A_DAY = 86_400.0
+Window = Annotated[float, Query(gt=0, le=366 * 86_400, description="In seconds.")]
+
+
+@router.get("/stats", responses=responses(400))
+async def get_stats(
+    segue: SegueDep,
+    since: Time = None,
+    until: Time = None,
+    agent: str | None = None,
+    trigger: TriggerType | None = None,
+    window: Window = _A_DAY,
+) -> Json:
+    """Outcomes of follow-ups by agent, trigger and variant, and variants against the hold-out."""
+    span = timedelta(seconds=window)
+    found = await segue.stats(since=since, until=until, agent=agent, trigger=trigger, window=span)
+    return found.as_json()

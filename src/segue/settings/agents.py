@@ -1,0 +1,363 @@
+"""The settings of an agent, with defaults that work without a key."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from datetime import timedelta
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+
+from segue.core.autonomy.decide import Delays
+from segue.core.autonomy.policy import Policy
+from segue.core.compression import Strategy
+from segue.core.durations import Duration, parse_duration
+from segue.core.triggers import PromptVariant, TriggerType
+from segue.errors import UsageError
+from segue.settings.mistakes import Mistake, error_at, find_mistakes
+from segue.settings.schema import OR_NONE, Expected
+
+POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
+# The variant's name of a single text that replaces a trigger's prompt.
+OWN_PROMPT: Final = "own"
+
+_EMBEDDER: Final = re.compile(r"local|[^\s:][^:]*:.*\S.*")
+_MISSED: Final = re.compile(r"run|skip|run_if_within:\d+(?:\.\d+)?", re.ASCII)
+_WITHIN: Final = "run_if_within:"
+_DECIDER: Final = re.compile(r"rules|model|none|[^\s:]+:[^\s:]+")
+
+
+def check_embedder(name: str) -> str:
+    """The name of an embedder, if it is well-formed; loading it shows whether it is installed."""
+    if not _EMBEDDER.fullmatch(name):
+        raise UsageError(f"There is no embedder {name!r}; an embedder is {POSSIBLE_EMBEDDERS}.")
+    return name
+
+
+def _check_id(id: str) -> str:
+    if not id.isprintable() or id != id.strip():
+        raise UsageError(
+            f"The id {id!r} has control characters, or spaces around it; expected plain text."
+        )
+    return id
+
+
+def _check_missed(policy: str) -> str:
+    """The policy as timers store it, with its length of time in seconds."""
+    with suppress(UsageError):
+        if policy.startswith(_WITHIN):
+            span = parse_duration(policy.removeprefix(_WITHIN))
+            return f"{_WITHIN}{round(span.total_seconds())}"
+    if not _MISSED.fullmatch(policy):
+        raise UsageError(
+            f"There is no policy {policy!r}; expected 'run', 'skip' or 'run_if_within:' with a "
+            "length of time."
+        )
+    return policy
+
+
+def _check_decider(given: Any) -> Any:
+    named = isinstance(given, str) and _DECIDER.fullmatch(given)
+    if not named and not callable(getattr(given, "decide", given)):
+        raise UsageError(
+            f"There is no decider {given!r:.80}; expected 'rules', 'model', 'none', a function, or "
+            "the path of one, 'package.module:attribute'."
+        )
+    return given
+
+
+def _check_delays(delays: Delays) -> Delays:
+    for each in fields(delays):
+        if getattr(delays, each.name) <= timedelta():
+            raise UsageError(f"The delay {each.name} is not above 0.")
+    return delays
+
+
+def _as_list(given: Any) -> Any:
+    """Split a text at its commas, as the environment writes a list."""
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
+
+
+def _as_variants(given: Any) -> Any:
+    """Convert a single text to a single variant."""
+    return [{"name": OWN_PROMPT, "text": given}] if isinstance(given, str) else given
+
+
+def _check_variants(variants: tuple[PromptVariant, ...]) -> tuple[PromptVariant, ...]:
+    names = [variant.name for variant in variants]
+    if not names:
+        raise UsageError("There is no variant; leave the trigger out to keep its fixed prompt.")
+    if len(set(names)) < len(names):
+        raise UsageError(f"Two variants share a name: {', '.join(names)}.")
+    return variants
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Span = Annotated[Duration, Field(gt=timedelta(0))]
+# A list that may also be one text with commas.
+FROM_TEXT: Final = BeforeValidator(_as_list)
+Variants = Annotated[
+    tuple[PromptVariant, ...], BeforeValidator(_as_variants), AfterValidator(_check_variants)
+]
+
+
+class Config(BaseModel):
+    """Settings that are validated when they are created and never change.
+
+    `UsageError` lists all errors, one on each line.
+    """
+
+    # Errors do not quote the input: secrets may be in it.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(_lines(find_mistakes(error, type(self), values))) from None
+
+    # Without it, pydantic calls `__init__` for nested sections, too, and their place is lost.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic's own mark
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], name: str) -> Self:
+        """The config in `values`; `UsageError` lists all errors."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            found = find_mistakes(error, cls, values)
+            raise UsageError(_lines(Mistake((name, *m.place), m.text) for m in found)) from None
+
+
+def _lines(mistakes: Iterable[Mistake]) -> str:
+    return "\n".join(map(str, mistakes))
+
+
+class MemoryConfig(Config):
+    """Long-term memory: what a reply may use of it."""
+
+    enabled: bool = True
+    """Whether the agent remembers facts about its users; with a `graph`, off unless set."""
+    embedder: Annotated[
+        str, AfterValidator(check_embedder), Expected("'local' or 'provider:model'")
+    ] = "local"
+    """What converts texts to vectors: `local`, or any LangChain `provider:model`."""
+    limit: Count = 5
+    """Largest number of memories for one reply."""
+    max_tokens: Count = 500
+    """Largest number of tokens that they take."""
+    threshold: Annotated[Share | None, OR_NONE] = None
+    """Lowest similarity of a memory that shares no word with the query; `none` means the embedder's
+    default.
+    """
+    text_weight: Share = 0.5
+    """Weight of words against meaning: 0 searches by meaning only, 1 by words only."""
+    time_limit: Span = timedelta(seconds=2)
+    """Longest time that a reply waits for memories."""
+    duplicate_at: Share = 0.95
+    """From this similarity on, a new fact replaces the old one."""
+    capacity: Count = 1_000
+    """Largest number of facts about one user with one agent."""
+
+
+class Limits(Config):
+    """Limits of one run."""
+
+    steps: Count = 50
+    """Largest number of model calls and tool steps of one run."""
+    model_time: Span = timedelta(seconds=120)
+    """Time limit of one model call."""
+    tool_time: Span = timedelta(seconds=60)
+    """Time limit of one tool call."""
+
+
+class Autonomy(Config):
+    """When and how the agent speaks first."""
+
+    enabled: bool = True
+    """Off, no follow-up is planned. `policy.enabled` also stops planned ones."""
+    policy: Policy = Policy()
+    """What the gates allow."""
+    delays: Annotated[Delays, AfterValidator(_check_delays)] = Delays()
+    """How long the user is silent before the first follow-up, by trigger."""
+    prompts: Annotated[
+        Mapping[TriggerType, Variants], Expected("a table of texts, or of variants, by trigger")
+    ] = Field(default_factory=dict)
+    """By trigger, a text instead of its fixed prompt, or weighted variants."""
+    holdout: Share = 0.0
+    """Share of follow-ups that are held out, to measure the effect of sending them."""
+    decider: Annotated[
+        Any,
+        AfterValidator(_check_decider),
+        Expected("'rules', 'model', 'none' or 'package.module:attribute'"),
+    ] = "rules"
+    """What plans follow-ups: the rules, the agent's model, nothing, or your own function."""
+    missed: Annotated[
+        str,
+        AfterValidator(_check_missed),
+        Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
+    ] = "run"
+    """What happens to a follow-up that was missed while the process was down."""
+    expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
+    """How late a follow-up may still be sent; `none` means at any time."""
+
+
+class CompressionConfig(Config):
+    """What happens when a conversation outgrows its window; history keeps all of it."""
+
+    enabled: bool = True
+    """Off, batches that do not fit are left out, the oldest first."""
+    strategy: Strategy = Strategy.SUMMARISE
+    """Which batches leave: the oldest, with a summary or without, or the least important, with or
+    without regard to age. Only `summarise` calls a model.
+    """
+    trigger_share: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """Batches leave above this share of `context_tokens`, and before they take the reply's part."""
+    target_share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """Batches leave until at most this share is used, including the summary."""
+    keep: Count = 4
+    """Number of newest batches that never leave."""
+    half_life: Span = timedelta(days=7)
+    """With `time_decay`, the time in which a batch loses half of its importance."""
+    summary_tokens: Count = 500
+    """Largest length of a summary in tokens; at most half of `target_share`."""
+    model: Annotated[str | None, OR_NONE, Expected("'local', 'scripted' or 'provider:model'")] = (
+        None
+    )
+    """Model that writes summaries, with at least as large a window; `none` means the agent's."""
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.target_share >= self.trigger_share:
+            raise UsageError(
+                f"target_share is {self.target_share:g}; expected less than trigger_share, "
+                f"{self.trigger_share:g}, or each turn would be compressed."
+            )
+        return self
+
+
+class WebhookConfig(Config):
+    """Where the agent's messages are sent, so that they reach a user who is offline."""
+
+    # Not in `repr`: paths and queries of webhooks are often secrets.
+    url: Annotated[
+        str, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
+    ]
+    """Your server's address."""
+    secret: SecretStr
+    """Signs each request, so that the receiver can check it; at least 16 characters."""
+    all_replies: bool = False
+    """Send replies, too, not only follow-ups."""
+
+
+class AgentConfig(Config):
+    """One agent: a model with a prompt and tools, or your own graph."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_id)]
+    """The agent's name for programs; the section's name in a file."""
+    name: str | None = None
+    """The agent's name for people."""
+    model: Annotated[str, Expected("'local', 'scripted' or 'provider:model'")] = "local"
+    """The chat model: `local`, `scripted` for demos, or any LangChain `provider:model`."""
+    model_settings: Mapping[str, Any] = Field(default_factory=dict)
+    """Passed to the model: `temperature`, `max_tokens`, `base_url` and the like."""
+    system_prompt: str = "You are a friendly companion. Answer briefly and naturally."
+    """Who the agent is and how it speaks."""
+    tools: Annotated[
+        tuple[Any, ...], FROM_TEXT, Expected("a list of 'package.module:attribute'")
+    ] = ()
+    """LangChain tools, or functions with a docstring."""
+    graph: Annotated[Any, Expected("'package.module:attribute'")] = None
+    """Your own LangGraph graph; replaces model, prompt, tools and their settings."""
+    checkpoint_types: Annotated[
+        tuple[str, ...], FROM_TEXT, Expected("a list of 'package.module:Type'")
+    ] = ()
+    """Types that a graph's checkpoints may contain besides those that its state declares."""
+    context_tokens: Count = 8_000
+    """The model's window; a quarter of it is reserved for the reply."""
+    memory: MemoryConfig = MemoryConfig()
+    """What the agent remembers about its users."""
+    limits: Limits = Limits()
+    """Limits of one run."""
+    autonomy: Autonomy = Autonomy()
+    """When and how the agent speaks first."""
+    compression: CompressionConfig = CompressionConfig()
+    """What happens when a conversation outgrows its window."""
+    continuations: Annotated[int, Field(ge=0)] = 0
+    """How often the agent may continue one batch by itself, with `continue_later`."""
+    may_ask: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of ids")] = ()
+    """Ids of other agents that it may ask, with `ask_agent`."""
+    webhook: WebhookConfig | None = None
+    """Where the agent's messages are sent."""
+
+    @model_validator(mode="after")
+    def _check_graph(self) -> Self:
+        found = [error_at(text, *place) for *place, text in _graph_conflicts(self)]
+        if found:
+            raise ValidationError.from_exception_data("agent", found)
+        return self
+
+    @property
+    def keeps_memories(self) -> bool:
+        """Whether it remembers its users; with its own graph only if that was set."""
+        return self.memory.enabled and (
+            self.graph is None or "enabled" in self.memory.model_fields_set
+        )
+
+
+_BRINGS: Final = "the agent has its own graph, which brings its {}; leave this out"
+_BUILT_IN: Final = (
+    "the agent has its own graph, and {} is a tool of the built-in agent; leave this out"
+)
+_REFUSED: Final[Mapping[str, str]] = {
+    "model": _BRINGS.format("model"),
+    "model_settings": _BRINGS.format("model"),
+    "system_prompt": _BRINGS.format("prompt"),
+    "tools": _BRINGS.format("tools"),
+    "continuations": _BUILT_IN.format("continue_later"),
+    "may_ask": _BUILT_IN.format("ask_agent"),
+}
+_TIME_LIMIT: Final = (
+    "the agent has its own graph, whose calls Segue cannot stop; put Bounds(Limits(…)) into the "
+    "graph's middleware, or set batch_time, which limits the whole batch"
+)
+_MEMORY: Final = (
+    "the agent has its own graph, which keeps no memories unless memory.enabled is set to true"
+)
+_SUMMARISE: Final = (
+    "the agent has its own graph, whose model Segue cannot ask for summaries; set "
+    "compression.model, or another compression.strategy"
+)
+
+
+def _graph_conflicts(agent: AgentConfig) -> Iterator[tuple[str, ...]]:
+    """Settings that the agent's own graph would ignore: the place of each, then the error."""
+    if agent.graph is None:
+        return
+    used = ("model", "model_settings") if agent.autonomy.decider == "model" else ()
+    for name, text in _REFUSED.items():
+        if name in agent.model_fields_set and getattr(agent, name) and name not in used:
+            yield name, text
+    for name in ("model_time", "tool_time"):
+        if name in agent.limits.model_fields_set:
+            yield "limits", name, _TIME_LIMIT
+    if "enabled" not in agent.memory.model_fields_set:
+        for name in sorted(agent.memory.model_fields_set):
+            yield "memory", name, _MEMORY
+    chosen = agent.compression
+    summarises = chosen.enabled and chosen.strategy is Strategy.SUMMARISE and chosen.model is None
+    if summarises and chosen.model_fields_set:
+        yield "compression", _SUMMARISE

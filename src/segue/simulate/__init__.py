@@ -1,0 +1,1 @@
+"""Simulation: a scenario of days or weeks, run on a virtual clock in seconds."""

@@ -1,0 +1,292 @@
+"""Runs a scenario on a virtual clock: weeks of a whole Segue in seconds.
+
+Everything is real except the time, the checkpoints, webhooks, which go nowhere, and, unless an
+agent names another, the model. The scenario's user acts here, too. The CLI prints the report.
+"""
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
+
+import httpx
+
+from segue.agent.checkpoints.store import MemoryCheckpoints
+from segue.compose import Overrides
+from segue.core.durations import show_duration
+from segue.core.metadata import MessageMetadata
+from segue.errors import UsageError
+from segue.journal.records import Turn, TurnKind
+from segue.simulate.clock import VirtualClock
+from segue.simulate.models import Meter, ScriptedReplies, metered_model
+from segue.simulate.report import EntryKind, SimulationReport
+from segue.simulate.scenario import Event, Scenario, Timetable
+from segue.simulate.timeline import Timeline
+from segue.simulate.world import World, open_world
+from segue.stores import JOURNAL_FILE
+
+Action = Callable[[World], Awaitable[datetime | None]]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# More than the follow-ups that are sent at one moment.
+_NEWEST: Final = 50
+# Seconds of real time for the work at one moment: an agent may call a real model.
+_TIMEOUT: Final = 600.0
+
+
+def simulate(scenario: Scenario, database: Path | None = None) -> SimulationReport:
+    """Run a scenario to its end and report everything that happened.
+
+    The database is kept in a new folder, if one is given. The same scenario gives the same report:
+    it runs in an event loop of its own without threads, so that the order never changes. Inside of
+    another loop, call it by `asyncio.to_thread`.
+    """
+    _check_no_loop()
+    with TemporaryDirectory(prefix="segue-") as temporary:
+        folder = Path(temporary) if database is None else _new_folder(database)
+        with asyncio.Runner(loop_factory=_OneThreadLoop) as runner:
+            return runner.run(_Simulation(scenario, folder).run())
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "An event loop is running already, and a simulation has its own; "
+        "call it by `await asyncio.to_thread(simulate, scenario)`."
+    )
+
+
+def _new_folder(database: Path) -> Path:
+    if (database / JOURNAL_FILE).exists():
+        raise UsageError(
+            f"The folder {str(database)!r} holds a journal already; a simulation needs a new one, "
+            "since it would run the timers that are planned there."
+        )
+    try:
+        database.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"The folder {str(database)!r} cannot be made: {error.strerror}."
+        ) from None
+    return database
+
+
+class _OneThreadLoop(asyncio.SelectorEventLoop):
+    """Runs the work of the journal's threads at once, in this thread."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        if executor is None:  # not the journal's; it may wait for a thread of its own
+            return super().run_in_executor(executor, func, *args)
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            done.set_exception(error)
+        return done
+
+
+@dataclass(order=True)
+class _Due:
+    """Something that the user does, or that happens to the process, at a moment."""
+
+    at: datetime
+    number: int
+    act: Action = field(compare=False)
+
+
+class _Simulation:
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self._scenario = scenario
+        self._timetable = Timetable.of(scenario)
+        self._clock = VirtualClock(self._timetable.start, patience=_TIMEOUT)
+        self._timeline = Timeline(self._timetable, scenario.user.id)
+        self._checkpoints = MemoryCheckpoints()
+        nowhere = httpx.MockTransport(lambda _: httpx.Response(200))
+        self._http = httpx.AsyncClient(transport=nowhere)
+        self._meter = Meter()
+        self._scripts = {agent.id: ScriptedReplies(agent) for agent in scenario.agents}
+        self._folder = folder
+        self._numbers = count()
+        self._agenda: list[_Due] = []
+        # By agent: the newest follow-up that was shown, how many were, and the user's last message.
+        self._seen = dict.fromkeys(self._scripts, 0)
+        self._follow_ups = dict.fromkeys(self._scripts, 0)
+        self._wrote = dict.fromkeys(self._scripts, 0)
+
+    async def run(self) -> SimulationReport:
+        """Run it to the end, with a new process after each outage."""
+        for at, event in self._timetable.events:
+            self._plan(at, partial(self._happen, event))
+        is_new = True
+        while True:
+            async with self._process() as world:
+                if is_new:
+                    await self._begin(world)
+                is_new = False
+                back_at = await self._run_until_outage(world)
+                if back_at is None:
+                    return await self._report(world)
+            await self._clock.advance_to(back_at)
+
+    def _process(self) -> AbstractAsyncContextManager[World]:
+        models: dict[str, Any] = {
+            agent.id: metered_model(agent, self._scripts[agent.id], self._meter)
+            for agent in self._scenario.agents
+            if agent.graph is None
+        }
+        given = Overrides(self._clock, models, self._http, self._checkpoints)
+        return open_world(self._clock, given, str(self._folder), self._scenario.agents)
+
+    async def _begin(self, world: World) -> None:
+        user = self._scenario.user
+        await world.segue.set_user_preferences(
+            user.id,
+            time_zone=user.time_zone,
+            quiet_hours=user.quiet_hours,
+            muted=user.mute,
+            opted_out=user.opt_out,
+        )
+        for agent in self._scenario.agents:
+            await world.segue.create_thread(user.id, agent.id, thread_id=agent.id)
+
+    async def _run_until_outage(self, world: World) -> datetime | None:
+        """Let time pass until the end (None), or until an outage: when that is over."""
+        end = self._timetable.end
+        await self._clock.settle()
+        while True:
+            await self._look(world)
+            next_at = min(self._agenda[0].at if self._agenda else end, end)
+            if (wakes_at := self._clock.next_at) is not None and wakes_at < next_at:
+                await self._clock.advance_to(wakes_at)
+                continue
+            await self._clock.advance_to(next_at)
+            if not self._agenda or self._agenda[0].at > end:
+                return None
+            back_at = await heapq.heappop(self._agenda).act(world)
+            if back_at is not None:
+                return back_at
+            await self._clock.settle()
+
+    async def _report(self, world: World) -> SimulationReport:
+        scenario, local = self._scenario, self._timetable.local
+        return SimulationReport(
+            title=scenario.title,
+            seed=scenario.seed,
+            user=scenario.user.id,
+            start=local(self._timetable.start),
+            end=local(self._timetable.end),
+            entries=await self._timeline.entries(world.journal, list(self._scripts)),
+            usage=self._meter.usage,
+        )
+
+    def _plan(self, at: datetime, act: Action) -> None:
+        heapq.heappush(self._agenda, _Due(at, next(self._numbers), act))
+
+    async def _happen(self, event: Event, world: World) -> datetime | None:
+        """Run an event; if it is an outage, the time when the process is back."""
+        agent = self._scenario.agent_of(event).id
+        if event.down is not None:
+            return self._go_down(world, event.down)
+        if event.say is not None:
+            await self._say(world, agent, event.say)
+        elif event.replies is not None:
+            self._scripts[agent].lines.extend(event.replies)
+        elif event.type:
+            await world.segue.report_typing(agent)
+            self._add_entry(world, f"types to {agent}")
+        else:
+            await self._set_preference(world, event)
+        return None
+
+    def _go_down(self, world: World, span: timedelta) -> datetime:
+        back_at = self._clock.now() + span
+        what = f"the process is down for {show_duration(span)}"
+        self._add_entry(world, what, kind=EntryKind.OUTAGE, who="segue", until=back_at)
+        return back_at
+
+    async def _say(self, world: World, agent: str, text: str) -> int:
+        """The user writes; the message's position."""
+        accepted = await world.segue.send(agent, text)
+        position = MessageMetadata.of(accepted.message).position or 0
+        self._timeline.ended_by |= dict.fromkeys(accepted.cancelled_timers, position)
+        self._wrote[agent] = position
+        return position
+
+    async def _set_preference(self, world: World, event: Event) -> None:
+        what, preferences = _preferences(event, self._clock.now())
+        if event.agent is None:
+            await world.segue.set_user_preferences(self._scenario.user.id, **preferences)
+        else:
+            await world.segue.set_thread_preferences(event.agent, **preferences)
+            what += f" with {event.agent}"
+        self._add_entry(world, what)
+
+    def _add_entry(
+        self, world: World, what: str, kind: EntryKind = EntryKind.WISH, **more: Any
+    ) -> None:
+        number = world.system.deps.ids.next()
+        self._timeline.add(number, kind, self._clock.now(), what, **more)
+
+    async def _look(self, world: World) -> None:
+        """The user sees new follow-ups, and plans to answer some of them."""
+        replies = self._scenario.user.replies
+        if replies is None:
+            return
+        for agent, seen in self._seen.items():
+            turns = await world.journal.turns.list_of(agent, limit=_NEWEST)
+            new = [turn for turn in reversed(turns) if turn.id > seen and _is_seen(turn)]
+            for turn in new:
+                self._seen[agent] = turn.id
+                number = self._follow_ups[agent] = self._follow_ups[agent] + 1
+                if _draw(self._scenario.seed, agent, number) < replies.share:
+                    text = replies.say[(number - 1) % len(replies.say)]
+                    answer = partial(self._answer, agent, text, turn)
+                    self._plan(self._clock.now() + replies.after, answer)
+
+    async def _answer(self, agent: str, text: str, turn: Turn, world: World) -> None:
+        """Answer a follow-up, unless the user wrote to the agent since it came."""
+        if self._wrote[agent] < turn.id and turn.shown_at is not None:
+            position = await self._say(world, agent, text)
+            self._timeline.answers[position] = turn.shown_at
+
+
+def _preferences(event: Event, now: datetime) -> tuple[str, dict[str, Any]]:
+    """What the user wants, as a text and as settings."""
+    if event.mute is not None:
+        return ("mutes" if event.mute else "unmutes") + " follow-ups", {"muted": event.mute}
+    if event.snooze is not None:
+        what = f"snoozes follow-ups for {show_duration(event.snooze)}"
+        return what, {"snoozed_until": now + event.snooze}
+    if event.opt_out is not None:
+        what = "opts out of follow-ups" if event.opt_out else "wants follow-ups again"
+        return what, {"opted_out": event.opt_out}
+    if event.time_zone is not None:
+        return f"is in {event.time_zone} now", {"time_zone": event.time_zone}
+    hours = event.quiet_hours
+    what = f"wants quiet hours, {hours}" if hours else "wants no quiet hours"
+    return what, {"quiet_hours": hours}
+
+
+def _is_seen(turn: Turn) -> bool:
+    return turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None
+
+
+def _draw(seed: int, agent: str, number: int) -> float:
+    """A number from 0 up to 1, the same for a follow-up whatever became of the others."""
+    digest = hashlib.sha256(f"{seed}\0{agent}\0{number}".encode()).digest()
+    return int.from_bytes(digest[:6]) / (1 << 48)

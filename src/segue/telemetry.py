@@ -1,0 +1,231 @@
+"""Log lines, counted events and spans: what the system reports about its work.
+
+`configure_logging` is for programs that own their process, such as a server; the library only
+logs. Fields bound by `structlog.contextvars.bound_contextvars(thread_id=…, agent_id=…,
+trigger_type=…)` appear on each line logged inside the block, in any module. No line holds a
+trigger's text, a key or a local variable.
+"""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final, Protocol
+
+import structlog
+from structlog.contextvars import get_contextvars
+from structlog.typing import EventDict, Processor
+
+from segue.errors import UsageError
+
+# The attribute of a log record that holds an event's fields.
+FIELDS: Final = "segue_fields"
+REQUEST_ID: Final = "request_id"
+# The key of a turn's payload that holds its trace context.
+_TRACE_CONTEXT: Final = "carried"
+
+# Gets an event's kind and its fields, with those bound around it.
+Observer = Callable[[str, Mapping[str, Any]], None]
+# Adds fields to a span that are known only later.
+AddFields = Callable[[Mapping[str, Any]], None]
+
+
+class Tracer(Protocol):
+    """Records spans."""
+
+    def start_span(
+        self, kind: str, fields: Mapping[str, Any], parent: Mapping[str, str]
+    ) -> AbstractContextManager[AddFields]:
+        """A span around a block; `parent` is the `context` of the span that caused it."""
+        ...
+
+    def context(self) -> Mapping[str, str]:
+        """The current span, for later work that it causes, maybe in another process."""
+        ...
+
+
+_observers: list[Observer] = []
+_tracers: list[Tracer] = []
+
+
+@contextmanager
+def observed_by(observer: Observer) -> Iterator[None]:
+    """Pass events to an observer, at any log level."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+@contextmanager
+def traced_by(tracer: Tracer) -> Iterator[None]:
+    _tracers.append(tracer)
+    try:
+        yield
+    finally:
+        _tracers.remove(tracer)
+
+
+def is_observed() -> bool:
+    return bool(_observers)
+
+
+def log_event(
+    logger: logging.Logger, kind: str, text: str, level: int = logging.INFO, **fields: Any
+) -> None:
+    """Log and count an event; `text` may name its fields in braces."""
+    count(kind, **fields)
+    if logger.isEnabledFor(level):
+        logger.log(level, "%s", text.format(**fields), extra={FIELDS: {"kind": kind, **fields}})
+
+
+def count(kind: str, **fields: Any) -> None:
+    """Pass an event to the observers without logging it."""
+    if _observers:
+        all_fields = {**get_contextvars(), **fields}
+        for observer in [*_observers]:
+            observer(kind, all_fields)
+
+
+@contextmanager
+def span(
+    kind: str, parent: Mapping[str, str] | None = None, /, **fields: Any
+) -> Iterator[AddFields]:
+    """A span of every tracer around a block."""
+    with ExitStack() as stack:
+        adders = [
+            stack.enter_context(tracer.start_span(kind, fields, parent or {}))
+            for tracer in _tracers
+        ]
+
+        def add_fields(more: Mapping[str, Any]) -> None:
+            for add in adders:
+                add(more)
+
+        yield add_fields
+
+
+def trace_context() -> dict[str, Any]:
+    """For the payload of a turn: the request and the spans that it belongs to."""
+    context: dict[str, str] = {}
+    if request_id := get_contextvars().get(REQUEST_ID):
+        context[REQUEST_ID] = request_id
+    for tracer in _tracers:
+        context |= tracer.context()
+    return {_TRACE_CONTEXT: context} if context else {}
+
+
+def read_trace_context(payload: Mapping[str, Any]) -> dict[str, str]:
+    """What `trace_context` put into a turn's payload."""
+    found = payload.get(_TRACE_CONTEXT)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+_HANDLER: Final = "segue"
+# At INFO and DEBUG, HTTP clients log URLs and headers with keys, and drivers log each statement.
+_THIRD_PARTY: Final = (
+    *("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "websockets"),
+    *("anthropic", "google_genai", "langsmith", "openai"),
+    *("aiosqlite", "asyncio", "psycopg"),
+)
+
+
+def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
+    """Log to stderr from `level` up, as text or as JSON lines; third-party drivers and clients
+    from WARNING up.
+
+    A second call replaces the first; other handlers are left alone. `UsageError` for an unknown
+    level.
+    """
+    threshold = _level(level)
+    shared = _shared()
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    _install(_handler(shared, json=json))
+    logging.getLogger().setLevel(threshold)
+    for name in _THIRD_PARTY:
+        logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+
+
+def _level(name: str) -> int:
+    levels = logging.getLevelNamesMapping()
+    try:
+        return levels[name.upper()]
+    except KeyError:
+        valid = ", ".join(levels)
+        raise UsageError(f"There is no log level {name!r:.40}; valid are: {valid}.") from None
+
+
+def _shared() -> list[Processor]:
+    """The processors of every line, from `logging` and from structlog."""
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.name = _HANDLER
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, _add_fields],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_as_json() if json else _as_text()),
+            ],
+        )
+    )
+    return handler
+
+
+def _add_fields(_: Any, __: str, event: EventDict) -> EventDict:
+    """The fields of `log_event`; they override bound fields."""
+    return {**event, **getattr(event.get("_record"), FIELDS, {})}
+
+
+def _add_origin(_: Any, __: str, event: EventDict) -> EventDict:
+    """Process and host, for logs that are collected from many processes."""
+    return {**event, "process": os.getpid(), "host": socket.gethostname()}
+
+
+def _as_json() -> list[Processor]:
+    # Tracebacks as text: structlog's JSON tracebacks show local variables.
+    return [
+        _add_origin,
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+
+
+def _as_text() -> list[Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            timestamp_key="time",
+            # The default formatter shows local variables, such as keys and conversations.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _install(handler: logging.Handler) -> None:
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if each.name == _HANDLER]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)

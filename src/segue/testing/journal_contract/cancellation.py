@@ -1,0 +1,252 @@
+"""Cancelling turns, and withdrawing follow-ups before anything was shown."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.snowflake import SnowflakeSource
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
+from segue.journal.records import (
+    CUT_SHORT,
+    OVERTAKEN,
+    STOPPED,
+    Ending,
+    NewTimer,
+    TimerState,
+    TurnKind,
+    TurnState,
+)
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
+from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+
+
+async def test_all_live_turns_of_a_thread_are_marked(journal: Journal, chat: Chat) -> None:
+    """The running and the queued ones, oldest first; only the mark and its reason change."""
+    first, second = await chat.say("First."), await chat.say("Second.")
+    lease = await chat.take_turn()
+    marked = await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert marked == [
+        replace(lease.turn, cancel_requested=True, error=STOPPED),
+        replace(second.turn, cancel_requested=True, error=STOPPED),
+    ]
+    assert [turn.id for turn in marked] == [first.turn.id, second.turn.id]
+    assert await journal.turns.list_of("chat") == marked[::-1]
+
+
+async def test_whoever_runs_a_turn_sees_the_mark(journal: Journal, chat: Chat) -> None:
+    """A worker that extends its lease learns of it, and goes on to end the turn itself."""
+    await chat.say()
+    lease = await chat.take_turn()
+    assert not lease.turn.cancel_requested
+    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    extended = await journal.turns.extend(lease, now=NOW, lease_for=LEASE)
+    assert extended.turn.cancel_requested
+    await chat.finish(lease)
+    ended = await journal.turns.get(lease.turn.id)
+    assert (ended.state, ended.cancel_requested) == (TurnState.DONE, True)
+
+
+async def test_whoever_takes_a_turn_sees_the_mark(journal: Journal, chat: Chat) -> None:
+    """One that was queued, and one that a dead worker left."""
+    await chat.say()
+    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert (await chat.take_turn()).turn.cancel_requested
+    again = await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE)
+    assert again is not None
+    assert again.turn.cancel_requested
+
+
+@pytest.mark.parametrize("held", ["collected", "to be retried"])
+async def test_a_turn_that_is_held_back_is_stopped_at_once(chat: Chat, held: str) -> None:
+    """Who stops it does not wait for what it waits for."""
+    accepted = await chat.say(collect=HOUR if held == "collected" else None)
+    if held == "to be retried":
+        await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
+    assert await chat.journal.turns.next_at(now=NOW) == NOW + HOUR
+    await chat.journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert await chat.journal.turns.next_at(now=NOW) == NOW
+    assert (await chat.take_turn()).turn.id == accepted.turn.id
+
+
+async def test_a_running_turn_that_is_to_be_stopped_stays_leased(chat: Chat) -> None:
+    """Nobody else takes it while its worker ends it."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await chat.journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert await chat.journal.turns.claim_one("worker-b", now=NOW, lease_for=LEASE) is None
+    assert await chat.journal.turns.next_at(now=NOW) == lease.until
+
+
+async def test_what_comes_later_is_not_stopped(journal: Journal, chat: Chat) -> None:
+    """The mark is of the turns that there were, not of the thread."""
+    await chat.say()
+    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert not (await chat.say()).turn.cancel_requested
+
+
+async def test_turns_that_are_over_are_not_marked(journal: Journal, chat: Chat) -> None:
+    """With nothing to stop, nothing changes."""
+    await chat.exchange()
+    turns = await journal.turns.list_of("chat")
+    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW) == []
+    assert await journal.turns.list_of("chat") == turns
+
+
+async def test_an_interrupting_message_stops_what_has_begun(journal: Journal, chat: Chat) -> None:
+    """In the same step; a message that only waits keeps its turn, and so does the new one."""
+    await chat.say("First.")
+    second = await chat.say("Second.")
+    lease = await chat.take_turn()
+    third = await chat.say("No, wait.", interrupts=True)
+    assert third.stopped_turns == (lease.turn.id,)
+    stopped = replace(lease.turn, cancel_requested=True, error=OVERTAKEN)
+    assert await journal.turns.list_of("chat") == [third.turn, second.turn, stopped]
+
+
+async def test_an_interrupting_message_stops_a_turn_that_waits_for_its_next_try(chat: Chat) -> None:
+    """It has begun, so it ends at once instead of being tried again before the new message."""
+    first = await chat.say("First.")
+    await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
+    assert (await chat.say("No, wait.", interrupts=True)).stopped_turns == (first.turn.id,)
+    assert (await chat.take_turn()).turn.cancel_requested
+
+
+async def test_a_message_that_interrupts_is_accepted_once(journal: Journal, chat: Chat) -> None:
+    """Sent again, it does not stop what was begun since."""
+    await chat.say("No, wait.", "m-1", interrupts=True)
+    lease = await chat.take_turn()
+    again = await chat.say("No, wait.", "m-1", interrupts=True)
+    assert (again.is_new, again.stopped_turns) == (False, ())
+    assert await journal.turns.get(lease.turn.id) == lease.turn
+
+
+async def test_one_turn_alone_can_be_stopped(journal: Journal, chat: Chat) -> None:
+    """What stands before and behind it in line is not touched."""
+    first, second, third = [await chat.say(text) for text in ("One.", "Two.", "Three.")]
+    marked = await journal.turns.cancel(
+        "chat", CUT_SHORT, ids=chat.ids, now=NOW, only=second.turn.id
+    )
+    assert marked == [replace(second.turn, cancel_requested=True, error=CUT_SHORT)]
+    assert await journal.turns.list_of("chat") == [third.turn, *marked, first.turn]
+
+
+async def test_a_turn_that_is_over_is_not_stopped_by_its_id(journal: Journal, chat: Chat) -> None:
+    """Nor is the next one in its place."""
+    await chat.exchange()
+    [over] = await journal.turns.list_of("chat")
+    accepted = await chat.say()
+    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW, only=over.id) == []
+    assert await journal.turns.list_of("chat") == [accepted.turn, over]
+
+
+async def test_the_first_reason_to_stop_counts(journal: Journal, chat: Chat) -> None:
+    """It is there until the turn ends; a reply that was whole by then has no error."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await journal.turns.cancel("chat", CUT_SHORT, ids=chat.ids, now=NOW)
+    [marked] = await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert marked.error == CUT_SHORT
+    await chat.finish(lease)
+    assert (await journal.turns.get(lease.turn.id)).error is None
+
+
+async def test_other_threads_are_not_stopped(journal: Journal, chat: Chat) -> None:
+    """Nor are other conversations of the same user."""
+    other = await (await chat.another("second")).say()
+    await chat.say()
+    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert await journal.turns.get(other.turn.id) == other.turn
+
+
+async def test_a_withdrawn_follow_up_is_void(chat: Chat, ids: SnowflakeSource) -> None:
+    """It says why, nobody takes it again, and the thread goes on with its next turn."""
+    turn = await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.journal.turns.save_draft(lease, "m-1", "Still")
+    await chat.journal.turns.withdraw(lease, "Nothing to say. 🙂", ids=ids, now=NOW)
+    void = await chat.journal.turns.get(turn.id)
+    assert (void.state, void.error) == (TurnState.VOID, "Nothing to say. 🙂")
+    assert await chat.journal.turns.claim_one("worker-b", now=NOW + HOUR, lease_for=LEASE) is None
+    assert (await chat.journal.messages.history("chat")).messages == []
+    await chat.exchange()
+
+
+async def test_what_waits_behind_a_withdrawn_follow_up_moves_up(chat: Chat) -> None:
+    """A continuation that came in between is taken at once."""
+    batch = await chat.exchange()
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    behind = await chat.continue_batch(batch)
+    await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=chat.ids, now=NOW)
+    assert (await chat.take_turn()).turn.id == behind.id
+
+
+async def test_with_a_withdrawn_follow_up_nobody_goes_on(chat: Chat, ids: SnowflakeSource) -> None:
+    """Its batch is not listed as unfinished, and a continuation of it does not fire."""
+    turn = await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
+    await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=ids, now=NOW)
+    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+    assert await chat.fire(await chat.take_timer()) is None
+
+
+async def test_a_follow_up_that_was_shown_is_not_withdrawn(journal: Journal, chat: Chat) -> None:
+    """What somebody has read cannot be unread: the turn runs on, and no new timer is armed."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await journal.turns.show(lease, now=NOW)
+    ending = Ending(timers=[NewTimer("chat", NOW + HOUR, "check_in")], says={})
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.turns.withdraw(lease, "muted", ids=chat.ids, now=NOW, ending=ending)
+    turn = await journal.turns.get(lease.turn.id)
+    assert (turn.state, turn.ending) == (TurnState.RUNNING, None)
+    assert [timer.state for timer in await journal.timers.list_of("chat")] == [TimerState.FIRED]
+    await chat.finish(lease, AIMessage("Still there?"))
+
+
+@pytest.mark.parametrize("kind", [TurnKind.REPLY, TurnKind.CONTINUATION], ids=str)
+async def test_only_a_follow_up_can_be_withdrawn(chat: Chat, kind: TurnKind) -> None:
+    """Who asked gets an answer or an error."""
+    if kind is TurnKind.REPLY:
+        await chat.say()
+    else:
+        await chat.continue_batch(await chat.exchange())
+    lease = await chat.take_turn()
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.journal.turns.withdraw(lease, "muted", ids=chat.ids, now=NOW)
+    assert await chat.journal.turns.get(lease.turn.id) == lease.turn
+
+
+async def test_a_withdrawn_follow_up_is_not_counted(chat: Chat, ids: SnowflakeSource) -> None:
+    """The user got nothing of it, so the next one is not a second one."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=ids, now=NOW)
+    counts = await chat.journal.timers.count_follow_ups("chat", day_began=NOW)
+    assert (counts.consecutive, counts.sent_today, counts.last_at) == (0, 0, None)
+
+
+async def test_a_withdrawal_and_a_reply_at_the_same_moment(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """Whichever comes first, no follow-up is left that the user's message did not end."""
+    other = await open_journal()
+    for n in range(6):
+        mine = await chat.another(f"round-{n}")
+        await mine.follow_up()
+        lease = await mine.take_turn()
+        again = Ending(timers=[NewTimer(mine.thread_id, NOW + HOUR, "check_in")])
+        outcome, _ = await asyncio.gather(
+            journal.turns.withdraw(lease, "later", ids=chat.ids, now=NOW, ending=again),
+            Chat(other, ticking_ids(node=9), NOW, mine.thread_id).say(),
+            return_exceptions=True,
+        )
+        assert outcome is None or isinstance(outcome, ConflictError)
+        assert (await journal.turns.get(lease.turn.id)).state is TurnState.VOID
+        states = {timer.state for timer in await journal.timers.list_of(mine.thread_id)}
+        assert states <= {TimerState.FIRED, TimerState.CANCELLED}
+        await mine.reply()

@@ -1,0 +1,245 @@
+"""Messages that arrive within a moment and share one batch."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.messages import user_message
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.errors import ConflictError, UsageError
+from segue.journal.journal import Journal
+from segue.journal.records import Accepted, Arrival, NewTimer, TimerState, TurnLease
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
+from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+
+WAIT = timedelta(seconds=4)
+MOMENT = timedelta(seconds=1)
+
+
+async def say_at(chat: Chat, moment: datetime, text: str = "Hi.", **given: Any) -> Accepted:
+    chat.now = moment
+    return await chat.say(text, **{"collect": WAIT} | given)
+
+
+async def claim(journal: Journal, now: datetime) -> TurnLease | None:
+    return await journal.turns.claim_one("worker-a", now=now, lease_for=LEASE)
+
+
+async def test_a_collected_turn_is_held_back(journal: Journal, chat: Chat) -> None:
+    """It can be taken when the time is over and no earlier, and a worker knows when."""
+    accepted = await say_at(chat, NOW)
+    assert (accepted.turn.queued_at, accepted.turn.available_at) == (NOW, NOW + WAIT)
+    assert await claim(journal, NOW) is None
+    assert await claim(journal, NOW + WAIT - MOMENT) is None
+    assert await journal.turns.next_at(now=NOW) == NOW + WAIT
+    lease = await claim(journal, NOW + WAIT)
+    assert lease is not None
+    assert lease.turn.id == accepted.turn.id
+
+
+async def test_a_message_in_time_joins_the_batch(journal: Journal, chat: Chat) -> None:
+    """It takes the next place of the same batch, and the same turn answers all of it."""
+    first = await say_at(chat, NOW, "Is it open?")
+    second = await say_at(chat, NOW + MOMENT, "On Sunday, I mean.")
+    assert second.is_new
+    assert (second.turn.id, second.turn.batch) == (first.turn.id, first.turn.batch)
+    batch = await journal.messages.load_batch("chat", first.turn.batch)
+    assert batch.messages == [first.message, second.message]
+    placed = MessageMetadata.of(second.message)
+    assert (placed.batch, placed.sequence_num) == (first.turn.batch, 1)
+    assert placed.batch_type is BatchType.USER_REQUEST
+    assert positions(batch.messages) == sorted(set(positions(batch.messages)))
+    assert await journal.turns.list_of("chat") == [second.turn]
+    assert texts((await journal.messages.history("chat")).messages) == texts(batch.messages)
+
+
+async def test_a_message_in_time_starts_the_wait_anew(journal: Journal, chat: Chat) -> None:
+    """Who goes on writing is not interrupted."""
+    await say_at(chat, NOW)
+    second = await say_at(chat, NOW + WAIT - MOMENT)
+    assert second.turn.available_at == NOW + 2 * WAIT - MOMENT
+    assert second.turn.queued_at == NOW
+    assert await claim(journal, NOW + WAIT) is None
+    assert await journal.turns.next_at(now=NOW) == NOW + 2 * WAIT - MOMENT
+    assert await claim(journal, NOW + 2 * WAIT - MOMENT) is not None
+
+
+async def test_the_wait_ends_however_much_is_written(journal: Journal, chat: Chat) -> None:
+    """Five times its length after the first message the turn can be taken."""
+    moment = NOW
+    while moment < NOW + 5 * WAIT:
+        last = await say_at(chat, moment)
+        moment += WAIT - MOMENT
+    assert last.turn.available_at == NOW + 5 * WAIT
+    lease = await claim(journal, NOW + 5 * WAIT)
+    assert lease is not None
+    assert len((await journal.messages.load_batch("chat", lease.turn.batch)).messages) == 7
+    assert (await say_at(chat, NOW + 5 * WAIT)).turn.id != lease.turn.id
+
+
+async def test_a_message_after_the_wait_begins_a_batch(chat: Chat) -> None:
+    """A turn that could have been taken is not held back again, taken or not."""
+    first = await say_at(chat, NOW)
+    second = await say_at(chat, NOW + WAIT)
+    assert second.turn.id != first.turn.id
+    assert second.turn.batch != first.turn.batch
+
+
+async def test_a_message_does_not_join_a_turn_that_was_begun(journal: Journal, chat: Chat) -> None:
+    """A turn that waits to be tried again has an answer in the making for what it has."""
+    first = await say_at(chat, NOW)
+    lease = await claim(journal, NOW + WAIT)
+    assert lease is not None
+    await journal.turns.release(lease, now=NOW + WAIT, retry_at=NOW + HOUR)
+    second = await say_at(chat, NOW + WAIT + MOMENT)
+    assert second.turn.id != first.turn.id
+
+
+async def test_a_message_does_not_join_a_turn_that_is_to_be_stopped(chat: Chat) -> None:
+    """What is said after a stop is answered."""
+    first = await say_at(chat, NOW)
+    await chat.journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    second = await say_at(chat, NOW + MOMENT)
+    assert second.turn.id != first.turn.id
+    assert not second.turn.cancel_requested
+
+
+async def test_a_message_that_does_not_wait_has_a_turn_of_its_own(chat: Chat) -> None:
+    """Only who asks for it is put together with others."""
+    first = await say_at(chat, NOW)
+    second = await say_at(chat, NOW + MOMENT, collect=None)
+    assert second.turn.id != first.turn.id
+    assert second.turn.available_at == NOW + MOMENT
+
+
+async def test_only_the_last_in_line_is_joined(chat: Chat) -> None:
+    """A message does not overtake one that was sent before it."""
+    first = await say_at(chat, NOW)
+    between = await say_at(chat, NOW, collect=None)
+    last = await say_at(chat, NOW + MOMENT)
+    assert len({first.turn.id, between.turn.id, last.turn.id}) == 3
+
+
+async def test_a_collected_turn_waits_behind_a_running_one(journal: Journal, chat: Chat) -> None:
+    """It moves up when the other ends, but not before its own time."""
+    await chat.say("First.")
+    running = await chat.take_turn()
+    second = await say_at(chat, NOW, "Second.")
+    assert (await say_at(chat, NOW + MOMENT, "Third.")).turn.id == second.turn.id
+    assert await journal.turns.next_at(now=NOW) == running.until
+    await chat.finish(running, AIMessage("Yes."))
+    assert await claim(journal, NOW + MOMENT) is None
+    assert await journal.turns.next_at(now=NOW) == NOW + MOMENT + WAIT
+    lease = await claim(journal, NOW + MOMENT + WAIT)
+    assert lease is not None
+    assert lease.turn.id == second.turn.id
+
+
+async def test_a_turn_that_is_held_back_does_not_hold_up_other_threads(chat: Chat) -> None:
+    """Others are served while somebody goes on writing."""
+    await say_at(chat, NOW)
+    other = await (await chat.another("second")).say()
+    lease = await claim(chat.journal, NOW)
+    assert lease is not None
+    assert lease.turn.id == other.turn.id
+
+
+async def test_a_message_that_joins_is_a_users_message_in_all_else(chat: Chat) -> None:
+    """The epoch rises, the live follow-up ends, and the list of threads follows."""
+    await say_at(chat, NOW)
+    timer = await chat.arm(HOUR)
+    joined = await say_at(chat, NOW + MOMENT, "On Sunday.")
+    assert joined.cancelled_timers == (timer.id,)
+    [cancelled] = await chat.journal.timers.list_of("chat")
+    assert cancelled.state is TimerState.CANCELLED
+    thread = await chat.journal.threads.get("chat")
+    assert (thread.epoch, thread.message_count) == (2, 2)
+    assert (thread.preview, thread.updated_at) == ("On Sunday.", NOW + MOMENT)
+
+
+async def test_a_turn_answers_the_newest_of_its_messages(journal: Journal, chat: Chat) -> None:
+    """It has the epoch of the last one that joined, so a follow-up may come after it."""
+    await say_at(chat, NOW)
+    joined = await say_at(chat, NOW + MOMENT)
+    assert joined.turn.epoch == 2
+    lease = await claim(journal, NOW + HOUR)
+    assert lease is not None
+    timer = NewTimer("chat", NOW + HOUR, "check_in")
+    await chat.finish(lease, AIMessage("Yes."), timers=[timer])
+    assert [timer.state for timer in await journal.timers.list_of("chat")] == [TimerState.PENDING]
+
+
+async def test_a_message_that_joined_can_be_sent_again(journal: Journal, chat: Chat) -> None:
+    """Its client's id is known like any other, and the wait does not start anew."""
+    await say_at(chat, NOW, "Is it open?", client_message_id="c-1")
+    joined = await say_at(chat, NOW + MOMENT, "On Sunday.", client_message_id="c-2")
+    again = await say_at(chat, NOW + 2 * MOMENT, "On Sunday.", client_message_id="c-2")
+    assert not again.is_new
+    assert (again.message, again.turn) == (joined.message, joined.turn)
+    assert (await journal.threads.get("chat")).epoch == 2
+
+
+async def test_a_message_with_a_used_id_does_not_join(journal: Journal, chat: Chat) -> None:
+    """It is refused as ever, and the turn waits no longer for it."""
+    message = user_message("Is it open?", id="m-1")
+    arrival = Arrival(collect=WAIT)
+    first = await journal.inbox.accept("chat", message, ids=chat.ids, now=NOW, arrival=arrival)
+    with pytest.raises(ConflictError):
+        await journal.inbox.accept("chat", message, ids=chat.ids, now=NOW + MOMENT, arrival=arrival)
+    assert await journal.turns.list_of("chat") == [first.turn]
+    assert len(await chat.messages()) == 1
+
+
+async def test_what_comes_along_with_messages_is_laid_over(chat: Chat) -> None:
+    """Of two that say different things of the same, the later one counts."""
+    await say_at(chat, NOW, payload={"model": "small", "voice": True})
+    joined = await say_at(chat, NOW + MOMENT, payload={"model": "large"})
+    assert joined.turn.payload == {"model": "large", "voice": True}
+
+
+async def test_a_message_that_joins_takes_type_and_parent_of_the_batch(chat: Chat) -> None:
+    """A batch is of one kind; who sent a message is known of each."""
+    await say_at(chat, NOW, parent_batch=7, source_agent_id="planner")
+    second = await say_at(chat, NOW + MOMENT, source_agent_id="critic")
+    batch = await chat.journal.messages.load_batch("chat", second.turn.batch)
+    placed = [MessageMetadata.of(message) for message in batch.messages]
+    assert [each.source_agent_id for each in placed] == ["planner", "critic"]
+    assert {each.batch_type for each in placed} == {BatchType.AGENT_TO_AGENT}
+    assert {each.parent_batch for each in placed} == {7}
+
+
+async def test_messages_collected_at_once_are_one_batch(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """Processes that accept at the same time lose nothing and leave no gap."""
+    journal = chat.journal
+    handles = [journal, await open_journal()]
+    accepted = await asyncio.gather(
+        *(
+            handles[n % 2].inbox.accept(
+                "chat",
+                user_message(f"Message {n}"),
+                ids=ticking_ids(node=n),
+                now=NOW,
+                arrival=Arrival(collect=WAIT),
+            )
+            for n in range(8)
+        )
+    )
+    assert len({each.turn.id for each in accepted}) == 1
+    batch = await journal.messages.load_batch("chat", accepted[0].turn.batch)
+    assert sorted(texts(batch.messages)) == [f"Message {n}" for n in range(8)]
+    places = [MessageMetadata.of(message).sequence_num for message in batch.messages]
+    assert places == list(range(8))
+
+
+@pytest.mark.parametrize("collect", [timedelta(0), -WAIT, timedelta.max], ids=str)
+async def test_a_wait_without_a_sane_end_is_refused(chat: Chat, collect: timedelta) -> None:
+    """One of no length is none, and one for ever would never be answered."""
+    with pytest.raises(UsageError, match="Nothing was written"):
+        await chat.say(collect=collect)
+    assert await chat.journal.turns.list_of("chat") == []
+    assert await chat.messages() == []

@@ -1,0 +1,319 @@
+"""Counting what a user got of follow-ups, and firing only if the count still holds."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.messages import continuation_message
+from segue.core.snowflake import SnowflakeSource
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
+from segue.journal.records import Decision, FollowUpCounts, TimerState, Turn, TurnKind, TurnState
+from segue.testing.journal_contract.chat import HOUR, NOW, Chat
+from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+
+DAY = timedelta(days=1)
+
+
+async def send(chat: Chat) -> Turn:
+    """A follow-up that the user sees to its end."""
+    turn = await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.journal.turns.show(lease, now=chat.now)
+    await chat.finish(lease, AIMessage("Still there?"))
+    return turn
+
+
+async def counted(chat: Chat, **given: int | None) -> tuple[int, int, datetime | None]:
+    counts = await chat.journal.timers.count_follow_ups(chat.thread_id, day_began=chat.now, **given)
+    return counts.consecutive, counts.sent_today, counts.last_at
+
+
+async def test_a_user_who_got_nothing_counts_nothing(journal: Journal, chat: Chat) -> None:
+    """The count says what it is of."""
+    await chat.exchange()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW, leaving_out=7)
+    assert counts == FollowUpCounts("chat", NOW, 0, 0, None, leaving_out=7)
+
+
+async def test_follow_ups_on_their_way_are_counted(chat: Chat) -> None:
+    """Queued and running ones too, from when they were queued: the user is about to get them."""
+    await chat.follow_up()
+    assert await counted(chat) == (1, 1, NOW)
+    await chat.take_turn()
+    assert await counted(chat) == (1, 1, NOW)
+
+
+@pytest.mark.parametrize("end", ["finish", "fail"])
+async def test_follow_ups_that_were_shown_are_counted(chat: Chat, end: str) -> None:
+    """However they ended, from when they were shown."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.journal.turns.show(lease, now=NOW + HOUR)
+    if end == "finish":
+        await chat.finish(lease, AIMessage("Still there?"))
+    else:
+        await chat.journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW + HOUR)
+    assert await counted(chat) == (1, 1, NOW + HOUR)
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "void"])
+async def test_follow_ups_that_nobody_saw_are_not_counted(chat: Chat, end: str) -> None:
+    """One that ended unseen was none."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    if end == "finish":
+        await chat.finish(lease)
+    elif end == "fail":
+        await chat.journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW)
+    else:
+        await chat.say()
+    assert await counted(chat) == (0, 0, None)
+
+
+async def test_answers_and_continuations_are_not_counted(journal: Journal, chat: Chat) -> None:
+    """They were asked for."""
+    await chat.continue_batch(await chat.exchange())
+    await journal.turns.show(await chat.take_turn(), now=NOW)
+    assert await counted(chat) == (0, 0, None)
+
+
+async def test_consecutive_ones_end_when_the_user_writes(chat: Chat) -> None:
+    """What was sent before the user wrote was answered; it still counts for the day."""
+    await send(chat)
+    await send(chat)
+    assert await counted(chat) == (2, 2, NOW)
+    await chat.exchange()
+    assert await counted(chat) == (0, 2, NOW)
+    await send(chat)
+    assert await counted(chat) == (1, 3, NOW)
+
+
+async def test_the_day_is_of_the_user_and_the_row_of_the_thread(chat: Chat) -> None:
+    """Other threads and agents of the user count for the day, and other users do not."""
+    await send(await chat.another("second"))
+    await send(await chat.another("lesson", agent_id="tutor"))
+    await send(await chat.another("theirs", user_id="bo"))
+    assert await counted(chat) == (0, 2, NOW)
+    await send(chat)
+    assert await counted(chat) == (1, 3, NOW)
+
+
+async def test_the_day_has_a_beginning(journal: Journal, chat: Chat) -> None:
+    """What was shown before it is of yesterday, though it is the last and in the same row."""
+    await send(chat)
+    later = NOW + timedelta(microseconds=1)
+    yesterday = await journal.timers.count_follow_ups("chat", day_began=later)
+    assert (yesterday.consecutive, yesterday.sent_today, yesterday.last_at) == (1, 0, NOW)
+
+
+async def test_a_follow_up_shown_after_midnight_is_of_the_day(journal: Journal, chat: Chat) -> None:
+    """It counts when the user saw it, not when it was queued."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await journal.turns.show(lease, now=NOW + HOUR)
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW + HOUR)
+    assert (counts.sent_today, counts.last_at) == (1, NOW + HOUR)
+
+
+async def test_the_last_one_is_the_last_that_was_seen(journal: Journal, chat: Chat) -> None:
+    """Also if it was queued before another, and however long ago it was."""
+    await chat.follow_up()
+    slow = await chat.take_turn()
+    second = await chat.another("second")
+    second.now = NOW + timedelta(seconds=1)
+    await send(second)
+    await journal.turns.show(slow, now=NOW + HOUR)
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW + 30 * DAY)
+    assert (counts.sent_today, counts.last_at) == (0, NOW + HOUR)
+
+
+async def test_one_turn_can_be_left_out(chat: Chat) -> None:
+    """Who asks again before a follow-up is shown does not count that one itself."""
+    await send(chat)
+    running = await chat.follow_up()
+    assert await counted(chat) == (2, 2, NOW)
+    assert await counted(chat, leaving_out=running.id) == (1, 1, NOW)
+
+
+async def test_a_timer_fires_if_the_count_still_holds(journal: Journal, chat: Chat) -> None:
+    """Nothing came in between, so what the gates decided is right."""
+    await send(chat)
+    await chat.arm()
+    lease = await chat.take_timer()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
+    assert await chat.fire(lease, counted=counts) is not None
+    assert await counted(chat) == (2, 2, NOW)
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [{"consecutive": 0}, {"sent_today": 0}, {"last_at": None}, {"consecutive": 2}],
+    ids=str,
+)
+async def test_a_timer_does_not_fire_if_the_count_is_another(
+    journal: Journal, chat: Chat, stale: dict[str, Any]
+) -> None:
+    """Every number matters; the timer stays in the hands of whoever asks the gates again."""
+    await send(chat)
+    await chat.arm()
+    lease = await chat.take_timer()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
+    wrong = replace(counts, **stale)
+    turns = await journal.turns.list_of("chat")
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.fire(lease, counted=wrong)
+    assert await journal.turns.list_of("chat") == turns
+    assert (await journal.timers.list_of("chat"))[0].state is TimerState.CLAIMED
+    assert await chat.fire(lease, counted=counts) is not None
+
+
+async def test_a_timer_counts_the_users_other_threads(journal: Journal, chat: Chat) -> None:
+    """A follow-up of another agent that came in between stops this one."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
+    await (await chat.another("lesson", agent_id="tutor")).follow_up()
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.fire(lease, counted=counts)
+
+
+async def test_a_turn_left_out_of_the_count_is_left_out_again(journal: Journal, chat: Chat) -> None:
+    """The count is repeated as it was made."""
+    turn = await chat.follow_up()
+    await chat.arm()
+    lease = await chat.take_timer()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW, leaving_out=turn.id)
+    assert counts.consecutive == 0
+    assert await chat.fire(lease, counted=counts) is not None
+
+
+async def test_a_reply_comes_before_the_count(journal: Journal, chat: Chat) -> None:
+    """Once the user wrote there is nothing to ask the gates again."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
+    await chat.say()
+    wrong = replace(counts, sent_today=9)
+    assert await chat.fire(lease, counted=wrong) is None
+
+
+async def test_a_continuation_is_fired_whatever_was_counted(
+    journal: Journal, chat: Chat, ids: SnowflakeSource
+) -> None:
+    """It is part of an answer, and no follow-up."""
+    batch = await chat.exchange()
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+    lease = await chat.take_timer()
+    wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
+    message = continuation_message("more to do")
+    assert await journal.timers.fire(lease, message, ids=ids, now=NOW, counted=wrong) is not None
+
+
+async def test_of_two_follow_ups_at_once_one_is_fired(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """Two agents that both found room for one more do not both write."""
+    other = await open_journal()
+    for n in range(6):
+        user = f"user-{n}"
+        mine = await chat.another(f"mine-{n}", user_id=user)
+        theirs = Chat(other, ticking_ids(node=50 + n), NOW, f"theirs-{n}")
+        await theirs.begin(agent_id="tutor", user_id=user)
+        leases = []
+        for each in (mine, theirs):
+            await each.arm()
+            leases.append(await each.take_timer())
+        counts = [
+            await journal.timers.count_follow_ups(each.thread_id, day_began=NOW)
+            for each in (mine, theirs)
+        ]
+        outcomes = await asyncio.gather(
+            mine.fire(leases[0], counted=counts[0]),
+            theirs.fire(leases[1], counted=counts[1]),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 1
+        assert sum(isinstance(outcome, Turn) for outcome in outcomes) == 1
+
+
+def gate(ids: SnowflakeSource, now: datetime, turn_id: int | None = None) -> Decision:
+    return Decision(ids.next(), "chat", "gates", "allow", (), {"n": 1}, None, turn_id, now)
+
+
+async def test_why_a_timer_fired_is_stored_with_its_turn(chat: Chat, ids: SnowflakeSource) -> None:
+    """Decisions name the turn that they led to, unless they name another."""
+    await chat.arm()
+    made, named = gate(ids, NOW), gate(ids, NOW, turn_id=7)
+    turn = await chat.fire(await chat.take_timer(), decisions=[made, named])
+    assert turn is not None
+    assert await chat.journal.decisions.list_of("chat") == [named, replace(made, turn_id=turn.id)]
+
+
+async def test_why_a_timer_did_not_fire_is_not_stored_as_why_it_did(chat: Chat) -> None:
+    """If the user was faster, or the count is another, nothing is on record."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
+    with pytest.raises(ConflictError):
+        await chat.fire(lease, counted=wrong, decisions=[gate(chat.ids, NOW)])
+    await chat.say()
+    assert await chat.fire(lease, decisions=[gate(chat.ids, NOW)]) is None
+    assert await chat.journal.decisions.list_of("chat") == []
+
+
+async def test_a_timer_fires_with_its_decisions_or_not_at_all(journal: Journal, chat: Chat) -> None:
+    """With one that is there already, neither the turn nor the end of the timer is stored."""
+    made = gate(chat.ids, NOW)
+    await journal.decisions.record(made)
+    await chat.arm()
+    lease = await chat.take_timer()
+    with pytest.raises(ConflictError):
+        await chat.fire(lease, decisions=[made])
+    assert await journal.turns.list_of("chat") == []
+    assert (await journal.timers.list_of("chat"))[0].state is TimerState.CLAIMED
+
+
+async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, chat: Chat) -> None:
+    """A postponed and a suppressed timer have their reasons, as they were given."""
+    later, never = gate(chat.ids, NOW), gate(chat.ids, NOW)
+    await chat.arm()
+    lease = await chat.take_timer()
+    await journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[later])
+    assert await journal.decisions.list_of("chat") == [later]
+    lease = await chat.take_timer()
+    await journal.timers.close(
+        lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW, decisions=[never]
+    )
+    assert await journal.decisions.list_of("chat") == [never, later]
+
+
+async def test_a_timer_waits_or_ends_with_its_decisions_or_not_at_all(
+    journal: Journal, chat: Chat, ids: SnowflakeSource
+) -> None:
+    """With one that is there already, the timer stays claimed; without the lease, none is kept."""
+    made = gate(ids, NOW)
+    await journal.decisions.record(made)
+    await chat.arm()
+    lease = await chat.take_timer()
+    with pytest.raises(ConflictError):
+        await journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[made])
+    with pytest.raises(ConflictError):
+        await journal.timers.close(
+            lease, TimerState.MISSED, "late", ids=ids, now=NOW, decisions=[made]
+        )
+    assert (await journal.timers.list_of("chat"))[0] == lease.timer
+    lost = replace(lease, token=lease.token + 1)
+    with pytest.raises(ConflictError):
+        await journal.timers.postpone(lost, NOW, "late", now=NOW, decisions=[gate(ids, NOW)])
+    with pytest.raises(ConflictError):
+        await journal.timers.close(
+            lost, TimerState.MISSED, "late", ids=ids, now=NOW, decisions=[gate(ids, NOW)]
+        )
+    assert await journal.decisions.list_of("chat") == [made]
+    assert (await journal.threads.get("chat")).epoch == 0
+    assert TurnState.QUEUED not in [turn.state for turn in await journal.turns.list_of("chat")]

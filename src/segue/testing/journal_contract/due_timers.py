@@ -1,0 +1,282 @@
+"""Due timers: follow-ups that fire, and continuations of a batch."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from segue.core.batch import Batch, BatchState
+from segue.core.messages import continuation_message
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.settle import CUT_OFF_REPLY
+from segue.core.snowflake import SnowflakeSource
+from segue.core.triggers import TRIGGER_PROMPTS
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
+from segue.journal.records import STOPPED, NewTimer, Timer, TimerState, TurnKind, TurnState
+from segue.testing.journal_contract.chat import HOUR, NOW, Chat, texts
+
+WAYS: dict[str, Callable[[Chat], Awaitable[object]]] = {
+    "stop": lambda chat: chat.journal.turns.cancel("chat", "enough", ids=chat.ids, now=chat.now),
+    "drop": lambda chat: chat.journal.timers.cancel("chat", "enough", ids=chat.ids, now=chat.now),
+}
+
+
+def asks_to_go_on(call_id: str) -> list[AIMessage | ToolMessage]:
+    """A call and its result, whose tool wants to go on later."""
+    call = AIMessage("", tool_calls=[{"name": "continue_later", "args": {}, "id": call_id}])
+    result = ToolMessage("later", tool_call_id=call_id)
+    return [call, MessageMetadata(continue_requested=True).onto(result)]
+
+
+async def test_firing_stores_the_trigger_and_queues_its_turn(journal: Journal, chat: Chat) -> None:
+    """The synthetic message begins a batch of its own, and a follow-up turn is queued for it."""
+    await chat.exchange()
+    turn = await chat.follow_up()
+    assert (turn.kind, turn.state) == (TurnKind.FOLLOW_UP, TurnState.QUEUED)
+    assert turn.epoch == (await journal.threads.get("chat")).epoch
+    assert (turn.queued_at, turn.available_at) == (NOW, NOW)
+    [message] = (await journal.messages.load_batch("chat", turn.batch)).messages
+    placed = MessageMetadata.of(message)
+    assert is_synthetic(message)
+    assert message.content == TRIGGER_PROMPTS["check_in"]
+    assert (placed.position, placed.sequence_num) == (turn.batch, 0)
+    assert placed.batch_type is BatchType.SYSTEM_TRIGGER
+    assert await journal.turns.get(turn.id) == turn
+
+
+async def test_a_fired_timer_is_closed(journal: Journal, chat: Chat) -> None:
+    """A timer fires once: it is on record as fired and never due again."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    await chat.fire(lease)
+    [timer] = await journal.timers.list_of("chat")
+    assert timer.state is TimerState.FIRED
+    assert await journal.timers.next_at() is None
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.fire(lease)
+    assert len(await journal.turns.list_of("chat")) == 1
+
+
+async def test_firing_does_not_raise_the_epoch(journal: Journal, chat: Chat) -> None:
+    """A trigger is not something the user said."""
+    await chat.exchange()
+    await chat.follow_up()
+    assert (await journal.threads.get("chat")).epoch == 1
+
+
+async def test_a_reply_beats_a_timer_that_is_about_to_fire(journal: Journal, chat: Chat) -> None:
+    """If the user wrote since the timer was armed nothing is stored, and it is cancelled."""
+    await chat.arm()
+    lease = await chat.take_timer()
+    accepted = await chat.say()
+    assert await chat.fire(lease) is None
+    [timer] = await journal.timers.list_of("chat")
+    assert timer.state is TimerState.CANCELLED
+    assert timer.state_reason
+    assert await journal.turns.list_of("chat") == [accepted.turn]
+    assert texts(await chat.messages()) == ["Is it open?"]
+
+
+async def test_the_answer_to_a_follow_up_is_the_agents(journal: Journal, chat: Chat) -> None:
+    """The reply joins the trigger's batch, and only the reply is shown."""
+    turn = await chat.follow_up()
+    await chat.reply("Still there?")
+    batch = await journal.messages.load_batch("chat", turn.batch)
+    assert batch.is_complete
+    assert batch.type is BatchType.SYSTEM_TRIGGER
+    assert texts((await journal.messages.history("chat")).messages) == ["Still there?"]
+
+
+async def test_the_next_follow_up_can_be_armed_after_firing(journal: Journal, chat: Chat) -> None:
+    """A fired timer no longer stands in the way of the next one, nor is it replaced by it."""
+    await chat.follow_up()
+    await chat.arm(HOUR)
+    states = [timer.state for timer in await journal.timers.list_of("chat")]
+    assert states == [TimerState.PENDING, TimerState.FIRED]
+
+
+async def test_a_continuation_goes_on_in_its_batch(journal: Journal, chat: Chat) -> None:
+    """The message takes the next place of the same batch, as a continuation."""
+    accepted = await chat.say()
+    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_1"), AIMessage("More soon."))
+    turn = await chat.continue_batch(accepted.turn.batch)
+    assert (turn.batch, turn.kind) == (accepted.turn.batch, TurnKind.CONTINUATION)
+    batch = await journal.messages.load_batch("chat", turn.batch)
+    placed = MessageMetadata.of(batch.messages[-1])
+    assert placed.synthetic
+    assert (placed.sequence_num, placed.batch) == (4, turn.batch)
+    assert placed.batch_type is BatchType.CONTINUATION
+    assert batch.type is BatchType.USER_REQUEST
+
+
+async def test_a_continued_batch_can_be_finished(journal: Journal, chat: Chat) -> None:
+    """What the continuation's turn writes completes the batch that it goes on with."""
+    accepted = await chat.say()
+    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_1"), AIMessage("More soon."))
+    waiting = await journal.messages.load_batch("chat", accepted.turn.batch)
+    assert waiting.state is BatchState.AWAITING_CONTINUATION
+    await chat.continue_batch(accepted.turn.batch)
+    [last] = await chat.reply("All done.")
+    assert MessageMetadata.of(last).sequence_num == 5
+    assert (await journal.messages.load_batch("chat", accepted.turn.batch)).is_complete
+
+
+async def test_a_continuation_may_ask_to_go_on_again(journal: Journal, chat: Chat) -> None:
+    """A second request inside the continuation keeps the batch waiting for a second one."""
+    accepted = await chat.say()
+    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_1"), AIMessage("More soon."))
+    await chat.continue_batch(accepted.turn.batch)
+    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_2"), AIMessage("Still more."))
+    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
+    assert batch.state is BatchState.AWAITING_CONTINUATION
+
+
+async def test_what_follows_a_continuation_has_the_type_of_its_batch(chat: Chat) -> None:
+    """Only the message that lets the batch go on is a continuation."""
+    batch = (await chat.follow_up()).batch
+    await chat.reply("Working on it.")
+    await chat.continue_batch(batch)
+    await chat.reply("All done.")
+    kinds = [
+        MessageMetadata.of(m).batch_type
+        for m in (await chat.journal.messages.load_batch("chat", batch)).messages
+    ]
+    own = BatchType.SYSTEM_TRIGGER
+    assert kinds == [own, own, BatchType.CONTINUATION, own]
+
+
+async def test_a_continuation_fires_although_the_user_wrote(journal: Journal, chat: Chat) -> None:
+    """Finishing an answer is not a follow-up, so a new message does not beat it."""
+    accepted = await chat.say()
+    await chat.reply("More soon.")
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch)
+    lease = await chat.take_timer()
+    await chat.say("And tomorrow?")
+    turn = await chat.fire(lease)
+    assert turn is not None
+    assert turn.batch == accepted.turn.batch
+    assert (await journal.timers.list_of("chat"))[0].state is TimerState.FIRED
+
+
+async def test_a_void_follow_up_does_not_come_back_by_its_continuation(
+    journal: Journal, chat: Chat, ids: SnowflakeSource
+) -> None:
+    """The user wrote before anything of it was seen, so nothing of it is said later either."""
+    turn = await chat.follow_up()
+    await chat.take_turn()
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
+    await chat.say()
+    lease = await chat.take_timer()
+    assert await journal.timers.fire(lease, continuation_message(), ids=ids, now=NOW) is None
+    assert {t.kind for t in await journal.turns.list_of("chat")} == {
+        TurnKind.FOLLOW_UP,
+        TurnKind.REPLY,
+    }
+    assert TimerState.CANCELLED in [t.state for t in await journal.timers.list_of("chat")]
+
+
+async def plan_to_go_on(chat: Chat) -> Timer:
+    """A whole turn after which the agent wants to go on; the timer that waits for it."""
+    accepted = await chat.say()
+    going_on = NewTimer(
+        chat.thread_id, chat.now, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch
+    )
+    said = [*asks_to_go_on("c1"), AIMessage("More soon.")]
+    await chat.finish(await chat.take_turn(), *said, timers=[going_on])
+    [timer] = await chat.journal.timers.list_of(chat.thread_id)
+    return timer
+
+
+async def batch_of(chat: Chat, timer: Timer) -> Batch:
+    assert timer.batch is not None
+    return await chat.journal.messages.load_batch(timer.thread_id, timer.batch)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("state", [TimerState.PENDING, TimerState.CLAIMED], ids=str)
+async def test_a_user_can_end_a_continuation(chat: Chat, way: str, state: TimerState) -> None:
+    """Its timer says why, and its batch is complete and in the next context."""
+    planned = await plan_to_go_on(chat)
+    lease = await chat.take_timer() if state is TimerState.CLAIMED else None
+    await WAYS[way](chat)
+    [timer] = await chat.journal.timers.list_of("chat")
+    assert (timer.state, timer.state_reason) == (TimerState.CANCELLED, "enough")
+    assert await chat.journal.timers.next_at() is None
+    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+    [batch] = await chat.journal.messages.tail("chat", max_tokens=1_000)
+    assert batch.id == planned.batch
+    assert batch.is_complete
+    assert texts(batch.messages)[-2:] == ["More soon.", CUT_OFF_REPLY]
+    if lease is not None:
+        message = continuation_message()
+        assert await chat.journal.timers.fire(lease, message, ids=chat.ids, now=chat.now) is None
+        assert len(await chat.journal.turns.list_of("chat")) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_ending_a_continuation_again_changes_nothing(chat: Chat, way: str) -> None:
+    """The batch is closed once."""
+    planned = await plan_to_go_on(chat)
+    await WAYS[way](chat)
+    batch, timers = await batch_of(chat, planned), await chat.journal.timers.list_of("chat")
+    assert await WAYS[way](chat) == []
+    assert await batch_of(chat, planned) == batch
+    assert await chat.journal.timers.list_of("chat") == timers
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_continuations_of_other_threads_stay(chat: Chat, way: str) -> None:
+    """What the user wants of one conversation is not said of another."""
+    other = await plan_to_go_on(await chat.another("second"))
+    await WAYS[way](chat)
+    assert await chat.journal.timers.list_of("second") == [other]
+
+
+async def test_stopping_one_turn_leaves_continuations(journal: Journal, chat: Chat) -> None:
+    """A message that takes the place of an earlier one does not say that the work is unwanted."""
+    planned = await plan_to_go_on(chat)
+    only = (await chat.say(interrupts=True)).turn.id
+    await journal.turns.cancel("chat", STOPPED, ids=chat.ids, now=chat.now, only=only)
+    assert await journal.timers.list_of("chat") == [planned]
+
+
+async def test_dropping_gives_continuations_with_the_follow_up(chat: Chat) -> None:
+    """All that ended, oldest first."""
+    planned = await plan_to_go_on(chat)
+    follow_up = await chat.arm(HOUR)
+    dropped = await chat.journal.timers.cancel("chat", "enough", ids=chat.ids, now=chat.now)
+    assert [timer.id for timer in dropped] == [planned.id, follow_up.id]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_batch_that_a_turn_works_on_is_left_to_it(
+    journal: Journal, chat: Chat, way: str
+) -> None:
+    """Its turn is still to write there, and closes it."""
+    batch = (await chat.say()).turn.batch
+    lease = await chat.take_turn()
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+    await WAYS[way](chat)
+    assert texts((await journal.messages.load_batch("chat", batch)).messages) == ["Is it open?"]
+    await chat.finish(lease, AIMessage("Yes."))
+    assert texts((await journal.messages.load_batch("chat", batch)).messages) == [
+        "Is it open?",
+        "Yes.",
+    ]
+
+
+async def test_closing_a_continuation_settles_its_batch(journal: Journal, chat: Chat) -> None:
+    """Nothing goes on with it; what closes it is not shown."""
+    planned = await plan_to_go_on(chat)
+    seen = (await journal.messages.history("chat")).messages
+    lease = await chat.take_timer()
+    closed = await journal.timers.close(
+        lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW
+    )
+    assert (closed.state, closed.state_reason) == (TimerState.SUPPRESSED, "muted")
+    batch = await batch_of(chat, planned)
+    assert batch.is_complete
+    assert MessageMetadata.of(batch.messages[-1]).settled
+    assert await journal.messages.list_incomplete_batches("guide") == []
+    assert (await journal.messages.history("chat")).messages == seen

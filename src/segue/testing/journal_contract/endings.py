@@ -1,0 +1,193 @@
+"""The end of a turn, with all that follows from it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.snowflake import SnowflakeSource
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.journal import Journal
+from segue.journal.records import (
+    Decision,
+    Ending,
+    NewEffect,
+    NewTimer,
+    TimerState,
+    TurnKind,
+    TurnLease,
+    TurnState,
+)
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, texts
+
+End = Callable[[Chat, TurnLease, Ending], Awaitable[object]]
+# A follow-up that was not shown can end in all three ways.
+ENDS: dict[str, End] = {
+    "finish": lambda chat, lease, ending: chat.journal.turns.finish(
+        lease, ids=chat.ids, now=chat.now, ending=ending
+    ),
+    "fail": lambda chat, lease, ending: chat.journal.turns.fail(
+        lease, "oops", ids=chat.ids, now=chat.now, ending=ending
+    ),
+    "withdraw": lambda chat, lease, ending: chat.journal.turns.withdraw(
+        lease, "muted", ids=chat.ids, now=chat.now, ending=ending
+    ),
+}
+
+
+def why(ids: SnowflakeSource, now: datetime, thread_id: str = "chat") -> Decision:
+    facts = {"silence": 3.5}
+    return Decision(ids.next(), thread_id, "decider", "wait", ("soon",), facts, None, None, now)
+
+
+def check_in(now: datetime, thread_id: str = "chat") -> NewTimer:
+    return NewTimer(thread_id, now + HOUR, "check_in", reason="asked to", payload={"n": 1})
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> None:
+    """Effects, timers, decisions and words, whichever way a turn ends."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    made = why(chat.ids, NOW)
+    ending = Ending(
+        effects=[NewEffect("webhook", {"n": 1}, "key-1")],
+        timers=[check_in(NOW)],
+        decisions=[made],
+        says={"why": "over"},
+    )
+    await ENDS[end](chat, lease, ending)
+    turn = await chat.journal.turns.get(lease.turn.id)
+    assert turn.state in (TurnState.DONE, TurnState.FAILED, TurnState.VOID)
+    assert turn.ending == {"why": "over"}
+    assert turn.end_position is not None
+    assert turn.end_position > turn.id
+    assert (await chat.take_effect()).effect.dedupe_key == "key-1"
+    timer = (await chat.journal.timers.list_of("chat"))[0]
+    assert (timer.state, timer.due_at) == (TimerState.PENDING, NOW + HOUR)
+    assert (timer.reason, timer.payload) == ("asked to", {"n": 1})
+    assert timer.epoch == turn.epoch
+    assert await chat.journal.decisions.list_of("chat") == [made]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_an_end_that_cannot_be_stored_is_none(journal: Journal, chat: Chat, end: str) -> None:
+    """With a decision that is there already, the turn runs on and nothing else is stored."""
+    made = why(chat.ids, NOW)
+    await journal.decisions.record(made)
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Still")
+    before = await journal.threads.get("chat"), await journal.timers.list_of("chat")
+    ending = Ending(
+        effects=[NewEffect("webhook", {}, "key-1")],
+        timers=[check_in(NOW)],
+        decisions=[made],
+        says={"why": "over"},
+    )
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await ENDS[end](chat, lease, ending)
+    assert await journal.turns.get(lease.turn.id) == lease.turn
+    assert (await journal.threads.get("chat"), await journal.timers.list_of("chat")) == before
+    assert await journal.effects.list_of("chat") == []
+    await journal.turns.extend(lease, now=NOW, lease_for=LEASE)
+
+
+async def test_the_end_comes_after_the_last_message(journal: Journal, chat: Chat) -> None:
+    """Its place is above what was stored with it, and below what comes later."""
+    await chat.say()
+    lease = await chat.take_turn()
+    [last] = await chat.finish(lease, AIMessage("Yes."), says={})
+    later = await chat.say()
+    end = (await journal.turns.get(lease.turn.id)).end_position
+    assert end is not None
+    assert last.additional_kwargs["position"] < end < later.message.additional_kwargs["position"]
+
+
+# A follow-up that could be withdrawn is void by then.
+@pytest.mark.parametrize("end", ["finish", "fail"])
+async def test_no_follow_up_is_armed_once_the_user_wrote(chat: Chat, end: str) -> None:
+    """It would be on what is no longer the last word; all else of the end is stored."""
+    await chat.say("First.")
+    lease = await chat.take_turn()
+    await chat.say("Second.")
+    made = why(chat.ids, NOW)
+    await ENDS[end](chat, lease, Ending(timers=[check_in(NOW)], decisions=[made], says={}))
+    assert await chat.journal.timers.list_of("chat") == []
+    assert await chat.journal.decisions.list_of("chat") == [made]
+    assert (await chat.journal.turns.get(lease.turn.id)).ending == {}
+
+
+async def test_a_continuation_is_armed_though_the_user_wrote(journal: Journal, chat: Chat) -> None:
+    """What an answer still has to do is done, whatever was said since."""
+    accepted = await chat.say("First.")
+    lease = await chat.take_turn()
+    await chat.say("Second.")
+    going_on = NewTimer("chat", NOW, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch)
+    await chat.finish(lease, AIMessage("More soon."), timers=[going_on, check_in(NOW)])
+    [timer] = await journal.timers.list_of("chat")
+    assert (timer.kind, timer.batch) == (TurnKind.CONTINUATION, accepted.turn.batch)
+    assert timer.state is TimerState.PENDING
+
+
+async def test_a_follow_up_armed_with_an_end_replaces_the_live_one(chat: Chat) -> None:
+    """A thread has one, however it was armed."""
+    await chat.say()
+    old = await chat.arm(2 * HOUR)
+    await chat.finish(await chat.take_turn(), AIMessage("Yes."), timers=[check_in(NOW)])
+    new, replaced = await chat.journal.timers.list_of("chat")
+    assert (replaced.id, replaced.state) == (old.id, TimerState.CANCELLED)
+    assert (new.state, new.due_at) == (TimerState.PENDING, NOW + HOUR)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"thread_id": "second"}, {"trigger_type": None}, {"kind": TurnKind.REPLY}, {"batch": 7}],
+    ids=str,
+)
+async def test_a_timer_that_cannot_be_right_is_refused_with_the_end(
+    journal: Journal, chat: Chat, end: str, wrong: dict[str, Any]
+) -> None:
+    """One of another thread, or one that could not fire; the turn runs on."""
+    await chat.another("second")
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    timer = replace(check_in(NOW), **wrong)
+    with pytest.raises(UsageError):
+        await ENDS[end](chat, lease, Ending(timers=[timer], says={}))
+    assert await journal.turns.get(lease.turn.id) == lease.turn
+    assert await journal.timers.list_of("second") == []
+
+
+async def test_a_continuation_of_an_unknown_batch_is_not_armed_with_an_end(chat: Chat) -> None:
+    """The turn and its messages are not stored either."""
+    await chat.say()
+    lease = await chat.take_turn()
+    timer = NewTimer("chat", NOW, kind=TurnKind.CONTINUATION, batch=chat.ids.next())
+    with pytest.raises(NotFoundError):
+        await chat.finish(lease, AIMessage("More soon."), timers=[timer])
+    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.RUNNING
+    assert texts(await chat.messages()) == ["Is it open?"]
+
+
+async def test_a_failed_turn_can_wait_for_an_answer(chat: Chat, ids: SnowflakeSource) -> None:
+    """Whether to try again is a question like any other."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await chat.journal.turns.fail(lease, "oops", ids=ids, now=NOW, ending=Ending(is_waiting=True))
+    assert (await chat.journal.turns.get(lease.turn.id)).is_waiting
+    assert (await chat.journal.inbox.answer(lease.turn.id, "again", ids=ids, now=NOW)).payload
+
+
+async def test_an_end_is_all_that_there_is_of_a_turn(journal: Journal, chat: Chat) -> None:
+    """Without words, questions or timers nothing of the kind is there."""
+    await chat.exchange()
+    [turn] = await journal.turns.list_of("chat")
+    assert (turn.ending, turn.end_position, turn.is_waiting) == (None, None, False)
+    assert await journal.timers.list_of("chat") == []
+    assert await journal.decisions.list_of("chat") == []
+    assert await journal.effects.list_of("chat") == []

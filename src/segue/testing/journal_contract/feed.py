@@ -1,0 +1,245 @@
+"""What listeners see: messages, ends of turns, and the message that is being written."""
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from segue.core.snowflake import MAX_ID, SnowflakeSource
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
+from segue.journal.records import PAGE_BYTES, Ending, FeedPage, Partial, StoredEvent
+from segue.testing.journal_contract.chat import LEASE, NOW, Chat, position
+
+
+def seen(events: FeedPage) -> list[str]:
+    """What each event is about, in order."""
+    return [_seen(event) for event in events.events]
+
+
+def _seen(event: StoredEvent) -> str:
+    if event.message is not None:
+        assert event.turn is None
+        assert event.position == position(event.message)
+        return str(event.message.content)
+    assert event.turn is not None
+    assert event.position == event.turn.end_position
+    assert event.turn.ending is not None
+    return f"<{event.turn.ending['why']}>"
+
+
+async def test_a_new_thread_has_no_events(journal: Journal, chat: Chat) -> None:
+    """There is nothing to see, and nothing is being written."""
+    assert await journal.feed.read(chat.thread_id) == FeedPage([], None)
+
+
+async def test_messages_and_ends_of_turns_are_seen_in_order(journal: Journal, chat: Chat) -> None:
+    """Each has its position, and the end of a turn comes after what the turn said."""
+    await chat.say("One?")
+    lease = await chat.take_turn()
+    await chat.say("Two?")
+    await chat.finish(lease, AIMessage("One."), says={"why": "done"})
+    await chat.finish(await chat.take_turn(), AIMessage("Two."), says={"why": "done again"})
+    events = await journal.feed.read("chat")
+    assert seen(events) == ["One?", "Two?", "One.", "<done>", "Two.", "<done again>"]
+    places = [event.position for event in events.events]
+    assert places == sorted(set(places))
+
+
+async def test_an_end_is_seen_as_the_turn_is(journal: Journal, chat: Chat) -> None:
+    """Listeners get the turn with all that it says."""
+    says = {"why": "asks", "question": {"text": "Shall I 🙂?", "choices": [1, None]}}
+    await chat.say()
+    lease = await chat.take_turn()
+    await chat.finish(lease, says=says, is_waiting=True)
+    [_, end] = (await journal.feed.read("chat")).events
+    assert end.turn == await journal.turns.get(lease.turn.id)
+    assert end.turn.ending == says
+    assert end.turn.is_waiting
+
+
+async def test_a_turn_that_says_nothing_has_no_event(journal: Journal, chat: Chat) -> None:
+    """Its messages speak for it; words that are empty are words."""
+    await chat.exchange("One?", "One.")
+    turn = (await journal.turns.list_of("chat"))[0]
+    assert (turn.ending, turn.end_position) == (None, None)
+    assert seen(await journal.feed.read("chat")) == ["One?", "One."]
+    await chat.say("Two?")
+    await chat.finish(await chat.take_turn(), says={})
+    assert (await journal.feed.read("chat")).events[-1].turn is not None
+
+
+async def test_every_kind_of_end_can_say_something(chat: Chat, ids: SnowflakeSource) -> None:
+    """A failure and a withdrawal have their places like any other end."""
+    await chat.say("One?")
+    await chat.journal.turns.fail(
+        await chat.take_turn(), "oops", ids=ids, now=NOW, ending=Ending(says={"why": "failed"})
+    )
+    await chat.follow_up()
+    await chat.journal.turns.withdraw(
+        await chat.take_turn(), "muted", ids=ids, now=NOW, ending=Ending(says={"why": "withdrawn"})
+    )
+    assert seen(await chat.journal.feed.read("chat")) == ["One?", "<failed>", "<withdrawn>"]
+
+
+async def test_what_is_hidden_is_no_event(journal: Journal, chat: Chat) -> None:
+    """Neither a trigger nor a tool's result nor a silent call is for listeners."""
+    await chat.follow_up()
+    call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
+    result = ToolMessage("found", tool_call_id="call_1")
+    await chat.finish(await chat.take_turn(), call, result, AIMessage("Still there?"))
+    assert seen(await journal.feed.read("chat")) == ["Still there?"]
+
+
+async def test_a_listener_that_comes_back_sees_what_it_missed(journal: Journal, chat: Chat) -> None:
+    """After the last position that it knows, nothing comes twice and nothing is left out."""
+    for n in range(3):
+        await chat.say(f"{n}?")
+        await chat.finish(await chat.take_turn(), AIMessage(f"{n}."), says={"why": f"end {n}"})
+    everything = (await journal.feed.read("chat")).events
+    for n, known in enumerate(everything):
+        assert (await journal.feed.read("chat", after=known.position)).events == everything[n + 1 :]
+    assert (await journal.feed.read("chat", after=MAX_ID)).events == []
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 8, 9, 10])
+async def test_events_come_in_pages(journal: Journal, chat: Chat, limit: int) -> None:
+    """The oldest come first, so a page after a page gives everything once."""
+    for n in range(3):
+        await chat.say(f"{n}?")
+        await chat.finish(await chat.take_turn(), AIMessage(f"{n}."), says={"why": f"end {n}"})
+    pages, after = [], 0
+    while page := (await journal.feed.read("chat", after=after, limit=limit)).events:
+        assert len(page) <= limit
+        pages += page
+        after = page[-1].position
+    assert pages == (await journal.feed.read("chat")).events
+    assert len(pages) == 9
+
+
+async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
+    """Nobody listens in on another conversation."""
+    second = await chat.another("second")
+    await second.say("One?")
+    lease = await second.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    assert await journal.feed.read("chat") == FeedPage([], None)
+    await second.finish(lease, says={"why": "done"})
+    assert await journal.feed.read("chat") == FeedPage([], None)
+
+
+async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
+    """A listener gets the whole of it, and later more."""
+    await chat.say()
+    lease = await chat.take_turn()
+    assert (await journal.feed.read("chat")).partial is None
+    for text in ("Let", "Let me see 🙂", ""):
+        await journal.turns.save_draft(lease, "m-1", text)
+        assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-1", text)
+    await journal.turns.save_draft(lease, "m-2", "Next")
+    assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-2", "Next")
+
+
+async def test_the_text_so_far_is_no_message(journal: Journal, chat: Chat) -> None:
+    """It is in no batch, in no history, and does not touch the thread."""
+    await chat.say("One?")
+    lease = await chat.take_turn()
+    before = await journal.threads.get("chat")
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    assert len(await chat.messages()) == 1
+    assert await journal.threads.get("chat") == before
+    assert await journal.turns.get(lease.turn.id) == lease.turn
+
+
+async def test_a_stored_message_is_no_longer_being_written(journal: Journal, chat: Chat) -> None:
+    """Nobody sees it as stored and as on its way, also while the turn goes on."""
+    await chat.say("One?")
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    await chat.write(lease, AIMessage("Let me see.", id="m-1"))
+    events = await journal.feed.read("chat")
+    assert (seen(events), events.partial) == (["One?", "Let me see."], None)
+
+
+@pytest.mark.parametrize("end", ["finish", "fail"])
+async def test_the_text_so_far_is_gone_with_the_end(journal: Journal, chat: Chat, end: str) -> None:
+    """What a turn did not finish is not being written any more, and the next begins anew."""
+    await chat.say("One?")
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    if end == "finish":
+        await chat.finish(lease)
+    else:
+        await journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW)
+    assert (await journal.feed.read("chat")).partial is None
+    await chat.say("Two?")
+    await chat.take_turn()
+    assert (await journal.feed.read("chat")).partial is None
+
+
+async def test_whoever_takes_a_turn_again_begins_anew(journal: Journal, chat: Chat) -> None:
+    """The words of a dead worker are not taken for those of its successor."""
+    await chat.say()
+    await journal.turns.save_draft(await chat.take_turn(), "m-1", "Let me")
+    assert await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE) is not None
+    assert (await journal.feed.read("chat")).partial is None
+
+
+async def test_a_turn_in_the_queue_writes_nothing(journal: Journal, chat: Chat) -> None:
+    """Given back, it is not being written, and nobody may go on with the old lease."""
+    await chat.say()
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    await journal.turns.release(lease, now=NOW)
+    assert (await journal.feed.read("chat")).partial is None
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.turns.save_draft(lease, "m-1", "Let me see")
+
+
+async def test_a_follow_up_is_not_seen_before_it_is_shown(journal: Journal, chat: Chat) -> None:
+    """It may still be withdrawn, so not a word of it reaches anybody."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Still")
+    assert (await journal.feed.read("chat")).partial is None
+    await journal.turns.show(lease, now=NOW)
+    assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-1", "Still")
+
+
+async def test_the_turn_at_work_is_known_to_listeners(journal: Journal, chat: Chat) -> None:
+    """By its lease, also on a page that is not the last; a queued turn is not at work."""
+    await chat.exchange()
+    assert (await journal.feed.read("chat")).running is None
+    lease = await chat.shown_follow_up()
+    running = lease.turn.id, lease.token
+    assert (await journal.feed.read("chat")).running == running
+    assert (await journal.feed.read("chat", limit=1)).running == running
+    again = await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE)
+    assert again is not None
+    assert (await journal.feed.read("chat")).running == (lease.turn.id, again.token)
+    await chat.say()
+    assert (await journal.feed.read("chat")).running is None
+
+
+async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: Chat) -> None:
+    """Who has not yet seen all before it gets it later."""
+    await chat.exchange("One?", "One.")
+    await chat.say("Two?")
+    lease = await chat.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    assert (await journal.feed.read("chat", limit=2)).partial is None
+    whole = await journal.feed.read("chat", limit=3)
+    assert (seen(whole), whole.partial is not None) == (["One?", "One.", "Two?"], True)
+    last = whole.events[-1].position
+    assert (await journal.feed.read("chat", after=last)).partial is not None
+
+
+async def test_a_page_of_events_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
+    """No message follows the one that brings it to its size; ends of turns keep their places."""
+    for n in range(3):
+        await chat.say(str(n) * (PAGE_BYTES * 2 // 3))
+        await chat.finish(await chat.take_turn(), says={"why": f"done {n}"})
+    first = await journal.feed.read("chat")
+    second = await journal.feed.read("chat", after=first.events[-1].position)
+    assert (first.is_cut, second.is_cut) == (True, False)
+    expected = ["0000000", "<done 0", "1111111", "<done 1", "2222222", "<done 2"]
+    assert [what[:7] for what in [*seen(first), *seen(second)]] == expected
+    assert [e.size > PAGE_BYTES // 2 for e in first.events if e.message] == [True, True]

@@ -1,0 +1,396 @@
+"""Messages from users: a new batch, a turn, and the end of older follow-ups."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.messages import user_message
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.snowflake import SnowflakeSource
+from segue.errors import ConflictError
+from segue.journal.journal import Journal
+from segue.journal.records import SEEN_AFTER, WROTE, TimerState, TurnKind, TurnState
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
+from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+
+MOMENT = timedelta(milliseconds=1)
+
+
+async def test_a_users_message_begins_a_batch_of_its_own(chat: Chat) -> None:
+    """Each message is the first of a new batch that is named after its position."""
+    for accepted in (await chat.say("Is it open?"), await chat.say("And tomorrow?")):
+        placed = MessageMetadata.of(accepted.message)
+        assert placed.batch == placed.position == accepted.turn.batch
+        assert placed.sequence_num == 0
+        assert placed.batch_type is BatchType.USER_REQUEST
+    assert texts(await chat.messages()) == ["Is it open?", "And tomorrow?"]
+
+
+async def test_a_users_message_is_stored_as_it_is_returned(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """Once the step returns, every other process reads the message."""
+    accepted = await chat.say("Is it open?")
+    assert accepted.is_new
+    elsewhere = await open_journal()
+    batch = await elsewhere.messages.load_batch("chat", accepted.turn.batch)
+    assert batch.messages == [accepted.message]
+
+
+async def test_a_users_message_queues_its_turn(journal: Journal, chat: Chat) -> None:
+    """The turn is a reply that can be taken at once, at the epoch that the message began."""
+    turn = (await chat.say()).turn
+    assert (turn.kind, turn.state, turn.attempts) == (TurnKind.REPLY, TurnState.QUEUED, 0)
+    assert (turn.thread_id, turn.agent_id, turn.user_id) == ("chat", "guide", "ada")
+    assert (turn.queued_at, turn.available_at, turn.shown_at) == (NOW, NOW, None)
+    assert turn.epoch == (await journal.threads.get("chat")).epoch
+    assert await journal.turns.list_of("chat") == [turn]
+
+
+async def test_every_users_message_raises_the_epoch(journal: Journal, chat: Chat) -> None:
+    """The epoch counts what the user said, not what the agent said."""
+    await chat.exchange()
+    await chat.exchange()
+    assert (await journal.threads.get("chat")).epoch == 2
+
+
+async def test_a_message_sent_twice_is_accepted_once(journal: Journal, chat: Chat) -> None:
+    """With a client's id used before nothing changes, and the first acceptance is returned."""
+    first = await chat.say("Is it open?", client_message_id="c-1")
+    await chat.reply()
+    timer = await chat.arm(HOUR)
+    before = await journal.threads.get("chat")
+    again = await chat.say("Is it open?", client_message_id="c-1")
+    assert not again.is_new
+    assert again.message == first.message
+    assert again.turn == await journal.turns.get(first.turn.id)
+    assert (again.cancelled_timers, again.voided_turns) == ((), ())
+    assert await journal.threads.get("chat") == before
+    assert await journal.timers.list_of("chat") == [timer]
+    assert len(await journal.turns.list_of("chat")) == 1
+
+
+async def test_a_message_sent_twice_at_once_is_accepted_once(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """Two processes that get the same message at the same time store it once."""
+    handles = [journal, await open_journal()]
+    accepted = await asyncio.gather(
+        *(
+            handles[n % 2].inbox.accept(
+                "chat",
+                user_message("Is it open?"),
+                ids=ticking_ids(node=n),
+                now=NOW,
+                client_message_id="c-1",
+            )
+            for n in range(8)
+        )
+    )
+    assert sum(a.is_new for a in accepted) == 1
+    assert len({a.turn.id for a in accepted}) == 1
+    assert await chat.messages() == [accepted[0].message]
+    assert (await journal.threads.get("chat")).epoch == 1
+
+
+async def test_a_clients_id_belongs_to_its_thread(chat: Chat) -> None:
+    """Two clients may count their messages alike."""
+    second = await chat.another("second")
+    assert (await chat.say(client_message_id="1")).is_new
+    assert (await second.say(client_message_id="1")).is_new
+
+
+async def test_a_messages_id_can_be_used_once(chat: Chat, ids: SnowflakeSource) -> None:
+    """A second message with the id of the first is refused, and nothing changes."""
+    message = user_message("Is it open?", id="m-1")
+    await chat.journal.inbox.accept("chat", message, ids=ids, now=NOW)
+    timer = await chat.arm()
+    before = await chat.journal.threads.get("chat")
+    with pytest.raises(ConflictError):
+        await chat.journal.inbox.accept("chat", message, ids=ids, now=NOW)
+    assert await chat.journal.threads.get("chat") == before
+    assert await chat.journal.timers.list_of("chat") == [timer]
+    assert len(await chat.journal.turns.list_of("chat")) == 1
+
+
+async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: SnowflakeSource) -> None:
+    """The same message can be given to two agents."""
+    await chat.another("lesson", agent_id="tutor")
+    message = user_message("Is it open?", id="m-1")
+    for thread_id in ("chat", "lesson"):
+        assert (await chat.journal.inbox.accept(thread_id, message, ids=ids, now=NOW)).is_new
+
+
+async def test_messages_accepted_at_once_are_all_stored(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """Processes that write into one thread at the same time lose nothing and share no position."""
+    handles = [journal, await open_journal()]
+    accepted = await asyncio.gather(
+        *(
+            handles[n % 2].inbox.accept(
+                "chat", user_message(f"Message {n}"), ids=ticking_ids(node=n), now=NOW
+            )
+            for n in range(10)
+        )
+    )
+    stored = await chat.messages()
+    assert sorted(texts(stored)) == sorted(f"Message {n}" for n in range(10))
+    assert len(set(positions(stored))) == 10
+    thread = await journal.threads.get("chat")
+    assert (thread.epoch, thread.message_count) == (10, 10)
+    assert sorted(a.turn.epoch for a in accepted) == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    "state", [TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED], ids=str
+)
+async def test_a_users_message_cancels_the_live_follow_up(chat: Chat, state: TimerState) -> None:
+    """A reply beats a timer, also one that waits longer or is being decided about."""
+    timer = await chat.arm()
+    if state is not TimerState.PENDING:
+        lease = await chat.take_timer()
+        if state is TimerState.POSTPONED:
+            await chat.journal.timers.postpone(lease, NOW + HOUR, "quiet hours", now=NOW)
+    [live] = await chat.journal.timers.list_of("chat")
+    assert live.state is state
+    accepted = await chat.say()
+    assert accepted.cancelled_timers == (timer.id,)
+    [cancelled] = await chat.journal.timers.list_of("chat")
+    assert cancelled.state is TimerState.CANCELLED
+    assert cancelled.state_reason
+    assert await chat.journal.timers.next_at() is None
+
+
+async def test_a_users_message_leaves_closed_timers_as_they_are(chat: Chat) -> None:
+    """The record of why a timer did not fire is not rewritten."""
+    await chat.arm()
+    closed = await chat.journal.timers.close(
+        await chat.take_timer(), TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW
+    )
+    assert (await chat.say()).cancelled_timers == ()
+    assert await chat.journal.timers.list_of("chat") == [closed]
+
+
+async def test_a_users_message_voids_a_queued_follow_up(journal: Journal, chat: Chat) -> None:
+    """A follow-up that nobody has begun is never begun."""
+    follow_up = await chat.follow_up()
+    accepted = await chat.say()
+    assert accepted.voided_turns == (follow_up.id,)
+    assert (await journal.turns.get(follow_up.id)).state is TurnState.VOID
+    assert (await chat.take_turn()).turn.id == accepted.turn.id
+
+
+async def test_a_users_message_voids_a_running_follow_up(journal: Journal, chat: Chat) -> None:
+    """A follow-up that is being generated ends unseen, and its worker can write nothing more."""
+    await chat.follow_up()
+    lease = await chat.take_turn()
+    accepted = await chat.say()
+    assert accepted.voided_turns == (lease.turn.id,)
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.turns.show(lease, now=chat.now)
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.finish(lease, AIMessage("Are you there?"))
+    assert "Are you there?" not in texts(await chat.messages())
+    assert (await journal.turns.get(lease.turn.id)).state is TurnState.VOID
+
+
+async def test_a_follow_up_that_is_being_shown_is_not_voided(journal: Journal, chat: Chat) -> None:
+    """Words that the user has begun to read are finished and kept."""
+    lease = await chat.shown_follow_up(SEEN_AFTER)
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
+    await chat.finish(lease, AIMessage("Are you there?"))
+    assert (await journal.turns.get(lease.turn.id)).state is TurnState.DONE
+
+
+@pytest.mark.parametrize(
+    ("ago", "text"), [(SEEN_AFTER - MOMENT, "Are"), (HOUR, "")], ids=["just now", "nothing kept"]
+)
+async def test_a_follow_up_that_nobody_can_have_read_is_void(
+    journal: Journal, chat: Chat, ago: timedelta, text: str
+) -> None:
+    """As if it had not been shown: it counts for no cap, and nothing of it comes any more."""
+    lease = await chat.shown_follow_up(ago, text)
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((lease.turn.id,), None)
+    void = await journal.turns.get(lease.turn.id)
+    assert (void.state, void.error, void.shown_at) == (TurnState.VOID, WROTE, None)
+    assert (await journal.feed.read("chat")).partial is None
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.turns.save_draft(lease, "m-1", "Are you there?")
+    assert (await chat.take_turn()).turn.id == accepted.turn.id
+
+
+async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat) -> None:
+    """It is in the history already, however new it is."""
+    lease = await chat.shown_follow_up()
+    call = {"name": "look", "args": {}, "id": "call-1"}
+    await chat.write(lease, AIMessage("Let me look.", tool_calls=[call]))
+    accepted = await chat.say()
+    assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
+
+
+async def test_a_follow_up_that_was_given_back_is_void(journal: Journal, chat: Chat) -> None:
+    """Its pieces were taken off the screen, so nobody misses it."""
+    lease = await chat.shown_follow_up(HOUR)
+    await journal.turns.release(lease, now=NOW)
+    assert (await chat.say()).voided_turns == (lease.turn.id,)
+
+
+async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Chat) -> None:
+    """Neither the running nor the queued answer to an earlier message is voided."""
+    await chat.say("First.")
+    await chat.say("Second.")
+    lease = await chat.take_turn()
+    accepted = await chat.say("Third.")
+    assert accepted.voided_turns == ()
+    states = [turn.state for turn in await journal.turns.list_of("chat")]
+    assert states == [TurnState.QUEUED, TurnState.QUEUED, TurnState.RUNNING]
+    await journal.turns.show(lease, now=chat.now)
+    await chat.finish(lease, AIMessage("Yes."))
+
+
+async def test_a_users_message_does_not_touch_continuations(journal: Journal, chat: Chat) -> None:
+    """What an answer still has to do is part of the answer, waiting or queued."""
+    batch = await chat.exchange()
+    turn = await chat.continue_batch(batch)
+    timer = await chat.arm(HOUR, kind=TurnKind.CONTINUATION, batch=batch)
+    accepted = await chat.say()
+    assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
+    assert (await journal.turns.get(turn.id)).state is TurnState.QUEUED
+    assert (await journal.timers.list_of("chat"))[0] == timer
+
+
+async def test_a_users_message_does_not_touch_other_threads(journal: Journal, chat: Chat) -> None:
+    """Writing in one conversation says nothing about another."""
+    second = await chat.another("second")
+    turn = await second.follow_up()
+    timer = await second.arm(HOUR)
+    accepted = await chat.say()
+    assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
+    assert await journal.turns.get(turn.id) == turn
+    assert (await journal.timers.list_of("second"))[0] == timer
+
+
+async def test_a_follow_up_after_the_message_is_not_void(journal: Journal, chat: Chat) -> None:
+    """Only what is older than the message is voided."""
+    await chat.exchange()
+    follow_up = await chat.follow_up()
+    lease = await journal.turns.claim_one("worker-a", now=chat.now, lease_for=LEASE)
+    assert lease is not None
+    assert lease.turn.id == follow_up.id
+    await journal.turns.show(lease, now=chat.now)
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["queued", "running"])
+async def test_a_message_for_an_idle_thread_is_refused_while_a_reply_is_due(
+    journal: Journal, chat: Chat, is_running: bool
+) -> None:
+    """Whoever wants to wait is told so, and nothing changes."""
+    await chat.say("First.")
+    if is_running:
+        await chat.take_turn()
+    timer = await chat.arm(HOUR)
+    before, turns = await journal.threads.get("chat"), await journal.turns.list_of("chat")
+    with pytest.raises(ConflictError, match="An answer is being written") as refused:
+        await chat.say("Second.", only_if_idle=True)
+    assert refused.value.code == "conflict"
+    assert await journal.threads.get("chat") == before
+    assert await journal.turns.list_of("chat") == turns
+    assert await journal.timers.list_of("chat") == [timer]
+    assert texts(await chat.messages()) == ["First."]
+
+
+async def test_a_message_for_an_idle_thread_is_refused_during_a_continuation(chat: Chat) -> None:
+    """What an answer still has to do is part of the answer."""
+    await chat.continue_batch(await chat.exchange())
+    with pytest.raises(ConflictError, match="An answer is being written"):
+        await chat.say(only_if_idle=True)
+
+
+async def test_a_message_for_an_idle_thread_is_accepted_when_all_is_said(chat: Chat) -> None:
+    """In a new thread, and after an answer."""
+    assert (await chat.say(only_if_idle=True)).is_new
+    await chat.reply()
+    assert (await chat.say(only_if_idle=True)).is_new
+
+
+async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
+    """Nobody has to wait for what nobody asked for, shown or not."""
+    follow_up = await chat.follow_up()
+    assert (await chat.say(only_if_idle=True)).voided_turns == (follow_up.id,)
+    await chat.reply()
+    await chat.follow_up()
+    await chat.journal.turns.show(await chat.take_turn(), now=NOW)
+    assert (await chat.say(only_if_idle=True)).is_new
+
+
+async def test_the_answer_in_another_thread_does_not_make_one_busy(chat: Chat) -> None:
+    """Each conversation has its own answer."""
+    await (await chat.another("second")).say()
+    assert (await chat.say(only_if_idle=True)).is_new
+
+
+async def test_a_message_that_was_accepted_before_is_not_refused(chat: Chat) -> None:
+    """Sent again, it gets its first acceptance, though its own answer is being written."""
+    first = await chat.say(client_message_id="c-1", only_if_idle=True)
+    again = await chat.say(client_message_id="c-1", only_if_idle=True)
+    assert (again.is_new, again.turn) == (False, first.turn)
+
+
+async def test_of_messages_for_an_idle_thread_sent_at_once_one_is_accepted(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """Two tabs that find the thread idle at the same moment do not both get a turn."""
+    other = Chat(await open_journal(), ticking_ids(node=2), NOW)
+    outcomes = await asyncio.gather(
+        *(each.say(only_if_idle=True) for each in (chat, other) * 3), return_exceptions=True
+    )
+    assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 5
+    assert len(await journal.turns.list_of("chat")) == 1
+
+
+async def test_another_agents_question_says_whose_it_is(chat: Chat, ids: SnowflakeSource) -> None:
+    """It begins a batch of its own that names the batch and the agent behind it."""
+    parent = ids.next()
+    accepted = await chat.say("How much is it?", parent_batch=parent, source_agent_id="planner")
+    batch = await chat.journal.messages.load_batch("chat", accepted.turn.batch)
+    assert batch.messages == [accepted.message]
+    assert (batch.type, batch.parent) == (BatchType.AGENT_TO_AGENT, parent)
+    assert MessageMetadata.of(accepted.message).source_agent_id == "planner"
+    assert (accepted.turn.kind, accepted.turn.epoch) == (TurnKind.REPLY, 1)
+
+
+@pytest.mark.parametrize("known", [{"parent_batch": 7}, {"source_agent_id": "planner"}], ids=str)
+async def test_half_of_where_a_question_comes_from_is_enough(
+    journal: Journal, chat: Chat, known: dict[str, Any]
+) -> None:
+    """An agent without a batch, or a batch without an agent's name, is no user either."""
+    accepted = await chat.say(**known)
+    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
+    assert batch.type is BatchType.AGENT_TO_AGENT
+    assert known.items() <= batch.messages[0].additional_kwargs.items()
+
+
+async def test_the_answer_to_another_agent_belongs_to_the_same_cycle(chat: Chat) -> None:
+    """What is appended has the type and the parent of the question."""
+    accepted = await chat.say(parent_batch=7, source_agent_id="planner")
+    await chat.finish(await chat.take_turn(), AIMessage("Nine."))
+    for message in (await chat.journal.messages.load_batch("chat", accepted.turn.batch)).messages:
+        metadata = MessageMetadata.of(message)
+        assert (metadata.batch_type, metadata.parent_batch) == (BatchType.AGENT_TO_AGENT, 7)
+
+
+async def test_what_comes_along_with_a_message_reaches_its_turn(chat: Chat) -> None:
+    """The worker gets it with the lease, and every reader with the turn; as a rule it is empty."""
+    payload = {"model": "large 🙂", "depth": [1, {"a": None}]}
+    accepted = await chat.say(payload=payload)
+    assert accepted.turn.payload == payload
+    assert (await chat.take_turn()).turn.payload == payload
+    assert (await chat.journal.turns.get(accepted.turn.id)).payload == payload
+    assert (await chat.say()).turn.payload == {}

@@ -1,0 +1,353 @@
+"""Storing messages at the end of a batch, and importing those that have positions."""
+
+import asyncio
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
+
+from segue.core.messages import synthetic_message, user_message
+from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.snowflake import SnowflakeSource, time_of
+from segue.core.stamp import stamp
+from segue.errors import ConflictError, UnknownTrigger, UsageError
+from segue.journal.journal import Journal
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, position, positions, texts
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+
+
+def call(call_id: str = "call_1") -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": call_id}])
+
+
+def result(call_id: str = "call_1") -> ToolMessage:
+    return ToolMessage("found", tool_call_id=call_id)
+
+
+async def test_a_batch_is_numbered_without_a_gap(chat: Chat) -> None:
+    """However many steps write a batch, its messages count up from nought in one batch."""
+    accepted = await chat.say()
+    lease = await chat.take_turn()
+    await chat.write(lease, call())
+    await chat.write(lease, result(), AIMessage("One moment."))
+    await chat.finish(lease, AIMessage("Yes."))
+    placed = [MessageMetadata.of(m) for m in await chat.messages()]
+    assert [m.sequence_num for m in placed] == [0, 1, 2, 3, 4]
+    assert {m.batch for m in placed} == {accepted.turn.batch}
+    assert {m.batch_type for m in placed} == {BatchType.USER_REQUEST}
+
+
+async def test_messages_are_returned_as_they_are_stored(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """What the writer gets back is what every reader gets."""
+    accepted = await chat.say()
+    stored = await chat.write(await chat.take_turn(), call(), result(), AIMessage("Yes."))
+    batch = await (await open_journal()).messages.load_batch("chat", accepted.turn.batch)
+    assert batch.messages == [accepted.message, *stored]
+    assert batch.is_complete
+
+
+async def test_a_message_without_an_id_gets_one(chat: Chat) -> None:
+    """Every stored message can be named."""
+    await chat.exchange()
+    names = [m.id for m in await chat.messages()]
+    assert all(names)
+    assert len(set(names)) == 2
+
+
+async def test_a_finished_stream_is_stored_as_a_message(chat: Chat) -> None:
+    """Chunks are for streaming; the journal holds whole messages."""
+    await chat.say()
+    [stored] = await chat.finish(await chat.take_turn(), AIMessageChunk(content="Yes."))
+    assert type(stored) is AIMessage
+    assert (await chat.messages())[-1] == stored
+
+
+async def test_positions_rise_with_a_clock_that_is_an_hour_behind(
+    open_journal: OpenJournal, journal: Journal, chat: Chat
+) -> None:
+    """A process with a slow clock still writes after everything in the thread."""
+    behind = ticking_ids(node=2, start=START - HOUR)
+    slow = Chat(await open_journal(), behind, NOW)
+    await chat.exchange("First.", "Done.")
+    await slow.exchange("Second.", "Done.")
+    await chat.say("Third.")
+    lease = await slow.take_turn()
+    await slow.write(lease, call())
+    await chat.write(lease, result())
+    await slow.finish(lease, AIMessage("Fourth."))
+    batches = await journal.messages.tail("chat", max_tokens=10_000)
+    in_order = [m for batch in reversed(batches) for m in batch.messages]
+    assert texts(in_order) == [
+        "First.",
+        "Done.",
+        "Second.",
+        "Done.",
+        "Third.",
+        "",
+        "found",
+        "Fourth.",
+    ]
+    assert positions(in_order) == sorted(set(positions(in_order)))
+    page = await journal.messages.history("chat")
+    assert texts(page.messages)[-1] == "Fourth."
+
+
+async def test_turns_queue_in_order_of_arrival_whatever_the_clock(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """A message accepted later by a process with a slow clock is answered later."""
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
+    first, second = await chat.say("First."), await slow.say("Second.")
+    for accepted in (first, second):
+        lease = await chat.take_turn()
+        assert lease.turn.id == accepted.turn.id
+        await chat.finish(lease, AIMessage("Yes."))
+
+
+async def test_a_step_that_is_repeated_stores_nothing_twice(chat: Chat) -> None:
+    """A worker that was cut off before it heard back may write the same messages again."""
+    await chat.say()
+    lease = await chat.take_turn()
+    messages = [call(), result(), AIMessage("Yes.")]
+    named = [m.model_copy(update={"id": f"m-{n}"}) for n, m in enumerate(messages)]
+    first = await chat.write(lease, *named)
+    again = await chat.write(lease, *named)
+    assert again == first
+    assert len(await chat.messages()) == 4
+
+
+async def test_a_step_that_got_half_way_is_completed(chat: Chat) -> None:
+    """Of known and new messages only the new ones are stored, in the next places."""
+    await chat.say()
+    lease = await chat.take_turn()
+    known = call().model_copy(update={"id": "m-1"})
+    [stored] = await chat.write(lease, known)
+    again, new = await chat.write(lease, known, result())
+    assert again == stored
+    assert MessageMetadata.of(new).sequence_num == 2
+    assert [MessageMetadata.of(m).sequence_num for m in await chat.messages()] == [0, 1, 2]
+
+
+async def test_a_result_delivered_twice_in_one_step_is_stored_once(chat: Chat) -> None:
+    """The same id twice in one list is one message."""
+    await chat.say()
+    lease = await chat.take_turn()
+    once = result().model_copy(update={"id": "m-1"})
+    first, second = await chat.write(lease, once, once)
+    assert first == second
+    assert len(await chat.messages()) == 2
+
+
+async def test_a_message_of_the_last_step_may_be_known_already(chat: Chat) -> None:
+    """Ending a turn with a message that was appended before stores it once."""
+    await chat.say()
+    lease = await chat.take_turn()
+    last = AIMessage("Yes.", id="m-1")
+    await chat.write(lease, last)
+    await chat.finish(lease, last)
+    assert texts(await chat.messages()) == ["Is it open?", "Yes."]
+
+
+async def test_a_refused_message_takes_its_whole_step_with_it(chat: Chat) -> None:
+    """If one message of a step cannot be stored, none of them is."""
+    await chat.say()
+    lease = await chat.take_turn()
+    bad = synthetic_message("check_in")
+    bad.additional_kwargs["trigger_type"] = "full_moon"
+    with pytest.raises(UnknownTrigger):
+        await chat.write(lease, AIMessage("Good."), bad)
+    assert texts(await chat.messages()) == ["Is it open?"]
+
+
+async def test_a_stored_message_never_moves_to_another_thread(chat: Chat) -> None:
+    """A message that has its place already is not given a second one."""
+    await chat.exchange()
+    moved = (await chat.messages())[-1]
+    second = await chat.another("second")
+    await second.say()
+    with pytest.raises(ConflictError):
+        await second.write(await second.take_turn(), moved)
+    assert len(await second.messages()) == 1
+
+
+async def test_a_user_may_speak_up_inside_a_batch(chat: Chat) -> None:
+    """A person's words that a graph adds to the running batch are kept as a person's."""
+    await chat.say()
+    [stored] = await chat.write(await chat.take_turn(), user_message("Hurry, please."))
+    assert isinstance(stored, HumanMessage)
+    assert not MessageMetadata.of(stored).synthetic
+    assert (await chat.journal.threads.get("chat")).message_count == 2
+
+
+async def test_threads_written_at_once_stay_in_order(open_journal: OpenJournal, chat: Chat) -> None:
+    """Workers on two threads do not disturb each other's places."""
+    second = await chat.another("second")
+    await chat.say()
+    await second.say()
+    leases = [await chat.take_turn(), await second.take_turn()]
+    handles = [chat.journal, await open_journal()]
+
+    async def work(n: int) -> None:
+        ids = ticking_ids(node=10 + n)
+        for i in range(5):
+            await handles[n].messages.append(leases[n], [AIMessage(f"Step {i}.")], ids=ids, now=NOW)
+
+    await asyncio.gather(work(0), work(1))
+    for thread in (chat, second):
+        assert texts(await thread.messages())[1:] == [f"Step {i}." for i in range(5)]
+
+
+async def test_a_late_writer_writes_nothing(chat: Chat, ids: SnowflakeSource) -> None:
+    """A worker whose turn was taken over is told so, and its words are not stored."""
+    await chat.say()
+    late = await chat.take_turn("worker-a")
+    after = NOW + LEASE
+    current = await chat.journal.turns.claim_one("worker-b", now=after, lease_for=LEASE)
+    assert current is not None
+    before = await chat.journal.threads.get("chat")
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await chat.journal.messages.append(late, [AIMessage("Too late.")], ids=ids, now=after)
+    assert await chat.journal.threads.get("chat") == before
+    await chat.journal.turns.finish(current, [AIMessage("Yes.")], ids=ids, now=after)
+    assert texts(await chat.messages()) == ["Is it open?", "Yes."]
+
+
+async def test_an_id_that_a_provider_uses_again_is_another_message(chat: Chat) -> None:
+    """The answer of the next batch is stored, and repeating the step does not store it twice."""
+    await chat.say("One?")
+    await chat.finish(await chat.take_turn(), AIMessage("First.", id="answer-1"))
+    await chat.say("Two?")
+    lease = await chat.take_turn()
+    for _ in range(2):
+        [stored] = await chat.write(lease, AIMessage("Second.", id="answer-1"))
+    assert stored.id != "answer-1"
+    history = (await chat.journal.messages.history("chat")).messages
+    assert texts(history) == ["One?", "First.", "Two?", "Second."]
+
+
+def old_messages() -> list[BaseMessage]:
+    """Two batches from an hour ago: a question with its answer, and a follow-up."""
+    ids = ticking_ids(node=7, start=START - HOUR)
+    asked = stamp([user_message("Is the mill open?"), AIMessage("Yes.")], ids)
+    return [*asked, *stamp([synthetic_message("check_in"), AIMessage("Still there?")], ids)]
+
+
+async def test_imported_messages_keep_their_places(journal: Journal, chat: Chat) -> None:
+    """Positions, batches and metadata are those that the messages came with."""
+    messages = old_messages()
+    assert await journal.messages.import_messages("chat", messages) == 4
+    assert await chat.messages() == messages
+
+
+async def test_importing_again_changes_nothing(journal: Journal, chat: Chat) -> None:
+    """An import that was cut off can be repeated: what is there is left alone."""
+    messages = old_messages()
+    await journal.messages.import_messages("chat", messages[:2])
+    assert await journal.messages.import_messages("chat", messages) == 2
+    before = await journal.threads.get("chat")
+    assert await journal.messages.import_messages("chat", iter(messages)) == 0
+    assert await journal.threads.get("chat") == before
+    assert await chat.messages() == messages
+
+
+async def test_a_message_given_twice_is_imported_once(journal: Journal, chat: Chat) -> None:
+    """A file that holds a message twice still imports."""
+    messages = old_messages()
+    assert await journal.messages.import_messages("chat", [*messages, messages[0]]) == 4
+    assert await chat.messages() == messages
+
+
+async def test_imported_messages_appear_in_list_history_and_search(chat: Chat) -> None:
+    """Title, preview, count, history and search follow what was imported, triggers left out."""
+    await chat.journal.messages.import_messages(chat.thread_id, old_messages())
+    thread = await chat.journal.threads.get(chat.thread_id)
+    assert (thread.title, thread.preview) == ("Is the mill open?", "Still there?")
+    assert thread.message_count == 3
+    page = await chat.journal.messages.history("chat")
+    assert texts(page.messages) == ["Is the mill open?", "Yes.", "Still there?"]
+    assert [f.text for f in await chat.journal.search.find("ada", "mill")] == ["Is the mill open?"]
+
+
+async def test_new_messages_come_after_imported_ones(journal: Journal, chat: Chat) -> None:
+    """Positions go on above the newest import, even if that is from the future."""
+    ids = ticking_ids(node=7, start=START + HOUR)
+    await journal.messages.import_messages(
+        "chat", stamp([user_message("Later."), AIMessage("Ok.")], ids)
+    )
+    await chat.exchange()
+    stored = await chat.messages()
+    assert texts(stored)[:2] == ["Later.", "Ok."]
+    assert positions(stored) == sorted(set(positions(stored)))
+
+
+async def test_an_old_import_does_not_become_the_preview(journal: Journal, chat: Chat) -> None:
+    """The preview is the newest message by position, not the one stored last."""
+    await chat.exchange("And tomorrow?", "Closed.")
+    await journal.messages.import_messages("chat", old_messages())
+    thread = await journal.threads.get("chat")
+    assert (thread.preview, thread.preview_role, thread.message_count) == ("Closed.", "ai", 5)
+
+
+async def test_the_order_of_an_import_does_not_matter(journal: Journal, chat: Chat) -> None:
+    """Messages may come newest first; the thread is the same."""
+    later = stamp([user_message("And the mine?"), AIMessage("No.")], ticking_ids(node=7))
+    messages = [*old_messages(), *later]
+    await journal.messages.import_messages("chat", reversed(messages))
+    assert await chat.messages() == messages
+    thread = await journal.threads.get("chat")
+    assert (thread.title, thread.preview) == ("Is the mill open?", "No.")
+    assert thread.last_position == position(messages[-1])
+
+
+async def test_an_import_moves_a_thread_to_the_time_of_its_messages(chat: Chat) -> None:
+    """Old messages do not make a thread look as if somebody had just written."""
+    await chat.journal.messages.import_messages(chat.thread_id, old_messages())
+    assert (await chat.journal.threads.get("chat")).updated_at == START
+    ids = ticking_ids(node=7, start=START + HOUR)
+    [late] = stamp([user_message("Later.")], ids)
+    await chat.journal.messages.import_messages("chat", [late])
+    assert (await chat.journal.threads.get("chat")).updated_at == time_of(position(late))
+
+
+async def test_a_message_without_a_place_cannot_be_imported(journal: Journal, chat: Chat) -> None:
+    """A message that was never stamped is refused, and the others are not stored either."""
+    with pytest.raises(UsageError):
+        await journal.messages.import_messages(
+            "chat", [*old_messages(), user_message("New.", id="m-1")]
+        )
+    assert await chat.messages() == []
+
+
+async def test_a_place_that_is_taken_refuses_the_import(journal: Journal, chat: Chat) -> None:
+    """Another message at a position in use is a conflict, and nothing of the import is stored."""
+    messages = old_messages()
+    await journal.messages.import_messages("chat", messages[:1])
+    imposter = messages[0].model_copy(update={"id": "m-1", "content": "Is the mine open?"})
+    with pytest.raises(ConflictError):
+        await journal.messages.import_messages("chat", [*messages[2:], imposter])
+    assert await chat.messages() == messages[:1]
+
+
+async def test_messages_without_an_id_are_all_imported(journal: Journal, chat: Chat) -> None:
+    """A position is name enough: such a message gets an id made of it, and comes in once."""
+    messages = [message.model_copy(update={"id": None}) for message in old_messages()]
+    assert await journal.messages.import_messages("chat", messages) == 4
+    assert await journal.messages.import_messages("chat", messages) == 0
+    assert [m.id for m in await chat.messages()] == [m.id for m in old_messages()]
+
+
+async def test_two_messages_cannot_be_imported_under_one_id(journal: Journal, chat: Chat) -> None:
+    """A file in which two messages share an id is refused, not imported in part."""
+    first, second, *_ = old_messages()
+    with pytest.raises(ConflictError):
+        await journal.messages.import_messages(
+            "chat", [first, second.model_copy(update={"id": first.id})]
+        )
+    assert await chat.messages() == []

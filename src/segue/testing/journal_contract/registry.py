@@ -1,0 +1,256 @@
+"""Users' settings, API keys, and node numbers."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from segue.core.snowflake import MAX_NODE, latest_id
+from segue.errors import ConflictError, NotFoundError
+from segue.journal.journal import Journal
+from segue.journal.records import ApiKey, NewMemory
+from segue.runtime.ids import SnowflakeGenerator
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat, positions
+from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+
+SECOND = timedelta(seconds=1)
+
+
+async def test_of_an_unknown_user_nothing_is_set(journal: Journal) -> None:
+    """Nobody has to be entered before somebody asks, and asking enters nobody."""
+    assert await journal.users.get_settings("nobody") == {}
+    assert await journal.users.update_settings("nobody", {}, now=NOW) == {}
+
+
+async def test_a_users_settings_are_merged_and_null_removes_one(journal: Journal) -> None:
+    """What is not named stays, and all that is set comes back."""
+    quiet = {"from": "22:00", "to": "07:00", "zone": "Europe/Paris 🙂"}
+    first = await journal.users.update_settings(USER, {"quiet": quiet, "mute": True}, now=NOW)
+    assert first == {"quiet": quiet, "mute": True}
+    merged = await journal.users.update_settings(USER, {"mute": None, "daily": 3}, now=NOW + HOUR)
+    assert merged == {"quiet": quiet, "daily": 3}
+    assert await journal.users.get_settings(USER) == merged
+
+
+async def test_a_users_settings_are_read_by_every_process(
+    open_journal: OpenJournal, journal: Journal
+) -> None:
+    """Whoever opts out in one place is left alone by all."""
+    await journal.users.update_settings(USER, {"opted_out": True}, now=NOW)
+    assert await (await open_journal()).users.get_settings(USER) == {"opted_out": True}
+
+
+async def test_settings_made_at_once_are_all_kept(
+    open_journal: OpenJournal, journal: Journal
+) -> None:
+    """Two pages that set different things do not undo each other, also for a new user."""
+    handles = [journal, await open_journal()]
+    await asyncio.gather(
+        *(handles[n % 2].users.update_settings(USER, {f"key-{n}": n}, now=NOW) for n in range(8))
+    )
+    assert await journal.users.get_settings(USER) == {f"key-{n}": n for n in range(8)}
+
+
+async def test_users_do_not_share_settings(journal: Journal, chat: Chat) -> None:
+    """One user's wish says nothing about another, and a thread has settings of its own."""
+    await journal.users.update_settings(USER, {"mute": True}, now=NOW)
+    assert await journal.users.get_settings("bo") == {}
+    assert (await journal.threads.get(chat.thread_id)).settings == {}
+
+
+async def test_a_users_settings_outlive_their_threads(journal: Journal, chat: Chat) -> None:
+    """Who deletes a conversation has not opted in again."""
+    await journal.users.update_settings(USER, {"opted_out": True}, now=NOW)
+    await journal.threads.delete(chat.thread_id)
+    assert await journal.users.get_settings(USER) == {"opted_out": True}
+
+
+async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: Chat) -> None:
+    """Who types has said nothing yet: the epoch, the list and the timers stay as they are."""
+    await chat.exchange()
+    timer = await chat.arm(HOUR)
+    before = await journal.threads.get("chat")
+    assert before.typing_at is None
+    await journal.threads.note_typing("chat", now=NOW + HOUR)
+    assert await journal.threads.get("chat") == replace(before, typing_at=NOW + HOUR)
+    assert await journal.timers.list_of("chat") == [timer]
+
+
+async def test_typing_is_noted_of_one_thread(journal: Journal, chat: Chat) -> None:
+    """In another conversation of the same user nobody is typing."""
+    await chat.another("second")
+    await journal.threads.note_typing("second", now=NOW)
+    assert (await journal.threads.get("chat")).typing_at is None
+
+
+def _key(now: datetime, key_id: str = "k1", user_id: str | None = USER) -> ApiKey:
+    return ApiKey(key_id, "a 🙂 laptop", user_id, False, b"\x00\xff", now)
+
+
+async def test_a_key_is_found_by_every_process_as_it_was_added(
+    open_journal: OpenJournal, journal: Journal
+) -> None:
+    """Whoever may come in, may come in everywhere; an unknown key is none."""
+    await journal.keys.add(_key(NOW))
+    operator = replace(_key(NOW, "k2", None), is_operator=True)
+    await journal.keys.add(operator)
+    other = await open_journal()
+    assert [await other.keys.find(name) for name in ("k1", "k2", "k3")] == [
+        _key(NOW),
+        operator,
+        None,
+    ]
+
+
+async def test_a_key_is_added_once(journal: Journal) -> None:
+    """A second one with the same id changes nothing of the first."""
+    await journal.keys.add(_key(NOW))
+    with pytest.raises(ConflictError, match="k1"):
+        await journal.keys.add(_key(NOW, user_id="bo"))
+    assert await journal.keys.list_all() == [_key(NOW)]
+
+
+async def test_a_revoked_key_says_since_when(journal: Journal) -> None:
+    """It stays in the list, and revoking it again does not move the moment."""
+    await journal.keys.add(_key(NOW + HOUR, "k2"))
+    await journal.keys.add(_key(NOW))
+    revoked = replace(_key(NOW), revoked_at=NOW + HOUR)
+    assert await journal.keys.revoke("k1", now=NOW + HOUR) == revoked
+    assert await journal.keys.revoke("k1", now=NOW + 2 * HOUR) == revoked
+    assert await journal.keys.list_all() == [revoked, _key(NOW + HOUR, "k2")]
+    with pytest.raises(NotFoundError, match="k3"):
+        await journal.keys.revoke("k3", now=NOW)
+
+
+async def test_turns_are_listed_by_their_batches(journal: Journal, chat: Chat) -> None:
+    """What became of some messages is asked for without reading all turns of a thread."""
+    turns = [(await chat.say(text)).turn for text in ("One", "Two", "Three")]
+    chosen = {turns[0].batch, turns[2].batch}
+    found = await journal.turns.list_of(chat.thread_id, batches=chosen)
+    assert [turn.id for turn in found] == [turns[2].id, turns[0].id]
+    assert await journal.turns.list_of(chat.thread_id, batches=[]) == []
+
+
+async def lease(journal: Journal, owner: str, now: datetime) -> int:
+    return await journal.nodes.lease(owner, now=now, lease_for=LEASE)
+
+
+async def test_every_lease_is_a_number_of_its_own(
+    open_journal: OpenJournal, journal: Journal
+) -> None:
+    """Processes that start at the same time get different numbers in range."""
+    handles = [journal, await open_journal()]
+    nodes = await asyncio.gather(*(lease(handles[n % 2], f"p-{n}", NOW) for n in range(10)))
+    assert len(set(nodes)) == 10
+    assert all(0 <= node <= MAX_NODE for node in nodes)
+
+
+async def test_a_number_is_free_again_when_its_lease_ran_out(journal: Journal) -> None:
+    """A process that died does not keep its number for ever; a living one does keep it."""
+    held = {await lease(journal, f"process-{n}", NOW) for n in range(3)}
+    before_end = await lease(journal, "early", NOW + LEASE - SECOND)
+    assert before_end not in held
+    after = {await lease(journal, f"late-{n}", NOW + LEASE) for n in range(3)}
+    assert after == held
+
+
+async def test_an_extended_number_stays_with_its_owner(journal: Journal) -> None:
+    """Nobody else gets it as long as it is extended in time."""
+    node = await lease(journal, "process-a", NOW)
+    await journal.nodes.extend(node, "process-a", now=NOW + LEASE / 2, lease_for=LEASE)
+    assert await lease(journal, "process-b", NOW + LEASE) != node
+
+
+async def test_a_number_that_was_taken_over_cannot_be_extended(journal: Journal) -> None:
+    """A process that slept too long is told, and the new owner keeps the number."""
+    node = await lease(journal, "process-a", NOW)
+    assert await lease(journal, "process-b", NOW + LEASE) == node
+    with pytest.raises(ConflictError):
+        await journal.nodes.extend(node, "process-a", now=NOW + LEASE, lease_for=HOUR)
+    await journal.nodes.extend(node, "process-b", now=NOW + LEASE, lease_for=HOUR)
+
+
+async def test_a_number_that_nobody_leased_cannot_be_extended(journal: Journal) -> None:
+    """A number comes from the journal, not from the caller."""
+    with pytest.raises(ConflictError):
+        await journal.nodes.extend(7, "process-a", now=NOW, lease_for=LEASE)
+
+
+async def test_a_released_number_is_free(journal: Journal) -> None:
+    """A process that shuts down in order gives its number back at once."""
+    node = await lease(journal, "process-a", NOW)
+    await journal.nodes.release(node, "process-a")
+    assert await lease(journal, "process-b", NOW) == node
+
+
+async def test_a_number_is_released_by_its_owner_only(journal: Journal) -> None:
+    """A process that lost its number does not take it away from the next one."""
+    node = await lease(journal, "process-a", NOW)
+    await lease(journal, "process-b", NOW + LEASE)
+    await journal.nodes.release(node, "process-a")
+    assert await lease(journal, "process-c", NOW + LEASE) != node
+
+
+async def test_the_last_number_can_be_leased_and_no_more(journal: Journal) -> None:
+    """All numbers are given out before anyone is refused."""
+    owners = {await lease(journal, f"process-{n}", NOW): n for n in range(MAX_NODE + 1)}
+    assert sorted(owners) == list(range(MAX_NODE + 1))
+    with pytest.raises(ConflictError):
+        await lease(journal, "one-too-many", NOW)
+    await journal.nodes.release(700, f"process-{owners[700]}")
+    assert await lease(journal, "next", NOW) == 700
+
+
+async def test_the_last_position_is_the_highest_of_all_threads(chat: Chat) -> None:
+    """A generator that is seeded with it starts above everything stored."""
+    await chat.exchange()
+    await (await chat.another("second")).exchange()
+    stored = await chat.messages()
+    elsewhere = await Chat(chat.journal, chat.ids, chat.now, "second").messages()
+    assert await chat.journal.nodes.last_position() >= max(positions([*stored, *elsewhere]))
+
+
+async def test_the_last_position_up_to_an_id_leaves_out_later_threads(chat: Chat) -> None:
+    """A generator of the present is not seeded with what a wrong clock left."""
+    await chat.exchange()
+    last = await chat.journal.nodes.last_position()
+    years = timedelta(days=6_000)
+    later = Chat(chat.journal, ticking_ids(2, START + years), chat.now + years, "later")
+    await (await later.begin()).exchange()
+    assert await chat.journal.nodes.last_position() > last
+    assert await chat.journal.nodes.last_position(latest=latest_id(chat.now)) == last
+    assert await chat.journal.nodes.last_position(latest=1) == 0
+
+
+async def test_an_empty_journal_has_no_last_position(journal: Journal, chat: Chat) -> None:
+    """Threads without messages do not count."""
+    assert chat.thread_id == "chat"
+    assert await journal.nodes.last_position() == 0
+
+
+async def test_a_restart_with_the_clock_set_back_repeats_no_id(journal: Journal) -> None:
+    """A generator seeded with the last position gives no id that the journal holds, timers too."""
+    millis = int(START.timestamp() * 1000)
+    fast = SnowflakeGenerator(node=5, clock=lambda: millis)
+    before = await Chat(journal, fast, NOW, "before").begin()
+    await before.exchange()
+    used = await before.arm(HOUR)
+    slow = SnowflakeGenerator(
+        node=5, last=await journal.nodes.last_position(), clock=lambda: millis - 3_600_000
+    )
+    after = await Chat(journal, slow, NOW, "after").begin()
+    assert (await after.arm(HOUR)).id > used.id
+
+
+async def test_a_restart_with_the_clock_set_back_repeats_no_memorys_id(journal: Journal) -> None:
+    """Memories belong to no thread, but their ids come from the same generators."""
+    millis = int(START.timestamp() * 1000)
+    before = SnowflakeGenerator(node=5, clock=lambda: millis)
+    await (await Chat(journal, before, NOW).begin()).exchange()
+    used = await journal.memories.put(NewMemory("guide", "ada", "a", "A."), ids=before, now=NOW)
+    after = SnowflakeGenerator(
+        node=5, last=await journal.nodes.last_position(), clock=lambda: millis - 3_600_000
+    )
+    new = await journal.memories.put(NewMemory("guide", "bob", "b", "B."), ids=after, now=NOW)
+    assert new.id != used.id

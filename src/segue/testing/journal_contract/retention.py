@@ -1,0 +1,204 @@
+"""Retention: whole batches leave, and what is left is right."""
+
+from langchain_core.messages import AIMessage, ToolMessage
+
+from segue.core.metadata import BatchType
+from segue.core.snowflake import MAX_ID
+from segue.journal.journal import Journal
+from segue.journal.records import TimerState, TurnKind, nested_id
+from segue.journal.retention import Removed
+from segue.testing.journal_contract.chat import HOUR, Chat, texts
+
+
+async def stored(journal: Journal, thread_id: str = "chat") -> list[int]:
+    [found] = [t for t in await journal.removal.list_stored() if t.thread_id == thread_id]
+    return [batch.id for batch in found.batches]
+
+
+async def test_batches_are_listed_with_what_a_rule_asks_for(journal: Journal, chat: Chat) -> None:
+    """Type, size, the time of the last message, and whether somebody still works on them."""
+    first = await chat.exchange()
+    await chat.continue_batch(first)
+    await chat.reply("And on Sundays.")
+    chat.now += HOUR
+    await chat.follow_up()
+    await chat.reply("Still there?")
+    asked = await chat.say("And now?")
+    [thread] = await journal.removal.list_stored()
+    assert (thread.thread_id, thread.user_id, thread.agent_id) == ("chat", "ada", "guide")
+    old, follow_up, open_one = thread.batches
+    assert (old.id, old.type, old.messages) == (first, BatchType.USER_REQUEST, 4)
+    assert (old.last_at, old.is_unfinished) == (chat.now - HOUR, False)
+    assert (follow_up.type, follow_up.last_at) == (BatchType.SYSTEM_TRIGGER, chat.now)
+    assert (open_one.id, open_one.is_unfinished) == (asked.turn.batch, True)
+
+
+async def test_threads_are_listed_page_by_page(journal: Journal, chat: Chat) -> None:
+    """In order of their names, each once; those in which agents ask each other are left out."""
+    for name in ("Zoo", "bar", nested_id("chat", "clerk")):
+        await chat.another(name)
+    names: list[str] = []
+    while page := await journal.removal.list_stored(after=names[-1] if names else "", limit=2):
+        names += [thread.thread_id for thread in page]
+    assert names == ["Zoo", "bar", "chat"]
+
+
+async def test_threads_of_agents_are_listed_if_they_are_wanted(chat: Chat) -> None:
+    """These alone, with what was asked in them."""
+    asking = await chat.exchange()
+    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    asked = await clerk.say("Which floor?", parent_batch=asking, source_agent_id="guide")
+    await clerk.reply("The third.")
+    [thread] = await chat.journal.removal.list_stored(nested=True)
+    assert (thread.thread_id, thread.agent_id) == (nested_id("chat", "clerk"), "clerk")
+    [batch] = thread.batches
+    assert (batch.id, batch.type) == (asked.turn.batch, BatchType.AGENT_TO_AGENT)
+    assert not batch.is_unfinished
+
+
+async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
+    journal: Journal, chat: Chat
+) -> None:
+    """Who goes on with a batch after a crash must not ask the same again."""
+    asking = (await chat.say()).turn.batch
+    lease = await chat.take_turn()
+    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    batches = []
+    for words in ("Which floor?", "And which door?"):
+        asked = await clerk.say(words, parent_batch=asking, source_agent_id="guide")
+        await clerk.reply("The third.")
+        batches.append(asked.turn.batch)
+    [thread] = await journal.removal.list_stored(nested=True)
+    assert [batch.is_unfinished for batch in thread.batches] == [True, True]
+    assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
+    await chat.finish(lease, AIMessage("On the third."))
+    await chat.arm(HOUR, trigger_type=None, kind=TurnKind.CONTINUATION, batch=asking)
+    assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
+    chat.now += HOUR
+    timer = await chat.take_timer()
+    await journal.timers.close(timer, TimerState.EXPIRED, "Too late.", ids=chat.ids, now=chat.now)
+    assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed(1, 2)
+
+
+async def test_a_removed_batch_is_gone_from_everywhere(journal: Journal, chat: Chat) -> None:
+    """From history, search, the tail and the thread's count, title and preview; the rest stays."""
+    first = await chat.exchange("Is the mill open?", "The mill is.")
+    second = await chat.exchange("And the mine?", "No.")
+    assert await journal.removal.remove_batches("chat", [first]) == Removed(1, 2)
+    assert texts((await journal.messages.history("chat")).messages) == ["And the mine?", "No."]
+    assert await journal.search.find("ada", "mill") == []
+    assert len(await journal.search.find("ada", "mine")) == 1
+    assert await stored(journal) == [second]
+    thread = await journal.threads.get("chat")
+    assert (thread.message_count, thread.title, thread.preview) == (2, "And the mine?", "No.")
+
+
+async def test_removing_again_changes_nothing(journal: Journal, chat: Chat) -> None:
+    """A batch that is not there is no mistake: somebody else was faster."""
+    first = await chat.exchange()
+    await chat.exchange()
+    await journal.removal.remove_batches("chat", [first])
+    before = await journal.threads.get("chat"), await chat.messages()
+    assert await journal.removal.remove_batches("chat", [first, MAX_ID]) == Removed()
+    assert (await journal.threads.get("chat"), await chat.messages()) == before
+
+
+async def test_the_newest_batch_is_never_removed(journal: Journal, chat: Chat) -> None:
+    """A thread keeps its last words, whoever asks."""
+    first = await chat.exchange()
+    newest = await chat.exchange()
+    assert (await journal.removal.remove_batches("chat", [first, newest])).batches == 1
+    assert await stored(journal) == [newest]
+
+
+async def test_a_batch_that_waits_or_is_worked_on_is_never_removed(chat: Chat) -> None:
+    """Queued, running, waiting for a person, or about to go on: all of it stays."""
+    waiting = (await chat.say("Book it.")).turn.batch
+    await chat.finish(await chat.take_turn(), AIMessage("Shall I?"), is_waiting=True)
+    await chat.follow_up()
+    await chat.reply("Still there?")
+    assert (await chat.journal.removal.remove_batches("chat", [waiting])).batches == 0
+    later = await chat.exchange()  # which settles the one that waited
+    await chat.arm(HOUR, trigger_type=None, kind=TurnKind.CONTINUATION, batch=later)
+    queued = (await chat.say()).turn.batch
+    await chat.say("Hello?")
+    assert (await chat.journal.removal.remove_batches("chat", [later, queued])).batches == 0
+    lease = await chat.take_turn()
+    assert (await chat.journal.removal.remove_batches("chat", [queued])).batches == 0
+    await chat.finish(lease, AIMessage("Yes."))
+    assert (await chat.journal.removal.remove_batches("chat", [waiting, queued])).batches == 2
+    assert later in await stored(chat.journal)
+
+
+async def test_what_agents_asked_each_other_goes_with_the_batch_that_asked(chat: Chat) -> None:
+    """However deep, and nothing of other batches."""
+    asking = await chat.exchange()
+    kept = await chat.exchange()
+    inner, outer = nested_id("chat", "clerk"), nested_id(nested_id("chat", "clerk"), "cook")
+    clerk = await chat.another(inner, agent_id="clerk")
+    cook = await chat.another(outer, agent_id="cook")
+    asked = await clerk.say("Which floor?", parent_batch=asking, source_agent_id="guide")
+    await clerk.reply("The third.")
+    await cook.say("Is it hot?", parent_batch=asked.turn.batch, source_agent_id="clerk")
+    await cook.reply("Yes.")
+    await clerk.say("And now?", parent_batch=kept, source_agent_id="guide")
+    await clerk.reply("The first.")
+    assert await chat.journal.removal.remove_batches("chat", [asking]) == Removed(1, 6)
+    assert texts(await clerk.messages()) == ["And now?", "The first."]
+    assert await cook.messages() == []
+    assert (await chat.journal.threads.get(inner)).message_count == 2
+    assert (await chat.journal.threads.get(outer)).preview is None
+
+
+async def test_an_archived_batch_can_be_removed(journal: Journal, chat: Chat) -> None:
+    """Its summary stays, and can still be undone."""
+    first = await chat.exchange()
+    second = await chat.exchange()
+    summary = await journal.summaries.save("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
+    assert (await journal.removal.remove_batches("chat", [first])).messages == 2
+    assert await journal.summaries.find("chat") == summary
+    await journal.summaries.undo(summary)
+    assert await stored(journal) == [second]
+
+
+async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat) -> None:
+    """What was answered is kept with a turn, and is no less a person's words."""
+    waiting = await chat.ask_back()
+    turn = await journal.inbox.answer(waiting.id, "Secret.", ids=chat.ids, now=chat.now)
+    booked = ToolMessage("Booked.", tool_call_id=f"call {waiting.id}")
+    await chat.finish(await chat.take_turn(), booked, AIMessage("Done."))
+    await chat.exchange()
+    assert (await journal.turns.get(turn.id)).payload["answer"] == "Secret."
+    await journal.removal.remove_batches("chat", [turn.batch])
+    assert "answer" not in (await journal.turns.get(turn.id)).payload
+
+
+async def test_a_title_that_was_set_stays(journal: Journal, chat: Chat) -> None:
+    """It is no part of what was said."""
+    first = await chat.exchange()
+    await chat.exchange("And now?")
+    await journal.threads.update("chat", title="Opening hours")
+    await journal.removal.remove_batches("chat", [first])
+    assert (await journal.threads.get("chat")).title == "Opening hours"
+
+
+async def test_new_messages_come_after_removed_ones(journal: Journal, chat: Chat) -> None:
+    """A position is never used again."""
+    first = await chat.exchange()
+    second = await chat.exchange()
+    before = (await journal.threads.get("chat")).last_position
+    await journal.removal.remove_batches("chat", [first])
+    assert (await journal.threads.get("chat")).last_position == before
+    assert await chat.exchange() > second
+
+
+async def test_wiping_what_was_removed_changes_nothing_else(journal: Journal, chat: Chat) -> None:
+    """What is left reads and is found as before; with nothing removed there is nothing to do."""
+    await journal.removal.wipe()
+    old = await chat.exchange("Is the mill open?", "No.")
+    await chat.exchange("Is the mine open?", "Yes.")
+    await journal.removal.remove_batches("chat", [old])
+    await journal.removal.wipe()
+    assert texts((await journal.messages.history("chat")).messages) == ["Is the mine open?", "Yes."]
+    assert await journal.search.find("ada", "mill") == []
+    assert len(await journal.search.find("ada", "mine")) == 1

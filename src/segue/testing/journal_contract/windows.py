@@ -1,0 +1,200 @@
+"""Reading batches: the tail for a context, one batch, and those that are not finished."""
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from segue.core.batch import Batch, BatchState
+from segue.core.metadata import MessageMetadata
+from segue.core.snowflake import SnowflakeSource
+from segue.core.tokens import estimate_tokens
+from segue.errors import NotFoundError
+from segue.journal.journal import Journal
+from segue.journal.records import WINDOW_BYTES, TurnState
+from segue.testing.journal_contract.chat import NOW, Chat, texts
+
+PLENTY = 1_000_000
+
+
+def cost(batch: Batch) -> int:
+    return sum(estimate_tokens(message) for message in batch.messages)
+
+
+def call_and_result(*, goes_on: bool = False) -> list[BaseMessage]:
+    call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
+    result = ToolMessage("found", tool_call_id="call_1")
+    return [call, MessageMetadata(continue_requested=goes_on).onto(result)]
+
+
+async def test_the_tail_is_whole_batches_newest_first(journal: Journal, chat: Chat) -> None:
+    """Each batch comes with all of its messages in sequence, hidden ones too."""
+    first = await chat.exchange("First.", "Done.")
+    second = await chat.follow_up()
+    lease = await chat.take_turn()
+    await chat.write(lease, *call_and_result())
+    await chat.finish(lease, AIMessage("Still there?"))
+    tail = await journal.messages.tail("chat", max_tokens=PLENTY)
+    assert [batch.id for batch in tail] == [second.batch, first]
+    assert texts(tail[0].messages)[1:] == ["", "found", "Still there?"]
+    assert [MessageMetadata.of(m).sequence_num for m in tail[0].messages] == [0, 1, 2, 3]
+    assert texts(tail[1].messages) == ["First.", "Done."]
+
+
+async def test_the_tail_ends_where_the_budget_is_reached(journal: Journal, chat: Chat) -> None:
+    """Old batches beyond the budget are not read, but the budget can be filled."""
+    batches = [await chat.exchange(f"Question {n}?", "word " * 20) for n in range(12)]
+    tail = await journal.messages.tail("chat", max_tokens=100)
+    assert 0 < len(tail) < 8
+    assert sum(map(cost, tail)) >= 100
+    assert [batch.id for batch in tail] == batches[: -len(tail) - 1 : -1]
+
+
+async def test_the_tail_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
+    """Pictures cost few tokens and many bytes; what no provider would take is not loaded."""
+    for _ in range(4):
+        await chat.say("A" * (WINDOW_BYTES * 2 // 3))
+    batches = sorted(turn.batch for turn in await journal.turns.list_of("chat"))
+    assert [b.id for b in await journal.messages.load_batches("chat", batches)] == batches[:2]
+    for current in (None, batches[-1]):
+        tail = await journal.messages.tail("chat", max_tokens=10**9, current_batch=current)
+        assert len(tail) == 2
+        window = await journal.messages.window("chat", max_tokens=10**9, current_batch=current)
+        assert [batch.id for batch in window.batches] == [batch.id for batch in tail]
+
+
+async def test_a_batch_larger_than_the_budget_is_not_cut(journal: Journal, chat: Chat) -> None:
+    """The newest batch comes whole however small the budget is."""
+    await chat.exchange("Old.", "Yes.")
+    newest = await chat.exchange("word " * 500, "word " * 500)
+    [batch] = await journal.messages.tail("chat", max_tokens=1)
+    assert batch.id == newest
+    assert len(batch.messages) == 2
+
+
+async def test_a_long_tail_is_read_to_its_end(journal: Journal, chat: Chat) -> None:
+    """With room for all, no batch is missing and none comes twice, however many there are."""
+    batches = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(40)]
+    tail = await journal.messages.tail("chat", max_tokens=PLENTY)
+    assert [batch.id for batch in tail] == batches[::-1]
+    assert all(len(batch.messages) == 2 for batch in tail)
+
+
+async def test_the_tail_holds_nothing_newer_than_the_current_batch(chat: Chat) -> None:
+    """A batch that is worked on late does not see what was said after it."""
+    batches = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
+    tail = await chat.journal.messages.tail("chat", max_tokens=PLENTY, current_batch=batches[1])
+    assert [batch.id for batch in tail] == [batches[1], batches[0]]
+
+
+async def test_the_tail_holds_unfinished_batches(journal: Journal, chat: Chat) -> None:
+    """Whether an unfinished batch counts is decided by whoever builds the context."""
+    await chat.exchange()
+    accepted = await chat.say("And tomorrow?")
+    [newest, _] = await journal.messages.tail("chat", max_tokens=PLENTY)
+    assert (newest.id, newest.state) == (accepted.turn.batch, BatchState.OPEN)
+
+
+async def test_archived_batches_are_not_in_the_tail(chat: Chat, ids: SnowflakeSource) -> None:
+    """What a summary stands for is read as the summary."""
+    first, second, new = [await chat.exchange(f"Question {n}?") for n in range(3)]
+    await chat.journal.summaries.save("chat", "They asked.", [first, second], ids=ids, now=NOW)
+    assert [b.id for b in await chat.journal.messages.tail("chat", max_tokens=PLENTY)] == [new]
+
+
+async def test_a_tail_ends_at_its_thread(journal: Journal, chat: Chat) -> None:
+    """A thread without messages has no tail, whatever other threads hold."""
+    await (await chat.another("second")).exchange()
+    assert await journal.messages.tail("chat", max_tokens=PLENTY) == []
+
+
+async def test_a_budget_of_nothing_reads_nothing(journal: Journal, chat: Chat) -> None:
+    """No tokens asked for, no batch read."""
+    await chat.exchange()
+    assert await journal.messages.tail("chat", max_tokens=0) == []
+
+
+async def test_a_batch_is_loaded_from_its_own_thread_only(journal: Journal, chat: Chat) -> None:
+    """A batch's id is not a way into another conversation."""
+    batch = await chat.exchange()
+    await chat.another("second")
+    assert texts((await journal.messages.load_batch("chat", batch)).messages) == [
+        "Is it open?",
+        "Yes.",
+    ]
+    with pytest.raises(NotFoundError):
+        await journal.messages.load_batch("second", batch)
+    with pytest.raises(NotFoundError):
+        await journal.messages.load_batch("chat", batch + 1)
+
+
+async def test_the_messages_of_a_batch_are_listed_for_its_agent_only(chat: Chat) -> None:
+    """All messages of a batch come in sequence, and none to another agent."""
+    await chat.another("lesson", agent_id="tutor")
+    accepted = await chat.say()
+    lease = await chat.take_turn()
+    await chat.write(lease, *call_and_result())
+    await chat.finish(lease, AIMessage("Yes."))
+    listed = await chat.journal.messages.list_batch("guide", accepted.turn.batch)
+    assert listed == await chat.messages()
+    assert await chat.journal.messages.list_batch("tutor", accepted.turn.batch) == []
+    assert await chat.journal.messages.list_batch("guide", accepted.turn.batch + 1) == []
+
+
+async def test_unfinished_batches_are_listed_oldest_first(journal: Journal, chat: Chat) -> None:
+    """An operator finds what is queued and what is half done, with the thread it is in."""
+    second = await chat.another("second")
+    await chat.exchange("Answered.", "Yes.")
+    waiting = await second.say("Not begun.")
+    half = await chat.say("Half done.")
+    lease = await second.take_turn()
+    await second.write(lease, call_and_result()[0])
+    found = await journal.messages.list_incomplete_batches("guide")
+    assert [(thread_id, batch.id) for thread_id, batch in found] == [
+        ("second", waiting.turn.batch),
+        ("chat", half.turn.batch),
+    ]
+    assert found[0][1].state is BatchState.AWAITING_TOOLS
+    [oldest] = await journal.messages.list_incomplete_batches("guide", limit=1)
+    assert oldest[1].id == waiting.turn.batch
+
+
+async def test_unfinished_batches_of_another_agent_are_not_listed(chat: Chat) -> None:
+    """The list is one agent's."""
+    await chat.another("lesson", agent_id="tutor")
+    await chat.say()
+    assert await chat.journal.messages.list_incomplete_batches("tutor") == []
+
+
+async def test_a_batch_that_was_closed_after_a_failure_is_not_listed(chat: Chat) -> None:
+    """What counts is the batch, not how its turn ended."""
+    await chat.say()
+    lease = await chat.take_turn()
+    sorry = [AIMessage("Something went wrong.")]
+    await chat.journal.turns.fail(lease, "timeout", ids=chat.ids, now=NOW, messages=sorry)
+    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+
+
+async def test_a_batch_that_waits_for_its_continuation_is_listed(chat: Chat) -> None:
+    """Its turn is done, but the batch is not: somebody has to see that it goes on."""
+    accepted = await chat.say()
+    lease = await chat.take_turn()
+    await chat.finish(lease, *call_and_result(goes_on=True), AIMessage("More soon."))
+    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.DONE
+    [(thread_id, batch)] = await chat.journal.messages.list_incomplete_batches("guide")
+    assert (thread_id, batch.id) == ("chat", accepted.turn.batch)
+    assert batch.state is BatchState.AWAITING_CONTINUATION
+
+
+async def test_the_batch_of_a_void_follow_up_is_not_listed(journal: Journal, chat: Chat) -> None:
+    """The user wrote, so nobody will go on with it; what is left is the user's own batch."""
+    await chat.follow_up()
+    accepted = await chat.say()
+    listed = await journal.messages.list_incomplete_batches("guide")
+    assert [batch.id for _, batch in listed] == [accepted.turn.batch]
+
+
+async def test_a_batch_that_a_failure_left_open_is_listed(chat: Chat, ids: SnowflakeSource) -> None:
+    """A turn that failed without settling its batch leaves something to look at."""
+    accepted = await chat.say()
+    await chat.journal.turns.fail(await chat.take_turn(), "timeout", ids=ids, now=NOW)
+    [(_, batch)] = await chat.journal.messages.list_incomplete_batches("guide")
+    assert batch.id == accepted.turn.batch

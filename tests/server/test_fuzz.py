@@ -1,0 +1,211 @@
+"""Whatever is sent, of whatever size and depth: no 5xx, no traceback, and the loop stays free.
+
+Real HTTP and WebSocket against the real app, which runs on a loop of its own that is watched.
+`SEGUE_FUZZ_ROUNDS=100` sends a hundred times as much, `SEGUE_FUZZ_SEED` something else.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from itertools import chain
+from typing import TypeVar
+
+import pytest
+from langchain_core.messages import BaseMessage
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from segue.server.settings import ServerSettings
+from segue.simulate.world import plain_agent
+from tests.server import nasty
+from tests.server.clients import PATIENCE, Site, frames_until
+from tests.server.watched import Watched, watched_site
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
+
+T = TypeVar("T")
+ROUNDS = int(os.environ.get("SEGUE_FUZZ_ROUNDS", "1"))
+SEED = os.environ.get("SEGUE_FUZZ_SEED", "1")
+LIMITS = ServerSettings()
+AS_JSON = {"Content-Type": "application/json"}
+# All that takes a body, and how much of it.
+PLACES = [
+    ("POST", "/api/threads/{}/messages", LIMITS.max_body_bytes),
+    ("POST", "/api/threads/{}/answer", 1_000_000),
+    ("POST", "/api/threads", 1_000_000),
+    ("PATCH", "/api/threads/{}", 1_000_000),
+    ("PATCH", "/api/me", 1_000_000),
+    ("DELETE", "/api/me", 1_000_000),
+    ("POST", "/api/threads/{}/follow-ups/snooze", 1_000_000),
+    ("POST", "/api/memories", 1_000_000),
+    ("PUT", "/api/memories/sport", 1_000_000),
+]
+
+
+def speak(messages: list[BaseMessage]) -> str:
+    """Repeat what the user says, if that does not come in a thousand pieces."""
+    said = messages[-1].text
+    return said if 0 < len(said.split()) < 50 else "I see."
+
+
+@asynccontextmanager
+async def attacked(database: str) -> AsyncIterator[tuple[Watched, str]]:
+    """A watched server with a conversation, and afterwards: is all well with it?"""
+    guide = plain_agent(memory={})
+    async with watched_site(database, guide, speak) as watched:
+        thread = await watched.site.new_thread()
+        watched.take_held()  # the first request imports and compiles
+        yield watched, thread
+        assert (await watched.site.get("/readyz"))["status"] == "ready"
+        check_well(watched, "the end")
+    assert not watched.faults
+
+
+def check_well(watched: Watched, sent: object) -> None:
+    """Nothing held the loop, and nothing failed, when this was sent."""
+    held = watched.take_held()
+    assert not held, f"After {sent!r:.200}: {held[0]}"
+    assert not watched.faults, f"After {sent!r:.200}: {watched.faults[0]}"
+
+
+def uncollected(made: Iterable[T]) -> Iterator[T]:
+    """What is sent, made without a collection: it would hold up the server, too."""
+    items = iter(made)
+    while True:
+        gc.disable()
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        finally:
+            gc.enable()
+        yield item
+
+
+async def send(site: Site, method: str, path: str, body: bytes) -> int:
+    answer = await site.http.request(method, path, content=body, headers=AS_JSON)
+    assert answer.status_code < 500, (path, body[:200], answer.text)
+    return answer.status_code
+
+
+async def test_no_body_is_too_much(folder: str) -> None:
+    """Neither one that fills all the room there is, nor a random one, on any route."""
+    dice = random.Random(f"bodies {SEED}")  # noqa: S311 - not a secret
+    async with attacked(folder) as (watched, thread):
+        for body in uncollected(nasty.limits(LIMITS.max_body_bytes)):
+            await send(watched.site, "POST", f"/api/threads/{thread}/messages", body)
+            check_well(watched, body)
+        for method, path, most in PLACES[1:]:
+            for body in uncollected(nasty.limits(most)):
+                if dice.random() < 0.2:
+                    await send(watched.site, method, path.format(thread), body)
+                    check_well(watched, (method, path, body))
+        for _ in range(ROUNDS):
+            for method, path, most in PLACES:
+                for body in uncollected(nasty.bodies(dice, 20, most)):
+                    await send(watched.site, method, path.format(thread), body)
+                    check_well(watched, (method, path, body))
+
+
+async def test_no_frame_is_too_much(folder: str) -> None:
+    """Neither one that fills all the room there is, nor a random one: each is answered."""
+    dice = random.Random(f"frames {SEED}")  # noqa: S311 - not a secret
+    most = LIMITS.max_frame_bytes
+    async with attacked(folder) as (watched, thread):
+        path = f"/api/threads/{thread}/ws"
+        made = chain(nasty.limits(most), nasty.bodies(dice, 100 * ROUNDS, most))
+        for body in uncollected(made):
+            frame = body.replace(b"{", b'{"type":"message",', 1) if dice.random() < 0.7 else body
+            async with watched.site.socket(path, max_size=None, compression=None) as socket:
+                await _say(socket, frame[:most], as_text=dice.random() < 0.8)
+            check_well(watched, body)
+
+
+async def _say(socket: ClientConnection, frame: bytes, *, as_text: bool) -> None:
+    """Send a frame and wait until it was heard; one that is not UTF-8 closes its socket."""
+    with suppress(ConnectionClosed, AssertionError):
+        await socket.send(frame, text=as_text)
+        await socket.send('{"type":"ping"}')
+        await frames_until(socket, "pong")
+    assert socket.close_code in {None, 1007, 1009}
+
+
+async def test_no_header_is_too_much(folder: str) -> None:
+    """Odd ones, long ones and many: the request is answered or its connection is closed."""
+    dice = random.Random(f"headers {SEED}")  # noqa: S311 - not a secret
+    paths = [
+        "/api/threads",
+        "/api/threads/{}/history",
+        "/api/threads/{}/ws",
+        "/api/me",
+        "/",
+        "/metrics",
+    ]
+    async with attacked(folder) as (watched, thread):
+        for head in nasty.heads(dice, 250 * ROUNDS):
+            method = dice.choice(("GET", "GET", "POST", "OPTIONS", "HEAD", "X" * 50))
+            path = dice.choice(paths).format(thread)
+            status = await _ask(watched.site, f"{method} {path} HTTP/1.1".encode(), head)
+            assert status < 500, (method, path, head)
+            check_well(watched, (method, path, head))
+
+
+async def _ask(site: Site, line: bytes, head: nasty.Head) -> int:
+    """The status of a request as it is written here; 0 if the connection is closed without one."""
+    host, port = site.address.removeprefix("http://").split(":")
+    given = [(b"Host", f"{host}:{port}".encode()), (b"Connection", b"close"), *head]
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        wrote = [line, *(name + b": " + each for name, each in given), b"", b""]
+        writer.write(b"\r\n".join(wrote))
+        writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            answer = await reader.readline()
+    except ConnectionError:
+        return 0
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    return int(answer.split()[1]) if answer else 0
+
+
+async def test_no_file_is_too_much(folder: str) -> None:
+    """An export with random damage is taken or refused, and whole ones still come in after it."""
+    dice = random.Random(f"files {SEED}")  # noqa: S311 - not a secret
+    async with attacked(folder) as (watched, thread):
+        site = watched.site
+        await _live(site, thread)
+        export = (await site.http.get("/api/admin/export")).content
+        for _ in range(150 * ROUNDS):
+            params = {name: dice.choice(("true", "false")) for name in ("remap", "dry_run")}
+            params["skip_existing"] = "true"
+            file = nasty.damaged(dice, export)
+            answer = await _import(site, file, params)
+            assert answer < 500, file
+            check_well(watched, file)
+        assert await _import(site, export, {"remap": "true", "skip_existing": "true"}) == 200
+        check_well(watched, "the export itself")
+
+
+async def _import(site: Site, file: bytes, params: dict[str, str]) -> int:
+    headers = {"Content-Type": "application/jsonl"}
+    answer = await site.http.post("/api/admin/import", content=file, params=params, headers=headers)
+    return answer.status_code
+
+
+async def _live(site: Site, thread: str) -> None:
+    """Something of each kind, so that an export has it."""
+    path = f"/api/threads/{thread}"
+    async with site.socket(f"{path}/ws") as socket:
+        for said in ("Hello", "Which river runs through Oslo?", "Bye"):
+            await socket.send(json.dumps({"type": "message", "content": said}))
+            await frames_until(socket, "message")
+            await frames_until(socket, "message")
+    await site.post("/api/memories", {"content": "Ann likes to ski.", "key": "sport"})
+    await site.http.patch("/api/me", json={"time_zone": "Europe/Oslo", "muted": False})
+    await site.http.patch(path, json={"title": "A trip", "muted": False})
