@@ -9,14 +9,14 @@ import gc
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 import pytest
 from langchain_core.messages import BaseMessage
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from segue.server.settings import ServerSettings
@@ -72,6 +72,18 @@ def check_well(watched: Watched, sent: object) -> None:
     assert not watched.faults, f"After {sent!r:.200}: {watched.faults[0]}"
 
 
+async def check_each_time(
+    watched: Watched, sent: object, send_it: Callable[[], Awaitable[object]]
+) -> None:
+    """Send it and check; it may hold the loop once, in a slow moment of a shared machine."""
+    await send_it()
+    for _ in range(2):
+        if not watched.take_held():
+            break
+        await send_it()
+    check_well(watched, sent)
+
+
 def uncollected(made: Iterable[T]) -> Iterator[T]:
     """What is sent, made without a collection: it would hold up the server, too."""
     items = iter(made)
@@ -86,10 +98,12 @@ def uncollected(made: Iterable[T]) -> Iterator[T]:
         yield item
 
 
-async def send(site: Site, method: str, path: str, body: bytes) -> int:
-    answer = await site.http.request(method, path, content=body, headers=AS_JSON)
-    assert answer.status_code < 500, (path, body[:200], answer.text)
-    return answer.status_code
+async def check_send(watched: Watched, method: str, path: str, body: bytes) -> None:
+    async def send() -> None:
+        answer = await watched.site.http.request(method, path, content=body, headers=AS_JSON)
+        assert answer.status_code < 500, (path, body[:200], answer.text)
+
+    await check_each_time(watched, (method, path, body), send)
 
 
 async def test_no_body_is_too_much(folder: str) -> None:
@@ -97,18 +111,15 @@ async def test_no_body_is_too_much(folder: str) -> None:
     dice = random.Random(f"bodies {SEED}")  # noqa: S311 - not a secret
     async with attacked(folder) as (watched, thread):
         for body in uncollected(nasty.limits(LIMITS.max_body_bytes)):
-            await send(watched.site, "POST", f"/api/threads/{thread}/messages", body)
-            check_well(watched, body)
+            await check_send(watched, "POST", f"/api/threads/{thread}/messages", body)
         for method, path, most in PLACES[1:]:
             for body in uncollected(nasty.limits(most)):
                 if dice.random() < 0.2:
-                    await send(watched.site, method, path.format(thread), body)
-                    check_well(watched, (method, path, body))
+                    await check_send(watched, method, path.format(thread), body)
         for _ in range(ROUNDS):
             for method, path, most in PLACES:
                 for body in uncollected(nasty.bodies(dice, 20, most)):
-                    await send(watched.site, method, path.format(thread), body)
-                    check_well(watched, (method, path, body))
+                    await check_send(watched, method, path.format(thread), body)
 
 
 async def test_no_frame_is_too_much(folder: str) -> None:
@@ -120,18 +131,18 @@ async def test_no_frame_is_too_much(folder: str) -> None:
         made = chain(nasty.limits(most), nasty.bodies(dice, 100 * ROUNDS, most))
         for body in uncollected(made):
             frame = body.replace(b"{", b'{"type":"message",', 1) if dice.random() < 0.7 else body
-            async with watched.site.socket(path, max_size=None, compression=None) as socket:
-                await _say(socket, frame[:most], as_text=dice.random() < 0.8)
-            check_well(watched, body)
+            say = partial(_say, watched.site, path, frame[:most], as_text=dice.random() < 0.8)
+            await check_each_time(watched, body, say)
 
 
-async def _say(socket: ClientConnection, frame: bytes, *, as_text: bool) -> None:
+async def _say(site: Site, path: str, frame: bytes, *, as_text: bool) -> None:
     """Send a frame and wait until it was heard; one that is not UTF-8 closes its socket."""
-    with suppress(ConnectionClosed, AssertionError):
-        await socket.send(frame, text=as_text)
-        await socket.send('{"type":"ping"}')
-        await frames_until(socket, "pong")
-    assert socket.close_code in {None, 1007, 1009}
+    async with site.socket(path, max_size=None, compression=None) as socket:
+        with suppress(ConnectionClosed, AssertionError):
+            await socket.send(frame, text=as_text)
+            await socket.send('{"type":"ping"}')
+            await frames_until(socket, "pong")
+        assert socket.close_code in {None, 1007, 1009}
 
 
 async def test_no_header_is_too_much(folder: str) -> None:
@@ -185,16 +196,16 @@ async def test_no_file_is_too_much(folder: str) -> None:
             params = {name: dice.choice(("true", "false")) for name in ("remap", "dry_run")}
             params["skip_existing"] = "true"
             file = nasty.damaged(dice, export)
-            answer = await _import(site, file, params)
-            assert answer < 500, file
-            check_well(watched, file)
-        assert await _import(site, export, {"remap": "true", "skip_existing": "true"}) == 200
+            await check_each_time(watched, file, partial(_import, site, file, params))
+        params = {"remap": "true", "skip_existing": "true"}
+        assert await _import(site, export, params) == 200
         check_well(watched, "the export itself")
 
 
 async def _import(site: Site, file: bytes, params: dict[str, str]) -> int:
     headers = {"Content-Type": "application/jsonl"}
     answer = await site.http.post("/api/admin/import", content=file, params=params, headers=headers)
+    assert answer.status_code < 500, file
     return answer.status_code
 
 

@@ -15,8 +15,8 @@ from langchain_core.messages import (
     is_data_content_block,
 )
 
-# With blanks in front, since clients cut them off.
-_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# No scheme that a client fetches is longer; the pattern must not read megabytes of base64.
+_ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,63}://", re.IGNORECASE)
 _FILE_ID: Final = re.compile(r"file[-_]?id", re.IGNORECASE)
 # Blocks that a client turns into a picture, a sound or a file, in any provider's form.
 _MEDIA: Final = frozenset(
@@ -116,4 +116,4 @@ def _texts(blocks: Iterable[Any]) -> Iterator[tuple[str, str]]:
 def _is_address(name: str, text: str) -> bool:
     if name.lower().endswith(("url", "uri")):
         return not text.startswith("data:")
-    return _ADDRESS.match(text) is not None
+    return _ADDRESS.match(text.lstrip()) is not None  # clients cut blanks off

@@ -52,7 +52,9 @@ def check_name(given: object, what: str) -> str:
 
 def storable(text: str) -> str:
     """The text with U+FFFD in place of unpaired surrogates and NUL, which not every store takes."""
-    if not text.isascii():
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         # A pattern finds the surrogates: a codec that replaces them calls Python for each one.
         text = _UNPAIRED_SURROGATES.sub("\ufffd", text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16")
