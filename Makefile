@@ -43,7 +43,7 @@ format: $(READY)
 
 # The tables of settings; a test fails while they are old.
 docs: $(READY)
-	$(BIN)/python -m segue.settings.tables docs/settings.md segue.server.settings:ServedSettings
+	$(BIN)/python -m tests.settings.tables
 
 bench: $(READY)
 	$(BIN)/python -m bench.core

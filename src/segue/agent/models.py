@@ -19,10 +19,9 @@ from pydantic import SecretStr, ValidationError
 
 from segue.agent.demo import demo_reply
 from segue.agent.local.model import LocalChatModel
-from segue.agent.provider_errors import describe_missing_package, find_key_variable
 from segue.agent.scripted import ScriptedChatModel
 from segue.errors import UsageError
-from segue.settings.extras import require_local
+from segue.settings.settings import require_local
 from segue.telemetry import count, is_observed
 
 _MODEL: Final = "ls_model_name"
@@ -88,6 +87,25 @@ _POSSIBLE: Final = (
     "'anthropic:claude-sonnet-4-5'"
 )
 _UNKNOWN_PROVIDER: Final = re.compile(r"Unsupported provider.*providers are: (.*)", re.DOTALL)
+
+
+_KEY_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY\b")
+_PACKAGE: Final = re.compile(r"pip install ([\w.-]+\w)")
+
+
+def describe_missing_package(what: str, provider: str, error: ImportError) -> str:
+    """Which package to install for `what`, such as "model 'openai:gpt-4o'"."""
+    named = _PACKAGE.search(str(error))
+    package = named[1] if named else f"langchain-{provider.replace('_', '-')}"
+    return f"The {what} needs a package that is not installed: pip install {package}."
+
+
+def find_key_variable(error: Exception) -> str | None:
+    """The environment variable of the key that a provider's client asks for, if it asks for one."""
+    problems = error.errors(include_input=False) if isinstance(error, ValidationError) else []
+    text = " ".join(problem["msg"] for problem in problems) or str(error)
+    found = _KEY_VARIABLE.search(text)
+    return found[0] if found else None
 
 
 def load_model(name: str, settings: Mapping[str, Any]) -> BaseChatModel:

@@ -29,7 +29,7 @@ from segue.runtime.clock import SystemClock
 from segue.runtime.ids import LeasedIds
 from segue.settings import Settings, load_settings
 from segue.settings.agents import AgentConfig
-from segue.settings.extras import LOCAL_MODEL_NOTE
+from segue.settings.settings import LOCAL_MODEL_NOTE
 from segue.stores import JOURNAL_FILE, checkpoints_of, describe_location, is_there
 
 # Two clocks that are synchronised over the network differ by less.

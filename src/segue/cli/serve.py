@@ -19,7 +19,7 @@ from segue.server.lifespan import __name__ as lifespan_module
 from segue.server.serving import check_bind, is_loopback, open_socket, serving
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
-from segue.settings.extras import LOCAL_MODEL_NOTE
+from segue.settings.settings import LOCAL_MODEL_NOTE
 from segue.stores import describe_location, is_there
 from segue.telemetry import configure_logging
 

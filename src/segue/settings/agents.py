@@ -24,8 +24,7 @@ from segue.core.compression import Strategy
 from segue.core.durations import Duration, parse_duration
 from segue.core.triggers import PromptVariant, TriggerType
 from segue.errors import UsageError
-from segue.settings.mistakes import Mistake, error_at, find_mistakes
-from segue.settings.schema import OR_NONE, Expected
+from segue.settings.schema import OR_NONE, Expected, Mistake, error_at, find_mistakes
 
 POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
 # The variant's name of a single text that replaces a trigger's prompt.

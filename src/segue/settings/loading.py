@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, overload
 from pydantic import ValidationError
 
 from segue.errors import UsageError
-from segue.settings.mistakes import Mistake, did_you_mean, find_mistakes
+from segue.settings.schema import Mistake, did_you_mean, find_mistakes
 from segue.settings.settings import FIRST_TRY, Settings, first_try
 
 logger = logging.getLogger(__name__)

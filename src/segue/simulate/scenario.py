@@ -30,8 +30,7 @@ from segue.errors import UsageError
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, Config, Share, Span
 from segue.settings.loading import read_toml
-from segue.settings.mistakes import Mistake, error_at, find_mistakes
-from segue.settings.schema import Expected
+from segue.settings.schema import Expected, Mistake, error_at, find_mistakes
 
 SCRIPTED: Final = "scripted"
 # Snowflake ids cannot hold times before or after these.

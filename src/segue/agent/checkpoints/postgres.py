@@ -9,8 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from segue.agent.checkpoints.savers import stored_turns
-from segue.agent.checkpoints.store import Checkpoints, Saver
-from segue.agent.checkpoints.types import StrictSerializer
+from segue.agent.checkpoints.store import Checkpoints, Saver, StrictSerializer
 from segue.errors import BackendError
 from segue.journal.postgres.database import Pool, check_address
 

@@ -1,4 +1,4 @@
-"""Savers that wrap LangGraph's: one namespace per attempt, and nothing stored before it is needed.
+"""A saver around LangGraph's: one namespace per attempt, and nothing stored before it is needed.
 
 A turn in which the model only answers has nothing to lose: if it is interrupted, the model is asked
 again. So its checkpoints stay in memory, and most turns never touch the database. All of them are
@@ -29,17 +29,35 @@ _SEPARATOR: Final = "|"
 # Copies objects as raw bytes: the types that may be restored are each graph's own.
 _RAW: Final = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
 
+_INTERRUPT: Final = "__interrupt__"
+# Steps -1 and 0 are the graph's input; 1 is the output of its first node, the model.
+_FIRST_NODE_DONE: Final = 1
+
 # Identifies an attempt at a batch; later attempts compare greater. Empty outside of the runtime.
 Attempt = tuple[int, ...]
 
 
-class _WrappedSaver(BaseCheckpointSaver[Any]):
-    """Passes on to another saver what it does not change."""
+class AttemptSaver(BaseCheckpointSaver[Any]):
+    """Stores on another saver, in the namespace of its attempt.
 
-    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+    A lazy one holds checkpoints in memory until they are worth storing.
+    """
+
+    def __init__(
+        self, saver: BaseCheckpointSaver[Any], attempt: Attempt, *, is_lazy: bool = False
+    ) -> None:
         super().__init__(serde=saver.serde)
         self._saver = saver
+        self._attempt = attempt
+        # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
+        self._earlier: list[Attempt] = []
         self._storing = asyncio.Lock()
+        self._is_closed = False
+        # Names and arguments of the calls to make on the saver later; None once it stores at once.
+        self._held: list[tuple[str, tuple[Any, ...]]] | None = [] if is_lazy else None
+        self._steps: dict[str, int] = {}
+        # True also if storing was interrupted in the middle.
+        self.has_begun_to_store = not is_lazy
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
@@ -49,17 +67,6 @@ class _WrappedSaver(BaseCheckpointSaver[Any]):
         self._saver = self._saver.with_allowlist(extra_allowlist)
         self.serde = self._saver.serde
         return self
-
-
-class AttemptSaver(_WrappedSaver):
-    """Stores on another saver, in the namespace of its attempt."""
-
-    def __init__(self, saver: BaseCheckpointSaver[Any], attempt: Attempt) -> None:
-        super().__init__(saver)
-        self._attempt = attempt
-        # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
-        self._earlier: list[Attempt] = []
-        self._is_closed = False
 
     async def close(self) -> None:
         """Store nothing from now on: LangGraph may go on storing after its run was stopped."""
@@ -85,8 +92,9 @@ class AttemptSaver(_WrappedSaver):
         if config["configurable"].get("checkpoint_id") is None:
             own = [stored async for stored in self.alist(config)]
             return max(own, key=_step_of, default=None)
+        saver = await self._readable()
         for attempt in [self._attempt, *self._earlier]:
-            if found := await self._saver.aget_tuple(_stored_config(config, attempt)):
+            if found := await saver.aget_tuple(_stored_config(config, attempt)):
                 return _for_graph(found)
         return None
 
@@ -98,8 +106,9 @@ class AttemptSaver(_WrappedSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        saver = await self._readable()
         stored = None if config is None else _stored_config(config, self._attempt)
-        async for found in self._saver.alist(stored, filter=filter, before=before, limit=limit):
+        async for found in saver.alist(stored, filter=filter, before=before, limit=limit):
             yield _for_graph(found)
 
     async def aput(
@@ -113,7 +122,19 @@ class AttemptSaver(_WrappedSaver):
         async with self._storing:
             if self._is_closed:
                 return config
-            return _graph_config(await self._saver.aput(stored, checkpoint, metadata, new_versions))
+            if self._held is None:
+                put = await self._saver.aput(stored, checkpoint, metadata, new_versions)
+                return _graph_config(put)
+            self._held.append(("aput", (stored, checkpoint, metadata, new_versions)))
+            self._steps[checkpoint["id"]] = metadata.get("step", -1)
+            place = config["configurable"]
+            return {
+                "configurable": {
+                    "thread_id": place["thread_id"],
+                    "checkpoint_ns": place.get("checkpoint_ns", ""),
+                    "checkpoint_id": checkpoint["id"],
+                }
+            }
 
     async def aput_writes(
         self,
@@ -124,8 +145,31 @@ class AttemptSaver(_WrappedSaver):
     ) -> None:
         stored = _stored_config(config, self._attempt)
         async with self._storing:
-            if not self._is_closed:
-                await self._saver.aput_writes(stored, writes, task_id, task_path)
+            if self._is_closed:
+                return
+            if self._held is not None and not self._is_worth_storing(config, writes):
+                self._held.append(("aput_writes", (stored, writes, task_id, task_path)))
+                return
+            self.has_begun_to_store = True
+            await self._put_held(self._saver)
+            self._held = None
+            await self._saver.aput_writes(stored, writes, task_id, task_path)
+
+    def _is_worth_storing(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
+        step = self._steps.get(config["configurable"].get("checkpoint_id", ""), -1)
+        return step >= _FIRST_NODE_DONE or any(name == _INTERRUPT for name, _ in writes)
+
+    async def _readable(self) -> BaseCheckpointSaver[Any]:
+        """The saver to read from; built on demand, since held checkpoints are hardly ever read."""
+        if self._held is None:
+            return self._saver
+        memory = InMemorySaver(serde=self.serde)
+        await self._put_held(memory)
+        return memory
+
+    async def _put_held(self, saver: BaseCheckpointSaver[Any]) -> None:
+        for name, args in self._held or ():
+            await getattr(saver, name)(*args)
 
 
 def stored_turns(places: Iterable[tuple[str, str]]) -> set[tuple[str, int]]:
@@ -208,91 +252,3 @@ def _moved(config: RunnableConfig, namespace: str) -> RunnableConfig:
 def _for_graph(found: CheckpointTuple) -> CheckpointTuple:
     parent = None if found.parent_config is None else _graph_config(found.parent_config)
     return found._replace(config=_graph_config(found.config), parent_config=parent)
-
-
-_INTERRUPT: Final = "__interrupt__"
-# Steps -1 and 0 are the graph's input; 1 is the output of its first node, the model.
-_FIRST_NODE_DONE: Final = 1
-
-
-class LazySaver(_WrappedSaver):
-    """Holds a new run's checkpoints in memory until they are worth storing."""
-
-    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
-        super().__init__(saver)
-        # Names and arguments of the calls to make on the saver later.
-        self._held: list[tuple[str, tuple[Any, ...]]] = []
-        self._steps: dict[str, int] = {}
-        self._has_stored = False
-        # True also if storing was interrupted in the middle.
-        self.has_begun_to_store = False
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await (await self._readable()).aget_tuple(config)
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        saver = await self._readable()
-        async for found in saver.alist(config, filter=filter, before=before, limit=limit):
-            yield found
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        async with self._storing:
-            if self._has_stored:
-                return await self._saver.aput(config, checkpoint, metadata, new_versions)
-            self._held.append(("aput", (config, checkpoint, metadata, new_versions)))
-            self._steps[checkpoint["id"]] = metadata.get("step", -1)
-            place = config["configurable"]
-            return {
-                "configurable": {
-                    "thread_id": place["thread_id"],
-                    "checkpoint_ns": place.get("checkpoint_ns", ""),
-                    "checkpoint_id": checkpoint["id"],
-                }
-            }
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        async with self._storing:
-            if not self._has_stored and self._is_worth_storing(config, writes):
-                self.has_begun_to_store = True
-                await self._put_into(self._saver)
-                self._held.clear()
-                self._has_stored = True
-            if self._has_stored:
-                await self._saver.aput_writes(config, writes, task_id, task_path)
-            else:
-                self._held.append(("aput_writes", (config, writes, task_id, task_path)))
-
-    async def _readable(self) -> BaseCheckpointSaver[Any]:
-        """The saver to read from; built on demand, since held checkpoints are hardly ever read."""
-        if self._has_stored:
-            return self._saver
-        memory = InMemorySaver(serde=self.serde)
-        await self._put_into(memory)
-        return memory
-
-    def _is_worth_storing(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
-        step = self._steps.get(config["configurable"].get("checkpoint_id", ""), -1)
-        return step >= _FIRST_NODE_DONE or any(name == _INTERRUPT for name, _ in writes)
-
-    async def _put_into(self, saver: BaseCheckpointSaver[Any]) -> None:
-        for name, args in self._held:
-            await getattr(saver, name)(*args)

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from segue.errors import BackendError, SegueError, UsageError
-from segue.settings.extras import LOCAL_ENGINE as _ENGINE
-from segue.settings.extras import LOCAL_MODEL_NOTE, require_local
+from segue.settings.settings import LOCAL_ENGINE, LOCAL_MODEL_NOTE, require_local
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class LocalEngine:
                 # A daemon, so that an idle engine does not block the exit. A busy one must stop
                 # before the interpreter does, since it calls back into it.
                 atexit.register(self.close)
-                self._worker = threading.Thread(target=self._work, name=_ENGINE, daemon=True)
+                self._worker = threading.Thread(target=self._work, name=LOCAL_ENGINE, daemon=True)
                 self._worker.start()
         return generation
 
@@ -199,7 +198,7 @@ def _load() -> Any:
     """Load the weights. Blocks the interpreter for most of a second."""
     file = require_local()
     started = time.perf_counter()
-    engine = import_module(_ENGINE)
+    engine = import_module(LOCAL_ENGINE)
     params = engine.CommonParams()
     params.model.path = str(file)
     params.n_ctx = CONTEXT_TOKENS

@@ -1,23 +1,28 @@
-"""The tables of docs/settings.md: `python -m segue.settings.tables PAGE package.module:Settings`.
+"""The tables of docs/settings.md, made from the settings' classes by `make docs`.
 
-Made from the named settings class. Rewrites the part of the page between the two marks; the rest of
-the page is written by hand.
+Rewrites the part of the page between the two marks; the rest of the page is written by hand.
 """
 
+import ast
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from enum import Enum
-from inspect import cleandoc
+from inspect import cleandoc, getsource
+from itertools import pairwise
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Final
+from textwrap import dedent
+from typing import Any, Final
+
+from pydantic import BaseModel
 
 from segue.core.durations import show_duration
+from segue.server.settings import ServedSettings
 from segue.settings.loading import variable
-from segue.settings.schema import REQUIRED, Setting, meanings_of, settings_of
-from segue.settings.settings import Settings
+from segue.settings.schema import Setting, is_section, settings_of
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 
 BEGIN: Final = "<!-- made by `make docs`: tables -->"
 END: Final = "<!-- end of tables -->"
@@ -26,19 +31,19 @@ END: Final = "<!-- end of tables -->"
 _ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER", "by_type": "TYPE"}
 
 
-def make_tables(section: type = Settings, place: Sequence[str] = ()) -> str:
-    """One table for a section, and one for each section in it."""
-    return "\n".join(_lines(section, place)).strip()
+def make_tables() -> str:
+    """One table for each section."""
+    return "\n".join(_lines(ServedSettings, ())).strip()
 
 
-def rewrite(page: str, section: type = Settings) -> str:
+def rewrite(page: str) -> str:
     """The page with new tables between its marks."""
     before, after = page[: page.index(BEGIN)], page[page.index(END) :]
-    return f"{before}{BEGIN}\n{make_tables(section)}\n{after}"
+    return f"{before}{BEGIN}\n{make_tables()}\n{after}"
 
 
 def _lines(section: type, place: Sequence[str]) -> Iterator[str]:
-    meanings = meanings_of(section)
+    meanings, defaults = _meanings(section), dict(_defaults(section))
     settings = settings_of(section)
     yield f"### {_heading(place)}"
     yield cleandoc(section.__doc__ or "").partition("\n")[0]
@@ -49,7 +54,7 @@ def _lines(section: type, place: Sequence[str]) -> Iterator[str]:
         cells = (
             f"`{name}`",
             _takes(setting),
-            _default(setting),
+            _default(setting, defaults[name]),
             meanings.get(name, ""),
             _variable([*place, name]),
         )
@@ -73,9 +78,32 @@ def _takes(setting: Setting) -> str:
     return re.sub(r" \([^)]*\)|^an? ", "", expected)
 
 
-def _default(setting: Setting) -> str:
-    match setting.default:
-        case d if d is REQUIRED:
+def _meanings(section: type) -> dict[str, str]:
+    """What each setting means: its docstring, read from the source file."""
+    found: dict[str, str] = {}
+    for kind in reversed([k for k in section.__mro__ if is_section(k) and k is not BaseModel]):
+        [tree] = ast.parse(dedent(getsource(kind))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for setting, below in pairwise(body):
+            match setting, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
+def _defaults(section: Any) -> Iterator[tuple[str, Any]]:
+    """The default of each setting; `MISSING` if it is required."""
+    if not issubclass(section, BaseModel):
+        yield from ((each.name, each.default) for each in fields(section))
+        return
+    for name, field in section.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        yield field.alias or name, MISSING if field.is_required() else default
+
+
+def _default(setting: Setting, default: Any) -> str:
+    match default:
+        case d if d is MISSING:
             return "required"
         case timedelta() as span:
             return f"`{show_duration(span)}`"
@@ -95,6 +123,4 @@ def _variable(place: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    page, path = Path(sys.argv[1]), sys.argv[2]
-    chosen: type = resolve_name(path)
-    page.write_text(rewrite(page.read_text(encoding="utf-8"), chosen), encoding="utf-8")
+    PAGE.write_text(rewrite(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
