@@ -21,7 +21,7 @@ from segue.runtime.clock import SystemClock
 from segue.server import auth, connections
 from segue.server.access import identify
 from segue.server.app import create_app
-from segue.server.auth import new_key, parse_bearer
+from segue.server.auth import new_key
 from segue.server.problems import ApiError
 from segue.server.settings import JwtSettings, ServerSettings
 from segue.simulate.world import Stage, World
@@ -55,9 +55,9 @@ async def revoke(world: World, key: ApiKey) -> None:
 
 
 async def live_connection(app: FastAPI, header: dict[str, str]) -> connections.LiveConnection:
-    connection = HTTPConnection({"type": "http", "app": app, "headers": []})
-    words = parse_bearer(header["Authorization"])
-    return connections.LiveConnection(connection, await identify(connection, words), words)
+    headers = [(b"authorization", header["Authorization"].encode())]
+    connection = HTTPConnection({"type": "http", "app": app, "headers": headers})
+    return connections.LiveConnection(connection, await identify(connection))
 
 
 async def last_event(lines: AsyncIterator[str]) -> dict[str, str]:

@@ -14,9 +14,14 @@ from segue.cli.output import FAILED, ConfigFile, Database, print_error, program
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.server.app import create_app
-from segue.server.lifespan import Lifespan
-from segue.server.lifespan import __name__ as lifespan_module
-from segue.server.serving import check_bind, is_loopback, open_socket, serving
+from segue.server.serving import (
+    Lifespan,
+    check_bind,
+    is_loopback,
+    open_socket,
+    serving,
+)
+from segue.server.serving import logger as serving_logger
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
 from segue.settings.settings import LOCAL_MODEL_NOTE
@@ -133,12 +138,11 @@ def _segue_errors_not_logged() -> Iterator[None]:
     def is_unexpected(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], SegueError))
 
-    logger = logging.getLogger(lifespan_module)
-    logger.addFilter(is_unexpected)
+    serving_logger.addFilter(is_unexpected)
     try:
         yield
     finally:
-        logger.removeFilter(is_unexpected)
+        serving_logger.removeFilter(is_unexpected)
 
 
 def serve(

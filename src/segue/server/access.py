@@ -17,11 +17,13 @@ from segue.errors import NotFoundError
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
 from segue.server.auth import USER_HEADER, Authenticator, Caller, RateLimit, parse_bearer
-from segue.server.lifespan import Lifespan
 from segue.server.problems import ApiError
+from segue.server.serving import Lifespan
 from segue.server.settings import ServerSettings
 
 _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+# A browser can set no header of a socket but its protocols: `segue` and `bearer.<key>`.
+_BEARER: Final = "bearer."
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 # Only for the OpenAPI document; `caller_of` reads the header.
 BEARER_SCHEME = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
@@ -50,9 +52,17 @@ def _authenticator(connection: HTTPConnection) -> Authenticator:
     return found
 
 
-async def identify(connection: HTTPConnection, credentials: str | None) -> Caller:
+def credentials_of(connection: HTTPConnection) -> str | None:
+    """The caller's key or token, if any."""
+    for protocol in connection.scope.get("subprotocols", ()):
+        if protocol.startswith(_BEARER):
+            return str(protocol.removeprefix(_BEARER))
+    return parse_bearer(connection.headers.get("Authorization"))
+
+
+async def identify(connection: HTTPConnection) -> Caller:
     """The caller; `ApiError` if the credentials are not valid."""
-    authenticator = _authenticator(connection)
+    authenticator, credentials = _authenticator(connection), credentials_of(connection)
     if credentials is None and await authenticator.is_open():
         _check_local(connection)
     return await authenticator.authenticate(credentials, _named_user(connection))
@@ -68,9 +78,9 @@ def _named_user(connection: HTTPConnection) -> str | None:
         raise ApiError(400, "user", f"{USER_HEADER} is not valid UTF-8.") from None
 
 
-async def admit(connection: HTTPConnection, credentials: str | None) -> Caller:
+async def admit(connection: HTTPConnection) -> Caller:
     """The caller; `ApiError` if the credentials are not valid or the rate limit is exceeded."""
-    caller = await identify(connection, credentials)
+    caller = await identify(connection)
     rate: RateLimit = connection.app.state.rate
     rate.take(caller)
     return caller
@@ -79,7 +89,7 @@ async def admit(connection: HTTPConnection, credentials: str | None) -> Caller:
 async def caller_of(connection: HTTPConnection) -> Caller:
     """The caller; found once per request, before its body is read (`AuthenticatedRoute`)."""
     known: Caller | None = getattr(connection.state, "caller", None)
-    return known or await admit(connection, parse_bearer(connection.headers.get("Authorization")))
+    return known or await admit(connection)
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -10,30 +10,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from segue.errors import UsageError
 from segue.facade import Segue
 from segue.server import socket
-from segue.server.access import BEARER_SCHEME
 from segue.server.auth import USER_HEADER, RateLimit
-from segue.server.lifespan import Lifespan, SegueFactory
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
 from segue.server.problems import install
-from segue.server.routes import (
-    follow_ups,
-    health,
-    memories,
-    messages,
-    operators,
-    pages,
-    threads,
-    transfers,
-    users,
-)
+from segue.server.routes import messages, operators, pages, threads, transfers, users
 from segue.server.routes.transfers import IMPORT
+from segue.server.serving import Lifespan, SegueFactory
 from segue.server.settings import ServerSettings
 from segue.telemetry import observed_by
 
@@ -94,11 +83,20 @@ def create_app(
 
 
 def _add_routes(app: FastAPI) -> None:
-    with_key = (users, threads, messages, follow_ups, memories, operators, transfers)
-    for router in (*(module.router for module in with_key), transfers.admin):
-        app.include_router(router, dependencies=[Depends(BEARER_SCHEME)])
-    for module in (health, socket, pages):
-        app.include_router(module.router)
+    for router in (
+        users.router,
+        threads.router,
+        messages.router,
+        threads.follow_ups,
+        users.memories,
+        operators.router,
+        transfers.router,
+        transfers.admin,
+        pages.health,
+        pages.router,
+        socket.router,
+    ):
+        app.include_router(router)
 
 
 def _add_middleware(app: FastAPI) -> None:

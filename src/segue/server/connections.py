@@ -1,66 +1,73 @@
-"""Long-lived connections: sockets and event streams.
+"""Long-lived connections: sockets and event streams (server-sent events).
 
-They are counted per user, and end when their key or token is no longer valid. Re-checking costs per
-key or token, not per connection.
+They are counted per user, and end when the server stops or their key or token is no longer valid.
+Re-checking costs per key or token, not per connection.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Annotated, Final
+from datetime import timedelta
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Request
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
 from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
 
-from segue.errors import BackendError
-from segue.server.access import CallerDep, identify, lifespan_of, settings_of
-from segue.server.auth import Caller, parse_bearer
-from segue.server.problems import ApiError
+from segue.core.snowflake import to_text
+from segue.errors import BackendError, SegueError
+from segue.events import Event, parse_cursor
+from segue.facade import Segue
+from segue.journal.records import Turn
+from segue.server.access import CallerDep, credentials_of, identify, lifespan_of, settings_of
+from segue.server.auth import Caller
+from segue.server.problems import ApiError, problem_of
+from segue.server.responses import error_frame, frame
 
 EVENT_STREAM: Final = "text/event-stream"
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _CHECK_SECONDS: Final = 5.0
+# How often a reply's stream looks whether its turn is over.
+_TURN_CHECKED_EVERY: Final = timedelta(seconds=0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveConnection:
-    """A caller's socket or event stream, with its credentials."""
+    """A caller's socket or event stream."""
 
     connection: HTTPConnection
     caller: Caller
-    credentials: str | None
 
     async def check(self) -> None:
         """`ApiError` if the credentials are no longer valid."""
-        caller = await identify(self.connection, self.credentials)
+        caller = await identify(self.connection)
         if caller.user_id != self.caller.user_id:
             detail = "This key now belongs to another user; reconnect."
             raise ApiError(401, "unauthorized", detail)
 
     async def wait_until_over(self) -> None:
         """Wait until the server stops; `ApiError` if the credentials become invalid."""
-        with self._shared_check() as shared:
-            await asyncio.shield(shared.task)
-
-    @contextmanager
-    def _shared_check(self) -> Iterator["_SharedCheck"]:
         checks: dict[str | None, _SharedCheck] = self.connection.app.state.credential_checks
-        shared = checks.get(self.credentials)
+        credentials = credentials_of(self.connection)
+        shared = checks.get(credentials)
         if shared is None or shared.task.done():
             # In an empty context, because it also serves other connections.
             task = asyncio.create_task(self._check_repeatedly(), context=Context())
-            shared = checks[self.credentials] = _SharedCheck(task)
+            shared = checks[credentials] = _SharedCheck(task)
         shared.users += 1
         try:
-            yield shared
+            await asyncio.shield(shared.task)
         finally:
             shared.users -= 1
             if not shared.users:
                 shared.task.cancel()
-                if checks.get(self.credentials) is shared:
-                    del checks[self.credentials]
+                if checks.get(credentials) is shared:
+                    del checks[credentials]
 
     async def _check_repeatedly(self) -> None:
         stopping = lifespan_of(self.connection).stopping
@@ -88,7 +95,9 @@ class _SharedCheck:
 
 
 @contextmanager
-def count_connection(connection: HTTPConnection, caller: Caller, kind: str) -> Iterator[None]:
+def live_connection(
+    connection: HTTPConnection, caller: Caller, kind: str
+) -> Iterator[LiveConnection]:
     """Count a connection; `ApiError` if its user has too many, of all kinds together."""
     counts: dict[str, Counter[str]] = connection.app.state.connections
     most, user = settings_of(connection).max_sockets_per_user, caller.user_id
@@ -98,32 +107,136 @@ def count_connection(connection: HTTPConnection, caller: Caller, kind: str) -> I
     count = counts[kind]
     count[user] += 1
     try:
-        yield
+        yield LiveConnection(connection, caller)
     finally:
         count[user] -= 1
         if not count[user]:
             del count[user]
 
 
-@contextmanager
-def _stream_of(request: Request, caller: Caller) -> Iterator[LiveConnection]:
-    with count_connection(request, caller, "stream"):
-        credentials = parse_bearer(request.headers.get("Authorization"))
-        yield LiveConnection(request, caller, credentials)
-
-
 async def _stream(request: Request, caller: CallerDep) -> AsyncIterator[LiveConnection]:
-    with _stream_of(request, caller) as stream:
-        yield stream
+    with live_connection(request, caller, "stream") as live:
+        yield live
 
 
 async def _stream_if_accepted(
     request: Request, caller: CallerDep, accept: Annotated[str, Header()] = "*/*"
 ) -> AsyncIterator[LiveConnection | None]:
-    with _stream_of(request, caller) if EVENT_STREAM in accept else nullcontext() as stream:
-        yield stream
+    is_stream = EVENT_STREAM in accept
+    with live_connection(request, caller, "stream") if is_stream else nullcontext() as live:
+        yield live
 
 
 # The scope keeps the connection counted until the stream ends.
 StreamDep = Annotated[LiveConnection, Depends(_stream, scope="request")]
 OptionalStreamDep = Annotated[LiveConnection | None, Depends(_stream_if_accepted, scope="request")]
+
+
+async def with_heartbeats(
+    events: AsyncGenerator[Event], live: LiveConnection, every: timedelta | None = None
+) -> AsyncGenerator[Event | None]:
+    """Events until they end or the connection is over, which may raise; None after each idle
+    interval, by default of the settings.
+    """
+    seconds = (every or settings_of(live.connection).ping_every).total_seconds()
+    stop = asyncio.create_task(live.wait_until_over())
+    next_event: asyncio.Task[Event | None] | None = None
+    try:
+        while not stop.done():
+            if next_event is None:
+                next_event = asyncio.create_task(_next(events))
+            await asyncio.wait(
+                {next_event, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if next_event.done():
+                event, next_event = next_event.result(), None
+                if event is None:  # the process stops
+                    return
+                yield event
+            elif not stop.done():
+                yield None
+        stop.result()
+    finally:
+        # Shield: the stream of a disconnected client is cancelled in every tick, but a read from
+        # the database must be cancelled once.
+        await asyncio.shield(_close(events, stop, next_event))
+
+
+async def _next(events: AsyncGenerator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _close(events: AsyncGenerator[Event], *tasks: asyncio.Task[Any] | None) -> None:
+    left = [task for task in tasks if task is not None]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await events.aclose()
+
+
+class EventStream(StreamingResponse):
+    """Closes its generator when it ends. The garbage collector would close the nested generators at
+    the same time, which raises.
+    """
+
+    def __init__(self, lines: AsyncGenerator[bytes]) -> None:
+        self._lines = _report_errors(lines)
+        super().__init__(self._lines, media_type=EVENT_STREAM, headers=_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._lines.aclose()
+
+
+async def _report_errors(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """A stream that has begun has sent its status; an error becomes its last event."""
+    try:
+        async with aclosing(lines):
+            async for line in lines:
+                yield line
+    except (ApiError, SegueError) as error:
+        yield _line(error_frame(problem_of(error)))
+
+
+async def stream_events(
+    events: AsyncGenerator[Event], live: LiveConnection
+) -> AsyncGenerator[bytes]:
+    """All events of a thread; the id of each is the cursor to continue from."""
+    async with aclosing(with_heartbeats(events, live)) as heard:
+        yield b": listening\n\n"
+        async for event in heard:
+            yield b": still here\n\n" if event is None else _event_line(event)
+
+
+async def stream_reply(
+    segue: Segue, turn: Turn, events: AsyncGenerator[Event], live: LiveConnection
+) -> AsyncGenerator[bytes]:
+    """The events of a thread until a turn is over, and then its state."""
+    ended = asyncio.ensure_future(segue.wait_turn(turn))
+    target: int | None = None
+    try:
+        async with aclosing(with_heartbeats(events, live, _TURN_CHECKED_EVERY)) as heard:
+            async for event in heard:
+                if event is not None:
+                    yield _event_line(event)
+                if ended.done() and target is None:
+                    turn = ended.result()
+                    target = await segue.last_position(turn)
+                if target is not None and (
+                    event is None or parse_cursor(event.cursor)[0] >= target
+                ):
+                    state = "waiting" if turn.is_waiting else turn.state
+                    yield _line({"type": "done", "turn_id": to_text(turn.id), "state": state})
+                    return
+    finally:
+        ended.cancel()
+
+
+def _event_line(event: Event) -> bytes:
+    return f"id: {event.cursor}\n".encode() + _line(frame(event))
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return b"".join((f"event: {data['type']}\ndata: ".encode(), to_json(data), b"\n\n"))

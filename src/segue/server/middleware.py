@@ -15,14 +15,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import structlog
-from fastapi import Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from segue.server.access import caller_of, slot_of
-from segue.server.problems import problem_of, problem_response
+from segue.server.access import BEARER_SCHEME, caller_of, require_operator, slot_of
+from segue.server.problems import errors, problem_of, problem_response
 from segue.telemetry import AddFields, span
 
 logger = logging.getLogger(__name__)
@@ -175,7 +175,23 @@ def check_parts(body: bytes) -> None:
         raise BodyTooLarge(f"The JSON of a body or frame may have at most {MOST_PARTS} parts.")
 
 
-class AuthenticatedRoute(APIRoute):
+def api_router(path: str, tag: str, *statuses: int, operators: bool = False) -> APIRouter:
+    """A router for callers with a key or token, or for operators only. `statuses` are errors of its
+    routes, besides those that any route may have.
+    """
+    dependencies = [Depends(BEARER_SCHEME)]
+    if operators:
+        dependencies.append(Depends(require_operator))
+    return APIRouter(
+        route_class=_AuthenticatedRoute,
+        prefix=f"/api{path}",
+        tags=[tag],
+        dependencies=dependencies,
+        responses=errors(*statuses, 400, 401, 403, 413, 422, 429, 503),
+    )
+
+
+class _AuthenticatedRoute(APIRoute):
     """Authenticates the caller before the body is read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -55,9 +55,6 @@ _TITLES: Final = {
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
 # Maximum number of errors reported for one request.
 _MOST_ERRORS: Final = 20
-# Statuses that any route may return.
-_ALWAYS: Final = frozenset({400, 401, 403, 413, 422, 429, 503})
-
 # The first part of a field's location, which the route already shows.
 _LOCATIONS: Final = frozenset({"body", "query", "path", "header"})
 # Plain texts for pydantic's error types.
@@ -140,11 +137,11 @@ def problem_response(
     return JSONResponse(content, problem.status, dict(headers or {}), MEDIA_TYPE)
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error responses of a route, for the OpenAPI document."""
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Error responses of a route, for the OpenAPI document."""
     # Not as `model`: FastAPI would document them as application/json.
     described = {"content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMA}}}}
-    return {status: dict(described) for status in sorted({*statuses, *_ALWAYS})}
+    return {status: dict(described) for status in statuses}
 
 
 def install(app: FastAPI) -> None:

@@ -6,7 +6,7 @@ real messages and natural replies are sent, of a model's message only what peopl
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +22,7 @@ from segue.events import (
     MessageDelta,
     MessageRetracted,
     MessageStored,
+    Payload,
     ProgressReported,
     QuestionAsked,
     TurnCancelled,
@@ -36,6 +37,7 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.migrate.ledger import SETTING
+from segue.server.problems import Problem
 from segue.server.requests import Id
 
 MessageState = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
@@ -276,10 +278,10 @@ class AgentOut(BaseModel):
     name: str
 
 
-class DeletedOut(BaseModel):
+class DeletedOut(RecordOut):
     """Number of deleted records by kind."""
 
-    deleted: dict[str, int]
+    deleted: dict[str, int] = Field(validation_alias="rows")
 
 
 class MeOut(BaseModel):
@@ -290,35 +292,31 @@ class MeOut(BaseModel):
     preferences: Json
 
 
-def frame(heard: Event) -> dict[str, Any]:
-    """An event as a frame."""
-    event = heard.payload
-    body: dict[str, Any]
-    match event:
-        case MessageStored():
-            message = MessageOut.of(event.message).model_dump(mode="json")
-            body = {"type": "message", "message": message}
-        case MessageDelta():
-            body = {
-                "type": "token",
-                "message_id": event.message_id,
-                "offset": event.offset,
-                "text": event.text,
-            }
-        case MessageRetracted():
-            body = {"type": "retracted", "message_id": event.message_id}
-        case TurnFailed():
-            turn = None if event.turn_id is None else to_text(event.turn_id)
-            body = {"type": "error", "code": event.code, "reason": event.reason, "turn_id": turn}
-        case TurnCancelled():
-            body = {"type": "cancelled", "turn_id": to_text(event.turn_id)}
-        case QuestionAsked():
-            questions = exact_json(event.questions)
-            body = {"type": "question", "turn_id": to_text(event.turn_id), "questions": questions}
-        case ListenerLagged():
-            body = {"type": "lagged"}
-        case MemoriesRecalled():
-            body = {"type": "memory", "keys": [*event.keys], "source": event.source.value}
-        case ProgressReported():
-            body = {"type": "progress", "value": exact_json(event.value)}
-    return {**body, "cursor": heard.cursor}
+_FRAME_TYPES: Final[Mapping[type[Payload], str]] = {
+    MessageStored: "message",
+    MessageDelta: "token",
+    MessageRetracted: "retracted",
+    TurnFailed: "error",
+    TurnCancelled: "cancelled",
+    QuestionAsked: "question",
+    ListenerLagged: "lagged",
+    MemoriesRecalled: "memory",
+    ProgressReported: "progress",
+}
+
+
+def frame(event: Event) -> dict[str, Any]:
+    """An event as a frame: the fields of what happened, and its cursor."""
+    happened = event.payload
+    fields: dict[str, Any]
+    if isinstance(happened, MessageStored):
+        fields = {"message": MessageOut.of(happened.message).model_dump(mode="json")}
+    else:
+        fields = exact_json(happened)
+    if (turn_id := getattr(happened, "turn_id", None)) is not None:
+        fields["turn_id"] = to_text(turn_id)
+    return {"type": _FRAME_TYPES[type(happened)], **fields, "cursor": event.cursor}
+
+
+def error_frame(problem: Problem) -> dict[str, Any]:
+    return {"type": "error", "code": problem.code, "reason": problem.detail}

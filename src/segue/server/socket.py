@@ -23,11 +23,10 @@ from segue.server.access import (
     get_own_thread,
     get_own_turn,
     segue_of,
-    settings_of,
     slot_of,
 )
-from segue.server.auth import RateLimit, parse_bearer
-from segue.server.connections import LiveConnection, count_connection
+from segue.server.auth import RateLimit
+from segue.server.connections import LiveConnection, live_connection, with_heartbeats
 from segue.server.middleware import BodyTooLarge, check_parts
 from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
 from segue.server.requests import (
@@ -38,17 +37,14 @@ from segue.server.requests import (
     PingFrame,
     TypingFrame,
 )
-from segue.server.responses import frame
+from segue.server.responses import error_frame, frame
 from segue.server.routes.messages import accept_message
-from segue.server.sse import with_heartbeats
 from segue.telemetry import span
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-# A browser can set no header of a socket but its protocols: `segue` and `bearer.<key>`.
 PROTOCOL: Final = "segue"
-_BEARER: Final = "bearer."
 RESTARTING: Final = 1012
 # Characters of a frame from which on only a few are encoded at once for a user.
 _LARGE: Final = 256_000
@@ -77,14 +73,12 @@ async def connect(websocket: WebSocket, thread_id: str, since: str | None = Quer
     protocols = websocket.scope.get("subprotocols", [])
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
     try:
-        credentials = _credentials(websocket, protocols)
-        caller = await admit(websocket, credentials)
+        caller = await admit(websocket)
         thread = await get_own_thread(segue_of(websocket), caller, thread_id)
         # Set the cursor now: a frame may be handled before listening begins.
         since = cursor_at(thread.last_position) if since is None else since
         parse_cursor(since)
-        with count_connection(websocket, caller, "socket"):
-            live = LiveConnection(websocket, caller, credentials)
+        with live_connection(websocket, caller, "socket") as live:
             await _Socket(websocket, live, thread).run(since)
     except (WebSocketDisconnect, WebSocketDisconnected):  # while reading, or while writing
         pass
@@ -124,10 +118,8 @@ class _Socket:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send_events(self, since: str) -> None:
-        every = settings_of(self._websocket).ping_every
         heard = self._segue.listen(self._thread, since)
-        paced = with_heartbeats(heard, every, self._live.wait_until_over())
-        async with aclosing(paced) as events:
+        async with aclosing(with_heartbeats(heard, self._live)) as events:
             async for event in events:
                 if event is not None:
                     await self._send(frame(event))
@@ -144,7 +136,7 @@ class _Socket:
                 problem = problem_of(error)
                 if problem.status == 401:
                     raise
-                await self._send({"type": "error", "code": problem.code, "reason": problem.detail})
+                await self._send(error_frame(problem))
 
     async def _receive(self) -> str:
         message = await self._websocket.receive()
@@ -192,11 +184,6 @@ class _Socket:
 def _encode(body: dict[str, Any]) -> str:
     # Far faster than `json.dumps` for a picture of 10 MB, which would block the event loop.
     return to_json(body).decode()
-
-
-def _credentials(websocket: WebSocket, protocols: list[str]) -> str | None:
-    offered = [p.removeprefix(_BEARER) for p in protocols if p.startswith(_BEARER)]
-    return offered[0] if offered else parse_bearer(websocket.headers.get("Authorization"))
 
 
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:

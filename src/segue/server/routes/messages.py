@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from starlette.requests import HTTPConnection
 from structlog.contextvars import bind_contextvars
 
@@ -10,14 +10,20 @@ from segue.core.media import ReferenceKind, find_reference
 from segue.events import cursor_at, parse_cursor
 from segue.journal.records import Accepted, Thread
 from segue.server.access import SegueDep, ThreadDep, get_own_turn, segue_of, settings_of
-from segue.server.connections import EVENT_STREAM, OptionalStreamDep, StreamDep
-from segue.server.middleware import AuthenticatedRoute
-from segue.server.problems import ApiError, responses
+from segue.server.connections import (
+    EVENT_STREAM,
+    EventStream,
+    OptionalStreamDep,
+    StreamDep,
+    stream_events,
+    stream_reply,
+)
+from segue.server.middleware import api_router
+from segue.server.problems import ApiError, errors
 from segue.server.requests import AnswerIn, MessageIn
 from segue.server.responses import AcceptedOut, TurnsOut
-from segue.server.sse import EventStream, stream_events, stream_reply
 
-router = APIRouter(route_class=AuthenticatedRoute, prefix="/api/threads/{thread_id}", tags=["talk"])
+router = api_router("/threads/{thread_id}", "talk", 404)
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {EVENT_STREAM: {}}, "description": "Server-sent events."}
 }
@@ -27,7 +33,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     "/messages",
     status_code=202,
     response_model=AcceptedOut,
-    responses=responses(404, 409, 413) | _STREAM,
+    responses=errors(409) | _STREAM,
 )
 async def send_message(
     request: Request,
@@ -48,29 +54,28 @@ async def send_message(
     return EventStream(stream_reply(segue, accepted.turn, heard, stream))
 
 
-@router.post("/cancel", responses=responses(404))
+@router.post("/cancel")
 async def cancel(segue: SegueDep, thread: ThreadDep) -> TurnsOut:
     """Stop the agent, planned continuations included; what was seen of its reply is kept."""
     return TurnsOut.of(*await segue.cancel(thread))
 
 
-@router.post("/answer", status_code=202, responses=responses(404, 409))
+@router.post("/answer", status_code=202, responses=errors(409))
 async def answer(segue: SegueDep, thread: ThreadDep, given: AnswerIn) -> TurnsOut:
     """Answer a question of the agent, which then continues."""
     turn = await get_own_turn(segue, thread, given.turn_id)
     return TurnsOut.of(await segue.answer(turn, given.answer))
 
 
-@router.post("/typing", status_code=204, responses=responses(404))
+@router.post("/typing", status_code=204)
 async def typing(segue: SegueDep, thread: ThreadDep) -> Response:
     """The user is typing; no follow-up is sent meanwhile."""
     await segue.report_typing(thread)
     return Response(status_code=204)
 
 
-@router.get("/events", responses=responses(404) | _STREAM)
+@router.get("/events", responses=_STREAM)
 async def events(
-    request: Request,
     segue: SegueDep,
     thread: ThreadDep,
     stream: StreamDep,
@@ -84,8 +89,7 @@ async def events(
     if cursor is None:  # set now, so that nothing is missed until listening begins
         cursor = cursor_at(thread.last_position)
     parse_cursor(cursor)  # raises now, because a stream has already sent its status
-    every = settings_of(request).ping_every
-    return EventStream(stream_events(segue.listen(thread, cursor), every, stream))
+    return EventStream(stream_events(segue.listen(thread, cursor), stream))
 
 
 async def accept_message(connection: HTTPConnection, thread: Thread, new: MessageIn) -> Accepted:

@@ -3,23 +3,16 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Query
 from pydantic import AwareDatetime
 
 from segue.core.snowflake import parse
 from segue.core.text import exact_json
 from segue.core.triggers import TriggerType
-from segue.server.access import SegueDep, require_operator
-from segue.server.middleware import AuthenticatedRoute
-from segue.server.problems import responses
+from segue.server.access import SegueDep
+from segue.server.middleware import api_router
 
-router = APIRouter(
-    route_class=AuthenticatedRoute,
-    prefix="/api/admin",
-    tags=["admin"],
-    dependencies=[Depends(require_operator)],
-    responses=responses(403, 404),
-)
+router = api_router("/admin", "admin", 404, operators=True)
 Limit = Annotated[int, Query(ge=1, le=500)]
 Json = dict[str, Any]
 
@@ -102,7 +95,7 @@ _A_DAY = 86_400.0
 Window = Annotated[float, Query(gt=0, le=366 * 86_400, description="In seconds.")]
 
 
-@router.get("/stats", responses=responses(400))
+@router.get("/stats")
 async def get_stats(
     segue: SegueDep,
     since: Time = None,

@@ -1,6 +1,6 @@
-"""Pages for people: `/` explains how to chat, `/docs` lists all routes.
+"""What needs no key, because it shows no stored data: pages for people, health and metrics.
 
-They have no scripts, load nothing, and need no key, because they show no stored data.
+`/` explains how to chat, `/docs` lists all routes; these pages have no scripts and load nothing.
 """
 
 import base64
@@ -12,10 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
 
-from segue.server.access import require_local
+from segue.server.access import lifespan_of, require_local
+from segue.server.metrics import Metrics
+from segue.server.problems import ApiError, errors
 from segue.server.serving import is_loopback
 
 Node = Mapping[str, Any]
@@ -141,6 +145,7 @@ def _marked(text: str) -> str:
 
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_local)])
+health = APIRouter(tags=["health"])
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }
@@ -202,3 +207,34 @@ def _page(title: str, body: str) -> HTMLResponse:
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
     return HTMLResponse(html, headers=_HEADERS)
+
+
+class Health(BaseModel):
+    status: str
+
+
+@health.get("/healthz")
+async def healthz() -> Health:
+    """The process answers."""
+    return Health(status="ok")
+
+
+@health.get("/readyz", responses=errors(503))
+async def readyz(request: Request) -> Health:
+    """Migrations and the self-test are done, and the database accepts writes."""
+    lifespan = lifespan_of(request)
+    if not lifespan.is_ready:
+        raise ApiError(503, "starting", "The server is starting or stopping.", {"Retry-After": "1"})
+    await lifespan.segue.check_writable()
+    return Health(status="ready")
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """For Prometheus. No label contains a user, a thread or a message."""
+    found: Metrics = request.app.state.metrics
+    lifespan = lifespan_of(request)
+    if lifespan.is_ready:
+        inspector = lifespan.segue.inspector
+        await found.count_timers(lambda most: inspector.count_pending_timers(limit=most))
+    return Response(generate_latest(found.registry), media_type=CONTENT_TYPE_LATEST)

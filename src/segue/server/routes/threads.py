@@ -1,25 +1,34 @@
-"""Conversations: start, list, read, search, change, delete."""
+"""Conversations: start, list, read, search, change, delete; and their follow-ups."""
 
 import base64
 import binascii
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from segue.core.snowflake import parse
 from segue.errors import UsageError
 from segue.journal.records import Thread, ThreadPlace
 from segue.server.access import PAGE_SLOT, SEARCH_SLOT, CallerDep, SegueDep, ThreadDep
-from segue.server.middleware import AuthenticatedRoute
-from segue.server.problems import responses
-from segue.server.requests import Cursor, Limit, ThreadIn, ThreadPatch
-from segue.server.responses import DeletedOut, FoundOut, PageOut, ThreadOut, ThreadsOut
+from segue.server.middleware import api_router
+from segue.server.problems import errors
+from segue.server.requests import Cursor, Limit, SnoozeIn, ThreadIn, ThreadPatch
+from segue.server.responses import (
+    DeletedOut,
+    FollowUpOut,
+    FoundOut,
+    PageOut,
+    ReasonOut,
+    ThreadOut,
+    ThreadsOut,
+)
 
-router = APIRouter(route_class=AuthenticatedRoute, prefix="/api", tags=["threads"])
+router = api_router("", "threads")
+follow_ups = api_router("/threads/{thread_id}", "follow-ups", 404)
 
 
-@router.post("/threads", status_code=201, responses=responses(404))
+@router.post("/threads", status_code=201, responses=errors(404))
 async def create_thread(
     segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None
 ) -> ThreadOut:
@@ -31,7 +40,7 @@ async def create_thread(
     return ThreadOut.of(thread)
 
 
-@router.get("/threads", responses=responses())
+@router.get("/threads")
 async def list_threads(
     segue: SegueDep,
     caller: CallerDep,
@@ -46,13 +55,13 @@ async def list_threads(
     return ThreadsOut(threads=[*map(ThreadOut.of, found)], next=following)
 
 
-@router.get("/threads/{thread_id}", responses=responses(404))
+@router.get("/threads/{thread_id}", responses=errors(404))
 async def get_thread(thread: ThreadDep) -> ThreadOut:
     """One conversation."""
     return ThreadOut.of(thread)
 
 
-@router.patch("/threads/{thread_id}", responses=responses(404))
+@router.patch("/threads/{thread_id}", responses=errors(404))
 async def change_thread(segue: SegueDep, thread: ThreadDep, change: ThreadPatch) -> ThreadOut:
     """Set the title, or preferences for this thread; null removes a preference."""
     if changes := change.changes():
@@ -62,13 +71,13 @@ async def change_thread(segue: SegueDep, thread: ThreadDep, change: ThreadPatch)
     return ThreadOut.of(thread)
 
 
-@router.delete("/threads/{thread_id}", responses=responses(404))
+@router.delete("/threads/{thread_id}", responses=errors(404))
 async def delete_thread(segue: SegueDep, thread: ThreadDep) -> DeletedOut:
     """Delete a conversation with all its data; memories belong to the user and stay."""
-    return DeletedOut(deleted=dict((await segue.delete_thread(thread)).rows))
+    return DeletedOut.of(await segue.delete_thread(thread))
 
 
-@router.get("/threads/{thread_id}/history", responses=responses(404), dependencies=[PAGE_SLOT])
+@router.get("/threads/{thread_id}/history", responses=errors(404), dependencies=[PAGE_SLOT])
 async def get_history(
     segue: SegueDep,
     thread: ThreadDep,
@@ -86,7 +95,7 @@ async def get_history(
     return PageOut.of(page, await segue.list_turns(thread, page, limit=10 * limit))
 
 
-@router.get("/search", responses=responses(), dependencies=[SEARCH_SLOT])
+@router.get("/search", dependencies=[SEARCH_SLOT])
 async def search(
     segue: SegueDep,
     caller: CallerDep,
@@ -95,6 +104,32 @@ async def search(
 ) -> list[FoundOut]:
     """The caller's messages and the replies to them that match a text, best first."""
     return [*map(FoundOut.of, await segue.search(caller.user_id, q, limit=limit))]
+
+
+@follow_ups.get("/follow-ups")
+async def list_follow_ups(
+    segue: SegueDep, thread: ThreadDep, limit: Limit = 50
+) -> list[FollowUpOut]:
+    """Planned and past follow-ups with their state, newest first."""
+    return [*map(FollowUpOut.of, await segue.list_follow_ups(thread, limit=limit))]
+
+
+@follow_ups.delete("/follow-ups")
+async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> list[FollowUpOut]:
+    """Cancel planned follow-ups and those not shown yet; the next message may plan new ones."""
+    return [*map(FollowUpOut.of, await segue.cancel_follow_ups(thread))]
+
+
+@follow_ups.post("/follow-ups/snooze")
+async def snooze(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) -> ThreadOut:
+    """No follow-up in this thread before a time."""
+    return ThreadOut.of(await segue.snooze(thread, change.until))
+
+
+@follow_ups.get("/why")
+async def why(segue: SegueDep, thread: ThreadDep, limit: Limit = 50) -> list[ReasonOut]:
+    """Why the agent wrote, and why it did not; oldest first."""
+    return [*map(ReasonOut.of, await segue.why(thread, limit=limit))]
 
 
 def _cursor_of(thread: Thread) -> str:

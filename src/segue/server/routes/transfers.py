@@ -9,14 +9,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, BinaryIO, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
+from pydantic import Field
 from starlette.requests import Request
 
-from segue.server.access import PAGE_SLOT, CallerDep, SegueDep, ThreadDep, require_operator
-from segue.server.middleware import AuthenticatedRoute
-from segue.server.problems import ApiError, responses
+from segue.server.access import PAGE_SLOT, CallerDep, SegueDep, ThreadDep
+from segue.server.middleware import api_router
+from segue.server.problems import ApiError, errors
+from segue.server.responses import RecordOut
 from segue.transfer.export import Scope
 
 MEDIA_TYPE: Final = "application/jsonl"
@@ -28,14 +29,8 @@ _MEDIA_TYPES: Final = frozenset(
 )
 _PIECE: Final = 64 * 1024
 
-router = APIRouter(route_class=AuthenticatedRoute, prefix="/api", tags=["transfers"])
-admin = APIRouter(
-    route_class=AuthenticatedRoute,
-    prefix="/api/admin",
-    tags=["admin"],
-    dependencies=[Depends(require_operator)],
-    responses=responses(403),
-)
+router = api_router("", "transfers")
+admin = api_router("/admin", "admin", operators=True)
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Lines of JSON.",
@@ -46,10 +41,10 @@ Names = Annotated[list[str], Query(max_length=100)]
 Name = Annotated[str | None, Query(max_length=200)]
 
 
-class ImportedOut(BaseModel):
+class ImportedOut(RecordOut):
     """Number of imported records by kind, skipped threads, and new ids of threads by old ones."""
 
-    imported: dict[str, int]
+    imported: dict[str, int] = Field(validation_alias="rows")
     skipped: list[str]
     renamed: dict[str, str]
 
@@ -58,7 +53,7 @@ class ImportedOut(BaseModel):
     "/threads/{thread_id}/export",
     dependencies=[PAGE_SLOT],
     response_class=StreamingResponse,
-    responses={**responses(404), **_LINES},
+    responses=errors(404) | _LINES,
 )
 async def export_thread(segue: SegueDep, thread: ThreadDep) -> StreamingResponse:
     """A conversation as its user sees it."""
@@ -69,14 +64,14 @@ async def export_thread(segue: SegueDep, thread: ThreadDep) -> StreamingResponse
     "/export",
     dependencies=[PAGE_SLOT],
     response_class=StreamingResponse,
-    responses={**responses(), **_LINES},
+    responses=_LINES,
 )
 async def export_own(segue: SegueDep, caller: CallerDep) -> StreamingResponse:
     """All of the caller's conversations, memories and preferences."""
     return _lines(segue.export(caller.user_id), "export")
 
 
-@admin.get("/export", response_class=StreamingResponse, responses={**responses(404), **_LINES})
+@admin.get("/export", response_class=StreamingResponse, responses=errors(404) | _LINES)
 async def export_everything(
     segue: SegueDep,
     user: Name = None,
@@ -95,7 +90,7 @@ async def export_everything(
     return _lines(_pieces(file), "export")
 
 
-@admin.post(IMPORT.removeprefix(admin.prefix), responses=responses(409, 415))
+@admin.post(IMPORT.removeprefix(admin.prefix), responses=errors(409, 415))
 async def import_export(
     segue: SegueDep,
     request: Request,
@@ -116,9 +111,7 @@ async def import_export(
         came = await segue.import_file(
             file, remap=remap, skip_existing=skip_existing, dry_run=dry_run, trusted=trusted
         )
-    return ImportedOut(
-        imported=dict(came.rows), skipped=[*came.skipped], renamed=dict(came.renamed)
-    )
+    return ImportedOut.of(came)
 
 
 def _lines(lines: AsyncIterator[bytes] | Iterator[bytes], name: str) -> StreamingResponse:
