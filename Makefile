@@ -5,14 +5,18 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 READY := $(VENV)/.ready
 
+# Without byte code on disk, every process that a test starts would compile its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not long" $(ARGS)
 
-# What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, large fuzz.
+# What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, and hypothesis
+# tests with all examples.
 test-long: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "long and not local" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "(long or fuzz) and not local" $(ARGS)
 
 # Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice.
 mutate: $(READY)

@@ -10,6 +10,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -35,7 +36,8 @@ settings.register_profile(
 )
 # For a long search by hand: HYPOTHESIS_PROFILE=thorough
 settings.register_profile("thorough", deadline=None, max_examples=10_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+# In the fast lane; the long lane runs the same tests with all examples.
+settings.register_profile("quick", settings.get_profile("default"), max_examples=25)
 
 # Far above what any test takes, so that only one that hangs is ended by it.
 _TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "240"))
@@ -44,38 +46,65 @@ _TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "240"))
 # left with one of them while the other has nothing more to do.
 _LONGEST = (
     "chaos/test_chaos.py",
-    "cli/test_chat.py",
-    "server/test_openapi.py",
-    "server/test_canary.py",
-    "server/test_isolation.py",
-    "server/test_fuzz.py",
-    "test_long_texts.py",
-    "stories/test_leak_canary.py",
-    "runtime/test_bus.py",
-    "journal/test_kills.py",
-    "core/test_properties.py",
-    "agent/test_crash.py",
-    "cli/test_serve.py",
-    "journal/test_contract_sqlite.py",
     "journal/test_contract_postgres.py",
+    "journal/test_contract_sqlite.py",
+    "server/test_openapi.py",
+    "test_wheel.py",
+    "server/test_isolation.py",
+    "stories/test_airline_transcripts.py",
+    "stories/test_compression.py",
+    "runtime/test_turns.py",
+    "cli/test_serve.py",
+    "cli/test_chat.py",
+    "test_long_texts.py",
+    "journal/test_races.py",
+    "journal/test_kills.py",
+    "server/test_fuzz.py",
+    "runtime/test_bus.py",
+    "stories/test_delivery.py",
+    "testing/test_simulation.py",
+    "test_source_rules.py",
+    "server/test_frames.py",
 )
 # On PostgreSQL these run whole in the fast lane: they are about what databases do differently. Of
 # every other file the fast lane has one test on PostgreSQL, and the long lane the rest.
 _BOTH_DATABASES = (
-    "journal",
     "chaos",
+    "journal/test_contract",
+    "journal/test_kills.py",
+    "journal/test_postgres",
+    "journal/test_races.py",
+    "journal/test_search.py",
+    "journal/test_watching.py",
     "runtime/test_bus.py",
     "runtime/test_turns.py",
     "stories/test_hiccups.py",
     "stories/test_outages.py",
     "transfer/test_kills.py",
 )
+# These take longest. What they search exhaustively, or on PostgreSQL, the fast lane has in smaller
+# tests of the same files.
+_LONG = (
+    "agent/test_retrieval_eval.py::test_memories_are_found_with_and_without_a_trigger",
+    "server/test_isolation.py::test_anothers_things_are_as_if_they_were_not[postgres]",
+    "server/test_openapi.py::test_the_api_keeps_to_its_documentation[postgres]",
+    "stories/test_airline_transcripts.py::test_a_chat_cut_between_call_and_result_leaves_that_batch_out",
+    "stories/test_airline_transcripts.py::test_a_result_delivered_again_changes_nothing",
+    "stories/test_airline_transcripts.py::test_settling_any_prefix_keeps_all_words_and_results",
+    "stories/test_compression.py::test_a_long_talk_is_summed_up_and_goes_on[postgres]",
+    "stories/test_delivery.py::test_follow_ups_come_as_often_and_as_punctually_as_the_baseline[postgres]",
+    "stories/test_leak_canary.py::test_no_canary_is_ever_seen[postgres]",
+    "stories/test_nights_of_all_zones.py::test_in_no_zone_and_on_no_day_of_a_year_is_anybody_woken",
+    "test_long_texts.py::test_a_nasty_text_is_read_in_no_time[the scripted model]",
+)
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only pytest writes there, into a folder of its own
 _PLENTY = 4 * 2**30  # bytes: far more than all tests need
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the tests' files in memory if there is room, unless TMPDIR asks for a place."""
+    """Choose the number of examples, and keep files in memory unless TMPDIR asks for a place."""
+    usual = "quick" if "not long" in config.option.markexpr else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # it would sort by how many tests a file has
     is_roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _PLENTY
@@ -89,7 +118,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
     seen: set[Path] = set()
     for item in items:
-        if _is_on_postgres(item) and not _is_on_both(item.path.relative_to(here)):
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.fuzz)
+        if item.nodeid.removeprefix("tests/") in _LONG:
+            item.add_marker(pytest.mark.long)
+        elif _is_on_postgres(item) and not _is_on_both(item.path.relative_to(here)):
             if item.path in seen:
                 item.add_marker(pytest.mark.long)
             seen.add(item.path)
@@ -108,23 +141,30 @@ def _is_on_both(path: Path) -> bool:
 @pytest.fixture(autouse=True)
 def _ends() -> Iterator[None]:
     """A test that hangs fails, and says what its tasks were waiting for."""
-    before = signal.signal(signal.SIGALRM, _give_up)
+    failure = f"This test took more than {_TEST_SECONDS:.0f} s."
+    ran_out = False
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        nonlocal ran_out
+        ran_out = True
+        _print_tasks()
+        pytest.fail(failure)
+
+    before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, _TEST_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    if ran_out:  # a task that caught the failure may have hidden it
+        pytest.fail(failure)
 
 
-def _give_up(_number: int, _frame: FrameType | None) -> None:
-    try:
-        tasks = asyncio.all_tasks()
-    except RuntimeError:  # no loop runs
-        tasks = set()
-    for task in tasks:
-        task.print_stack(file=sys.stderr)
-    pytest.fail(f"This test took more than {_TEST_SECONDS:.0f} s.")
+def _print_tasks() -> None:
+    with suppress(RuntimeError):  # no loop runs
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stderr)
 
 
 @pytest.fixture(scope="session", autouse=True)

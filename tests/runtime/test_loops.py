@@ -51,6 +51,7 @@ class SteppedBack(SystemClock):
         del until
         if self._now < START:
             await wake.wait()
+        wake.clear()
         self._now = START - timedelta(hours=1)
 
 

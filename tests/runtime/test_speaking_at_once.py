@@ -20,7 +20,8 @@ from tests.runtime.scenes import Process, Tab, process, tab
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 12
+ROUNDS = 3
+MANY_ROUNDS = 12
 AT_ONCE = 8
 WORD = "psst"
 SPEECH = f"{WORD} " * 12
@@ -91,22 +92,23 @@ def words_of(event: Payload) -> str:
     return event.text if isinstance(event, MessageDelta) else ""
 
 
+@pytest.mark.parametrize("count", [ROUNDS, pytest.param(MANY_ROUNDS, marks=pytest.mark.long)])
 async def test_after_the_users_message_no_screen_shows_a_follow_up_that_is_void(
-    database: str,
+    database: str, count: int
 ) -> None:
     """Its pieces are taken back everywhere, it never gets into the history, and what was whole
     before stays before.
     """
     dice = random.Random(7)  # noqa: S311 - the same on each run
-    count = 1 if "postgres" not in database else 2
+    workers = 1 if "postgres" not in database else 2
     async with AsyncExitStack() as running:
         processes = [
             await running.enter_async_context(
                 process(database, ScriptedChatModel(script=speak, delay=0.005), EAGER)
             )
-            for _ in range(count)
+            for _ in range(workers)
         ]
-        for first in range(0, ROUNDS * AT_ONCE, AT_ONCE):
+        for first in range(0, count * AT_ONCE, AT_ONCE):
             rounds = [Round(processes, dice, first + each) for each in range(AT_ONCE)]
             screens = await asyncio.gather(*(each.play() for each in rounds))
             late = [e for tabs in screens for each in tabs for e in after_the_user(each.events)]
