@@ -157,7 +157,7 @@ async def test_under_its_own_settings_the_past_is_what_it_was(stage: Stage, seed
         [s for s in of(found, k) if s[0] < seen] for k in (EventKind.SENT_THEN, EventKind.SENT)
     )
     assert now == then != []
-    assert found.replies_lost.total() == found.assumed == 0
+    assert found.total(EventKind.REPLY_LOST) == found.assumed == 0
 
 
 async def test_a_delay_that_a_decider_chose_is_doubled_once(stage: Stage) -> None:
@@ -228,7 +228,7 @@ async def test_an_answer_that_came_after_the_next_message_plans_nothing(stage: S
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
     assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN) == []
-    assert found.held_back.total() == 0
+    assert found.total(EventKind.HELD_BACK) == 0
 
 
 @asynccontextmanager
@@ -273,7 +273,7 @@ async def test_each_setting_counts_in_the_past(
     """What another setting stops or puts off is told with the gate that did it."""
     async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, _):
         found = await again(world.journal, eager_agent(**autonomy), until=world.clock.now())
-        assert (found.then.total(), found.now.total()) == (3, sent)
+        assert (found.total(EventKind.SENT_THEN), found.total(EventKind.SENT)) == (3, sent)
         assert gate in {e.gate for e in found.events if e.kind is stopped}
 
 
@@ -313,7 +313,11 @@ async def test_a_reply_is_lost_where_nothing_is_left_to_answer(stage: Stage) -> 
         found = await again(world.journal, slow, until=world.clock.now())
         stats = await world.segue.stats(window=timedelta(hours=24))
         replied = sum(row.counts.get(FollowUpOutcome.REPLIED, 0) for row in stats.outcomes)
-        assert (found.replies.total(), found.replies_lost.total()) == (replied, 1) == (2, 1)
+        assert (
+            (found.total(EventKind.REPLIED_THEN), found.total(EventKind.REPLY_LOST))
+            == (replied, 1)
+            == (2, 1)
+        )
         assert found.sentence.endswith("1 of 2 replies lost.")
         lost = of(found, EventKind.REPLY_LOST)
         assert [at for at, _, _ in lost] == [START + timedelta(seconds=210)]
@@ -340,8 +344,8 @@ async def test_words_are_read_where_a_policy_had_kept_the_decider_from_it(stage:
         await world.say(thread, "None, thanks. Bye!")
         await world.pass_time(DAY)
         found = await again(world.journal, eager_agent(), until=world.clock.now())
-    assert found.then.total() == 0
-    assert dict(found.now) == {"question_unanswered": 3}
+    assert found.total(EventKind.SENT_THEN) == 0
+    assert dict(found.counts[EventKind.SENT]) == {"question_unanswered": 3}
 
 
 async def test_words_are_read_together_with_the_turns_before_them(stage: Stage) -> None:
@@ -354,7 +358,7 @@ async def test_words_are_read_together_with_the_turns_before_them(stage: Stage) 
             await world.say(thread, words)
         await world.pass_time(DAY)
         found = await again(world.journal, eager_agent(), until=world.clock.now())
-    assert set(found.now) == {"waiting_for_decision"}
+    assert set(found.counts[EventKind.SENT]) == {"waiting_for_decision"}
 
 
 async def test_what_nobody_had_found_before_the_user_wrote_is_not_sent(stage: Stage) -> None:
@@ -417,9 +421,9 @@ async def test_what_comes_at_night_is_counted_on_the_users_clock(
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(hours=1)
         found = await again(world.journal, agent, until=world.clock.now())
-    assert (found.then.total(), found.now.total()) == (1, 1)
-    assert (found.night_then, found.night_now) == (night, night)
-    assert (found.night_share_then, found.night_share) == (night, night)
+    assert (found.total(EventKind.SENT_THEN), found.total(EventKind.SENT)) == (1, 1)
+    for kind in (EventKind.SENT_THEN, EventKind.SENT):
+        assert (found.at_night[kind], found.night_share(kind)) == (night, night)
 
 
 async def test_one_thread_is_counted_while_its_neighbours_take_their_share(
@@ -437,10 +441,14 @@ async def test_one_thread_is_counted_while_its_neighbours_take_their_share(
         until = world.clock.now()
         capped = [eager_agent(a, policy={"max_per_day": 1}) for a in ("ada", "bob")]
         found = await again(world.journal, *capped, until=until, thread_id=second, user_id="ann")
-        assert (found.threads, found.then.total(), found.now.total()) == (1, 3, 0)
+        assert (found.threads, found.total(EventKind.SENT_THEN), found.total(EventKind.SENT)) == (
+            1,
+            3,
+            0,
+        )
         later = await again(world.journal, *both, since=START + timedelta(minutes=1), until=until)
-        assert later.then.total() == later.now.total() == 4
-        assert (later.busiest_then, later.busiest_now) == (4, 4)
+        assert later.total(EventKind.SENT_THEN) == later.total(EventKind.SENT) == 4
+        assert later.busiest_day == {EventKind.SENT_THEN: 4, EventKind.SENT: 4}
 
 
 async def test_an_agent_that_goes_on_has_ended_when_it_is_done(stage: Stage) -> None:
@@ -467,7 +475,7 @@ async def test_a_thread_that_cannot_be_read_is_left_out(folder: str) -> None:
         with closing(sqlite3.connect(Path(folder) / JOURNAL_FILE)) as db, db:
             db.execute("UPDATE decisions SET facts = '[1]' WHERE thread_id = ?", (broken,))
         found = await again(world.journal, agent, until=world.clock.now())
-    assert (found.threads, found.unreadable, found.then.total()) == (1, 1, 3)
+    assert (found.threads, found.unreadable, found.total(EventKind.SENT_THEN)) == (1, 1, 3)
     assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
 
 
@@ -478,7 +486,7 @@ async def test_settings_without_any_delay_come_to_an_end(stage: Stage) -> None:
     )
     async with after_a_silence(stage, lasts=DAY, agent=eager_agent()) as (world, _):
         found = await again(world.journal, endless, until=world.clock.now())
-    assert found.now.total() == 1_000
+    assert found.total(EventKind.SENT) == 1_000
 
 
 def test_what_was_put_off_until_now_is_not_tried_for_ever() -> None:

@@ -129,8 +129,9 @@ def print_replay(report: ReplayReport, *, as_json: bool) -> None:
             for e in report.events
         )
         print_table(("when", "thread", "what", "trigger", "gate"), events, nothing="")
-    counters = (report.then, report.replies, report.now, report.replies_lost)
-    triggers = sorted({*report.then, *report.now})
+    kinds = (EventKind.SENT_THEN, EventKind.REPLIED_THEN, EventKind.SENT, EventKind.REPLY_LOST)
+    counters = [report.counts[kind] for kind in kinds]
+    triggers = sorted({*report.counts[EventKind.SENT_THEN], *report.counts[EventKind.SENT]})
     rows = ((name, *(f"{counter[name]:,}" for counter in counters)) for name in triggers)
     headings = ("trigger", "sent then", "answered", "sent now", "replies lost")
     print_table(headings, rows, nothing="No follow-up was sent, and none would be.")
@@ -139,19 +140,18 @@ def print_replay(report: ReplayReport, *, as_json: bool) -> None:
 
 def _sentences(report: ReplayReport) -> Iterator[str]:
     yield f"{report.sentence} Users: {report.users:,}, threads: {report.threads:,}."
-    for label, counter in (("Held back", report.held_back), ("Postponed", report.postponed)):
-        if counter:
+    then, now = EventKind.SENT_THEN, EventKind.SENT
+    for label, kind in (("Held back", EventKind.HELD_BACK), ("Postponed", EventKind.POSTPONED)):
+        if counter := report.counts[kind]:
             counts = ", ".join(f"{name} {number:,}" for name, number in counter.most_common())
             yield f"{label}: {counts}."
-    if report.held_out:
-        yield f"Held out: {report.held_out:,}."
+    if held_out := report.total(EventKind.HELD_OUT):
+        yield f"Held out: {held_out:,}."
+    busiest, at_night = report.busiest_day, report.at_night
+    yield (f"The most that one user got on one day: {busiest[now]:,} instead of {busiest[then]:,}.")
     yield (
-        f"The most that one user got on one day: {report.busiest_now:,} "
-        f"instead of {report.busiest_then:,}."
-    )
-    yield (
-        f"At night, {NIGHT} on the user's clock: {report.night_now:,} ({report.night_share:.0%}) "
-        f"instead of {report.night_then:,} ({report.night_share_then:.0%})."
+        f"At night, {NIGHT} on the user's clock: {at_night[now]:,} ({report.night_share(now):.0%}) "
+        f"instead of {at_night[then]:,} ({report.night_share(then):.0%})."
     )
     if report.assumed:
         yield (

@@ -6,13 +6,13 @@ real rules. Pure: `segue.replay.past` reads the records, `segue.replay.report` a
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
 from segue.core.autonomy.local_time import after, day_began, find_zone
@@ -78,17 +78,6 @@ class _Silence:
         return [(turn.shown_at, turn) for turn in self.follow_ups if turn.shown_at is not None]
 
 
-def _silences(thread: PastThread) -> list[_Silence]:
-    """Follow-ups before the first message that is still stored are left out."""
-    silences: list[_Silence] = []
-    for turn in thread.turns:
-        if not turn.is_follow_up:
-            silences.append(_Silence(turn))
-        elif silences:
-            silences[-1].follow_ups.append(turn)
-    return silences
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Timer:
     due_at: datetime
@@ -104,13 +93,18 @@ class _Thread:
     def __init__(self, past: PastThread, autonomy: Autonomy) -> None:
         self.past = past
         self.autonomy = autonomy
-        self.silences = _silences(past)
+        self.silences: list[_Silence] = []
         # The number of the current silence.
         self.epoch = -1
         self.sent = 0
         self.timer: _Timer | None = None
         self._fired_at = {turn.began_at for turn in past.turns if turn.is_follow_up}
         self._checked_at = [check.at for check in past.checks]
+        for turn in past.turns:
+            if not turn.is_follow_up:
+                self.silences.append(_Silence(turn))
+            elif self.silences:  # else the message before it is not stored any more
+                self.silences[-1].follow_ups.append(turn)
 
     @property
     def silence(self) -> _Silence:
@@ -144,8 +138,10 @@ class _Thread:
 
     def never_shown(self, moment: datetime) -> PastTurn | None:
         """The follow-up of then that began at this moment and was never shown."""
-        began = (turn for turn in self.silence.follow_ups if turn.began_at == moment)
-        return next((turn for turn in began if turn.shown_at is None), None)
+        for turn in self.silence.follow_ups:
+            if turn.began_at == moment and turn.shown_at is None:
+                return turn
+        return None
 
     def counterpart(self) -> PastTurn | None:
         """The follow-up of then with the same number in this silence as the next one."""
@@ -153,82 +149,84 @@ class _Thread:
         return shown[self.sent][1] if self.sent < len(shown) else None
 
 
-Action = Callable[[datetime], Iterator[ReplayEvent]]
+Action = Callable[[datetime], None]
 
 
 def replay_user(
     threads: Sequence[PastThread], autonomy_of: Callable[[str], Autonomy], until: datetime
-) -> Iterator[ReplayEvent]:
+) -> list[ReplayEvent]:
     """What was sent in the threads of one user, and what would have been sent until a moment."""
-    for thread in threads:
-        for silence in _silences(thread):
-            for at, turn in silence.shown:
-                yield ReplayEvent(at, EventKind.SENT_THEN, thread.id, turn.trigger)
-    yield from _Replay(threads, autonomy_of, until).run()
+    return _Replay([_Thread(past, autonomy_of(past.agent_id)) for past in threads]).run(until)
 
 
 class _Replay:
     """All threads of one user: their caps and cooldown are shared."""
 
-    def __init__(
-        self,
-        threads: Sequence[PastThread],
-        autonomy_of: Callable[[str], Autonomy],
-        until: datetime,
-    ) -> None:
-        # What is recorded has happened, whatever this machine's clock says.
-        self._until = max([until, *(turn.began_at for past in threads for turn in past.turns)])
+    def __init__(self, threads: Sequence[_Thread]) -> None:
+        self._threads = threads
         self._numbers = count()
         self._agenda: list[tuple[datetime, int, int, Action]] = []
+        self._events: list[ReplayEvent] = []
         self._sent_at: list[datetime] = []
-        self._unattended = _merge(span for thread in threads for span in thread.unattended)
-        for past in threads:
-            thread = _Thread(past, autonomy_of(past.agent_id))
-            for moment in past.cancelled_at:
-                self._at(moment, _WROTE, partial(self._cancel, thread))
-            for check in past.checks:
-                if check.at < check.due_at:
-                    self._at(check.at, thread.rank_at(check.at), partial(self._recheck, thread))
-            for number, silence in enumerate(thread.silences):
-                answer = silence.answer
-                self._at(answer.began_at, _WROTE, partial(self._user_wrote, thread, number))
-                if answer.ended_at is not None:
-                    self._at(answer.ended_at, _ANSWERED, partial(self._answered, thread, number))
+        self._unattended = _merge(span for thread in threads for span in thread.past.unattended)
 
-    def run(self) -> Iterator[ReplayEvent]:
-        while self._agenda and self._agenda[0][0] <= self._until:
+    def run(self, until: datetime) -> list[ReplayEvent]:
+        for thread in self._threads:
+            self._recall(thread)
+        # What is recorded has happened, whatever this machine's clock says.
+        until = max([until, *(turn.began_at for t in self._threads for turn in t.past.turns)])
+        while self._agenda and self._agenda[0][0] <= until:
             moment, _, _, act = heapq.heappop(self._agenda)
-            yield from act(moment)
+            act(moment)
+        return self._events
+
+    def _recall(self, thread: _Thread) -> None:
+        """Put what is recorded of a thread on the agenda."""
+        for cancelled_at in thread.past.cancelled_at:
+            self._at(cancelled_at, _WROTE, partial(self._cancel, thread))
+        for check in thread.past.checks:
+            if check.at < check.due_at:
+                self._at(check.at, thread.rank_at(check.at), partial(self._recheck, thread))
+        for number, silence in enumerate(thread.silences):
+            answer = silence.answer
+            self._at(answer.began_at, _WROTE, partial(self._user_wrote, thread, number))
+            if answer.ended_at is not None:
+                self._at(answer.ended_at, _ANSWERED, partial(self._answered, thread, number))
+            for at, follow_up in silence.shown:
+                self._add(thread, at, EventKind.SENT_THEN, follow_up.trigger)
 
     def _at(self, moment: datetime, rank: int, act: Action) -> None:
         heapq.heappush(self._agenda, (moment, rank, next(self._numbers), act))
 
-    def _user_wrote(self, thread: _Thread, number: int, moment: datetime) -> Iterator[ReplayEvent]:
+    def _add(
+        self, thread: _Thread, at: datetime, kind: EventKind, trigger: str | None, **more: Any
+    ) -> None:
+        self._events.append(ReplayEvent(at, kind, thread.past.id, trigger, **more))
+
+    def _user_wrote(self, thread: _Thread, number: int, moment: datetime) -> None:
         shown = thread.silences[number - 1].shown if number else []
         if shown and moment - shown[-1][0] <= WINDOW:
             at, follow_up = shown[-1]
-            event = ReplayEvent(at, EventKind.REPLIED_THEN, thread.past.id, follow_up.trigger)
-            yield event
+            self._add(thread, at, EventKind.REPLIED_THEN, follow_up.trigger)
             if not thread.sent:
-                yield replace(event, kind=EventKind.REPLY_LOST)
+                self._add(thread, at, EventKind.REPLY_LOST, follow_up.trigger)
         thread.epoch, thread.sent, thread.timer = number, 0, None
 
-    def _cancel(self, thread: _Thread, _moment: datetime) -> Iterator[ReplayEvent]:
+    def _cancel(self, thread: _Thread, _moment: datetime) -> None:
         thread.timer = None
-        return iter(())
 
-    def _answered(self, thread: _Thread, number: int, moment: datetime) -> Iterator[ReplayEvent]:
+    def _answered(self, thread: _Thread, number: int, moment: datetime) -> None:
         if thread.epoch == number:  # else the user wrote again before the answer
-            yield from self._plan(thread, thread.silence.answer.plan, moment)
+            self._plan(thread, thread.silence.answer.plan, moment)
 
     def _plan(
         self, thread: _Thread, plan: PastPlan | None, moment: datetime, *, is_assumed: bool = False
-    ) -> Iterator[ReplayEvent]:
+    ) -> None:
         if plan is None or thread.sent >= _MOST:
             return
         if refusal(thread.sent, thread.autonomy):
-            trigger, gate = plan.trigger.value, thread.refused_by()
-            yield ReplayEvent(moment, EventKind.HELD_BACK, thread.past.id, trigger, gate)
+            gate = thread.refused_by()
+            self._add(thread, moment, EventKind.HELD_BACK, plan.trigger.value, gate=gate)
             return
         timer = thread.timer_for(plan, moment, is_assumed=is_assumed)
         self._arm(thread, timer, timer.due_at)
@@ -237,28 +235,28 @@ class _Replay:
         thread.timer = timer
         self._at(moment, thread.rank_at(moment), partial(self._due, thread, timer))
 
-    def _due(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
+    def _due(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
         if thread.timer is not timer:
             return
         if (attended_at := self._attended_at(moment)) > moment:
             self._arm(thread, timer, attended_at)
         else:
-            yield from self._check(thread, timer, moment)
+            self._check(thread, timer, moment)
 
-    def _recheck(self, thread: _Thread, moment: datetime) -> Iterator[ReplayEvent]:
+    def _recheck(self, thread: _Thread, moment: datetime) -> None:
         """The user's preferences changed here: a postponed follow-up was checked again."""
         if thread.timer is not None and thread.timer.is_postponed:
-            yield from self._check(thread, thread.timer, moment)
+            self._check(thread, thread.timer, moment)
 
-    def _check(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
+    def _check(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
         decision = self._ask_gates(thread, timer, moment)
         thread.timer = None
         if decision.outcome is GateOutcome.ALLOW:
-            yield from self._fire(thread, timer, moment)
+            self._fire(thread, timer, moment)
             return
         kind = EventKind.HELD_BACK if decision.until is None else EventKind.POSTPONED
         gate = next(v.gate for v in decision.verdicts if v.outcome is decision.outcome)
-        yield ReplayEvent(moment, kind, thread.past.id, timer.trigger.value, gate)
+        self._add(thread, moment, kind, timer.trigger.value, gate=gate)
         if decision.until is not None:
             self._postpone(thread, timer, decision.until)
 
@@ -283,10 +281,10 @@ class _Replay:
         )
         return PolicyGates(preferences.apply_to(thread.autonomy.policy)).check(facts)
 
-    def _fire(self, thread: _Thread, timer: _Timer, moment: datetime) -> Iterator[ReplayEvent]:
-        autonomy, thread_id, trigger = thread.autonomy, thread.past.id, timer.trigger.value
-        if choose_prompt(autonomy.prompts, autonomy.holdout, timer.trigger, thread_id) is None:
-            yield ReplayEvent(moment, EventKind.HELD_OUT, thread_id, trigger)
+    def _fire(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
+        autonomy, trigger = thread.autonomy, timer.trigger
+        if choose_prompt(autonomy.prompts, autonomy.holdout, trigger, thread.past.id) is None:
+            self._add(thread, moment, EventKind.HELD_OUT, trigger.value)
             return
         if (unseen := thread.never_shown(moment)) is not None:  # what ended it then, ends it now
             if unseen.postponed_until is not None and unseen.postponed_until > moment:
@@ -294,11 +292,11 @@ class _Replay:
             return
         like = thread.counterpart()
         shown_at, ended_at = _times_of(like, moment)
-        yield ReplayEvent(shown_at, EventKind.SENT, thread_id, trigger, is_assumed=timer.is_assumed)
+        self._add(thread, shown_at, EventKind.SENT, trigger.value, is_assumed=timer.is_assumed)
         insort(self._sent_at, shown_at)
         thread.sent += 1
-        plan = PastPlan(timer.trigger) if like is None else like.plan
-        yield from self._plan(thread, plan, ended_at, is_assumed=like is None)
+        plan = PastPlan(trigger) if like is None else like.plan
+        self._plan(thread, plan, ended_at, is_assumed=like is None)
 
     def _attended_at(self, due_at: datetime) -> datetime:
         """When a process looked at timers: while none did then, none does now."""

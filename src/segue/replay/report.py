@@ -37,9 +37,7 @@ class ReplayQuery:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What the other settings change. Counters are by trigger or, of held back and postponed
-    follow-ups, by gate.
-    """
+    """What the other settings change."""
 
     since: datetime | None
     until: datetime
@@ -49,46 +47,39 @@ class ReplayReport:
     imported: int = 0
     # Threads that are left out.
     unreadable: int = 0
-    then: Counter[str] = field(default_factory=Counter)
-    now: Counter[str] = field(default_factory=Counter)
-    held_back: Counter[str] = field(default_factory=Counter)
-    postponed: Counter[str] = field(default_factory=Counter)
-    held_out: int = 0
-    # Follow-ups of then that were answered, and those of them that leave nothing to answer now.
-    replies: Counter[str] = field(default_factory=Counter)
-    replies_lost: Counter[str] = field(default_factory=Counter)
+    # By trigger or, for held back and postponed follow-ups, by gate.
+    counts: dict[EventKind, Counter[str]] = field(
+        default_factory=lambda: {kind: Counter() for kind in EventKind}
+    )
+    # How many of those sent now have an assumed trigger.
     assumed: int = 0
-    # The most that one user got on one local day.
-    busiest_then: int = 0
-    busiest_now: int = 0
-    # Between 22:00 and 08:00 on the user's clock.
-    night_then: int = 0
-    night_now: int = 0
+    # The most that one user got on one local day, then and now.
+    busiest_day: Counter[EventKind] = field(default_factory=Counter)
+    # Sent between 22:00 and 08:00 on the user's clock, then and now.
+    at_night: Counter[EventKind] = field(default_factory=Counter)
     # Oldest first, of all users.
     events: list[ReplayEvent] = field(default_factory=list)
 
+    def total(self, kind: EventKind) -> int:
+        return self.counts[kind].total()
+
     @property
     def difference(self) -> int:
-        return self.now.total() - self.then.total()
+        return self.total(EventKind.SENT) - self.total(EventKind.SENT_THEN)
 
-    @property
-    def night_share_then(self) -> float:
-        return self.night_then / (self.then.total() or 1)
-
-    @property
-    def night_share(self) -> float:
-        return self.night_now / (self.now.total() or 1)
+    def night_share(self, kind: EventKind) -> float:
+        return self.at_night[kind] / (self.total(kind) or 1)
 
     @property
     def sentence(self) -> str:
         """The result for people."""
-        then, now = self.then.total(), self.now.total()
+        then, now = self.total(EventKind.SENT_THEN), self.total(EventKind.SENT)
         if not self.difference:
             sent = f"As many sent as then: {now:,}"
         else:
             word = "more" if self.difference > 0 else "fewer"
             sent = f"{abs(self.difference):,} {word} sent: {now:,} instead of {then:,}"
-        answered, lost = self.replies.total(), self.replies_lost.total()
+        answered, lost = self.total(EventKind.REPLIED_THEN), self.total(EventKind.REPLY_LOST)
         if not answered:
             return f"{sent}. No follow-up had been answered."
         return f"{sent}. {f'{lost:,}' if lost else 'None'} of {answered:,} replies lost."
@@ -96,34 +87,20 @@ class ReplayReport:
     def add(self, events: Iterable[ReplayEvent], threads: Sequence[PastThread]) -> None:
         """Count the events of one user."""
         zones = {thread.id: find_zone(thread.preferences.time_zone) or UTC for thread in threads}
-        days_then: Counter[date] = Counter()
-        days_now: Counter[date] = Counter()
+        days: Counter[tuple[EventKind, date]] = Counter()
         for event in events:
-            trigger, zone = event.trigger or "unknown", zones[event.thread_id]
-            match event.kind:
-                case EventKind.SENT_THEN:
-                    self.then[trigger] += 1
-                    self.night_then += NIGHT.is_quiet(event.at, zone)
-                    days_then[local_day(event.at, zone)] += 1
-                case EventKind.SENT:
-                    self.now[trigger] += 1
-                    self.night_now += NIGHT.is_quiet(event.at, zone)
-                    days_now[local_day(event.at, zone)] += 1
-                    self.assumed += event.is_assumed
-                case EventKind.HELD_BACK:
-                    self.held_back[event.gate or ""] += 1
-                case EventKind.POSTPONED:
-                    self.postponed[event.gate or ""] += 1
-                case EventKind.HELD_OUT:
-                    self.held_out += 1
-                case EventKind.REPLIED_THEN:
-                    self.replies[trigger] += 1
-                case EventKind.REPLY_LOST:
-                    self.replies_lost[trigger] += 1
-        self.busiest_then = max(self.busiest_then, *days_then.values(), 0)
-        self.busiest_now = max(self.busiest_now, *days_now.values(), 0)
+            self.counts[event.kind][event.gate or event.trigger or "unknown"] += 1
+            self.assumed += event.is_assumed
+            if event.kind in (EventKind.SENT_THEN, EventKind.SENT):
+                zone = zones[event.thread_id]
+                self.at_night[event.kind] += NIGHT.is_quiet(event.at, zone)
+                days[event.kind, local_day(event.at, zone)] += 1
+        for (kind, _), sent in days.items():
+            self.busiest_day[kind] = max(self.busiest_day[kind], sent)
 
     def as_json(self) -> dict[str, Any]:
+        then, now = EventKind.SENT_THEN, EventKind.SENT
+        counts = {kind: dict(sorted(counter.items())) for kind, counter in self.counts.items()}
         return {
             "since": self.since,
             "until": self.until,
@@ -131,21 +108,21 @@ class ReplayReport:
             "threads": self.threads,
             "threads_brought_in": self.imported,
             "threads_unreadable": self.unreadable,
-            "sent_then": dict(sorted(self.then.items())),
-            "sent": dict(sorted(self.now.items())),
+            "sent_then": counts[then],
+            "sent": counts[now],
             "difference": self.difference,
-            "replies_then": dict(sorted(self.replies.items())),
-            "replies_lost": dict(sorted(self.replies_lost.items())),
-            "held_back": dict(sorted(self.held_back.items())),
-            "postponed": dict(sorted(self.postponed.items())),
-            "held_out": self.held_out,
+            "replies_then": counts[EventKind.REPLIED_THEN],
+            "replies_lost": counts[EventKind.REPLY_LOST],
+            "held_back": counts[EventKind.HELD_BACK],
+            "postponed": counts[EventKind.POSTPONED],
+            "held_out": self.total(EventKind.HELD_OUT),
             "assumed": self.assumed,
-            "busiest_day_then": self.busiest_then,
-            "busiest_day": self.busiest_now,
-            "sent_at_night_then": self.night_then,
-            "share_at_night_then": round(self.night_share_then, 4),
-            "sent_at_night": self.night_now,
-            "share_at_night": round(self.night_share, 4),
+            "busiest_day_then": self.busiest_day[then],
+            "busiest_day": self.busiest_day[now],
+            "sent_at_night_then": self.at_night[then],
+            "share_at_night_then": round(self.night_share(then), 4),
+            "sent_at_night": self.at_night[now],
+            "share_at_night": round(self.night_share(now), 4),
             "sentence": self.sentence,
             "entries": self.events,
         }
