@@ -617,11 +617,9 @@ async def test_no_object_of_an_app_comes_to_life(tmp_path: Path, sqlite_journals
 def test_a_source_cannot_be_written_to(old_app: OldApp) -> None:
     """Not by a mistake either: the database itself refuses."""
     old_app.app.say("trip", "Hello!", "Hi.")
-    source = open_source(old_app.place)
-    assert isinstance(source, checkpoints.CheckpointSource)
-    tables: Any = source.tables
+    source: Any = open_source(old_app.place)
     with pytest.raises(BackendError, match=r"read-?only"):
-        tables._rows("DELETE FROM checkpoints RETURNING thread_id")
+        source._rows("DELETE FROM checkpoints RETURNING thread_id")
     source.close()
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, Self
 
 from langchain_core.messages import BaseMessage
 
+from segue.core.batch import Batch
 from segue.errors import ConflictError, NotFoundError
-from segue.journal.batches import place_of
 from segue.journal.journal import Journal
 from segue.journal.records import Thread
-from segue.migrate.placement import split_by_batches
+from segue.migrate.placement import Placement, split_by_batches
 
 SETTING: Final = "migrated"
 # How much of a thread is read to continue after it.
@@ -66,22 +66,11 @@ class Ledger:
         except NotFoundError:
             return None
 
-    async def tail(self, thread: Thread, record: MigrationState) -> list[BaseMessage]:
-        """The end of what was stored before."""
-        if self._journal is None or not record.messages:
-            return []
-        batches = await self._journal.messages.tail(thread.id, max_tokens=_TAIL_TOKENS)
-        messages = [message for batch in reversed(batches) for message in batch.messages]
-        return [message for message in messages if place_of(message) <= record.last]
-
-    async def find_end(self, thread: Thread, message: BaseMessage) -> int | None:
-        """The last position of the batch that holds a message, if one of the last ones does."""
+    async def tail(self, thread_id: str) -> list[Batch]:
+        """The last batches of a thread, newest first."""
         if self._journal is None:
-            return None
-        for batch in await self._journal.messages.tail(thread.id, max_tokens=_TAIL_TOKENS):
-            if any(each.id == message.id for each in batch.messages):
-                return batch.last_position
-        return None
+            return []
+        return await self._journal.messages.tail(thread_id, max_tokens=_TAIL_TOKENS)
 
     async def begin(
         self, thread_id: str, record: MigrationState, *, agent_id: str, user_id: str, at: datetime
@@ -112,10 +101,7 @@ class ThreadResult:
     """What became of one conversation; None while all of it is held back."""
 
     became: Outcome | None
-    messages: int = 0
-    markers: int = 0
-    orphans: int = 0
-    repairs: int = 0
+    placed: Placement = field(default_factory=Placement)
     is_held: bool = False
     # The owner of the thread.
     user: str = ""
@@ -168,9 +154,9 @@ class MigrationReport:
         self.continued += result.became == "continued"
         self.unchanged += result.became == "unchanged"
         self.held_back += result.is_held
-        self.messages += result.messages
-        self.markers += result.markers
-        self.orphans += result.orphans
-        self.repairs += result.repairs
+        self.messages += len(result.placed.messages)
+        self.markers += result.placed.markers
+        self.orphans += result.placed.orphans
+        self.repairs += result.placed.repairs
         if result.became == "migrated":
             self.users[result.user] = self.users.get(result.user, 0) + 1

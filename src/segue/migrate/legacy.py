@@ -37,12 +37,11 @@ TimeOf = Callable[[BaseMessage], datetime | None]
 def created_at(message: BaseMessage) -> datetime | None:
     """The time of an old message, if it has one.
 
-    That is `created_at` or `timestamp` in `additional_kwargs` or `response_metadata`: ISO text, or
-    seconds or milliseconds since 1970. Anything else is ignored.
+    That is `created_at` or `timestamp` in `additional_kwargs` or `response_metadata`.
     """
     for holder in (message.additional_kwargs, message.response_metadata):
         for key in _TIME_KEYS:
-            if (moment := _moment(holder.get(key))) is not None:
+            if (moment := parse_moment(holder.get(key))) is not None:
                 return moment
     return None
 
@@ -249,23 +248,18 @@ class _Clock:
         return self.last
 
 
-def _moment(value: object) -> datetime | None:
-    if isinstance(value, datetime):
-        moment = value
-    elif isinstance(value, str):
-        if value.isascii() and value.isdigit() and len(value) > 8:
-            return _moment(int(value))
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        try:
+def parse_moment(value: object) -> datetime | None:
+    """A time as ISO text, or as seconds or milliseconds since 1970; None if it is neither."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) > 8:
+        value = int(value)
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             # Seconds reach 10**11 in the year 5138; anything above is milliseconds.
-            moment = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-        except (OverflowError, ValueError, OSError):
-            return None
-    else:
+            value = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+    except (OverflowError, ValueError, OSError):
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment if moment.year < EPOCH.year + 69 else None  # later times do not fit an id
+    if not isinstance(value, datetime) or value.year >= EPOCH.year + 69:
+        return None  # later times do not fit an id
+    return value if value.tzinfo else value.replace(tzinfo=UTC)

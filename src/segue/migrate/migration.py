@@ -7,7 +7,7 @@ repeated with the same positions, and what is stored already stays as it is.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.batch import BATCH_TIMEOUT
+from segue.core.batch import BATCH_TIMEOUT, Batch
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import time_of
 from segue.core.text import is_name, name_rule
@@ -27,6 +27,7 @@ from segue.migrate.ledger import (
     Ledger,
     MigrationReport,
     MigrationState,
+    Outcome,
     Renamed,
     Skipped,
     ThreadResult,
@@ -41,7 +42,7 @@ from segue.migrate.placement import (
     prepare_messages,
     without_instructions,
 )
-from segue.migrate.sources import Source, SourceThread, ThreadRef, UnreadableError
+from segue.migrate.sources import ChatSource, Source, SourceThread, ThreadRef, UnreadableError
 
 _ADDRESSES: Final = ("postgresql://", "postgres://")
 _SQLITE: Final = b"SQLite format 3\0"
@@ -50,28 +51,24 @@ _LINES: Final = frozenset({".jsonl", ".ndjson"})
 
 def open_source(place: str) -> Source:
     """Open a source for reading; the caller closes it."""
-    from segue.migrate.checkpoints import CheckpointSource  # noqa: PLC0415 - loads LangGraph
-
     if place.startswith(_ADDRESSES) or any(w.startswith("dbname=") for w in place.split()):
         try:
-            from segue.migrate.postgres_checkpoints import PostgresTables  # noqa: PLC0415 - an extra
+            from segue.migrate.postgres_checkpoints import PostgresCheckpoints  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
             ) from error
-        return CheckpointSource(PostgresTables(place))
+        return PostgresCheckpoints(place)
     path = Path(place)
     if not path.is_file():
         raise NotFoundError(f"There is no file {place!r}; nor is it a postgresql:// address.")
     with path.open("rb") as file:
         is_sqlite = file.read(len(_SQLITE)) == _SQLITE
     if is_sqlite:
-        from segue.migrate.sqlite_checkpoints import SqliteTables  # noqa: PLC0415
+        from segue.migrate.checkpoints import SqliteCheckpoints  # noqa: PLC0415 - loads LangGraph
 
-        return CheckpointSource(SqliteTables(path))
+        return SqliteCheckpoints(path)
     if path.suffix in _LINES:
-        from segue.migrate.chats import ChatSource  # noqa: PLC0415
-
         return ChatSource(path)
     raise UsageError(
         f"{place!r} is neither a SQLite file, such as LangGraph's SqliteSaver writes, nor a file "
@@ -172,18 +169,21 @@ class Migration:
         talk = await asyncio.to_thread(self._source.load, head)
         _check_same(talk, record, thread)
         self._check_owner(talk, thread)
-        stored = [] if thread is None else await self._ledger.tail(thread, record)
-        first = self._now if thread is None else thread.created_at
-        new = _dated(talk, thread_id, first)[record.messages :]
-        ready = self._ready(thread_id, record, stored, new)
-        is_held = len(ready) < len(new)
+        tail = [] if thread is None else await self._ledger.tail(thread_id)
+        stored = [
+            message
+            for batch in reversed(tail)
+            for message in batch.messages
+            if place_of(message) <= record.last
+        ]
+        new = _dated(talk, thread_id, thread.created_at if thread else self._now)
+        ready = self._ready(thread_id, record, stored, new[record.messages :])
+        is_held = record.messages + len(ready) < len(new)
         new_messages = without_instructions(ready)
         if thread is None and not new_messages:
             return ThreadResult(None, is_held=is_held)
-        end = None
-        if thread is not None and record.going_to is not None and new_messages:
-            end = await self._ledger.find_end(thread, new_messages[-1].message)
-        placed = Placement([])
+        end = _end_of(tail, new_messages) if record.going_to is not None else None
+        placed = Placement()
         if end is None:
             late = [] if is_held else _late(talk, thread_id, ready)
             placed = place(stored, [*new_messages, *late], ThreadIds(thread_id))
@@ -206,7 +206,10 @@ class Migration:
         )
         if done != record:
             await self._ledger.save(thread_id, done)
-        return _result(placed, is_new=not record.messages, is_held=is_held, user=user)
+        if not placed.messages:
+            return ThreadResult("unchanged", is_held=is_held)
+        became: Outcome = "continued" if record.messages else "migrated"
+        return ThreadResult(became, placed, is_held, user)
 
     def _check_owner(self, talk: SourceThread, thread: Thread | None) -> None:
         """Refuse a thread of another user: two apps may use the same thread names."""
@@ -241,20 +244,6 @@ class Migration:
         if not new or not self._source.is_live or self._now - new[-1].time > BATCH_TIMEOUT:
             return new
         return new[: find_unfinished(stored, new, ThreadIds(thread_id))]
-
-
-def _result(placed: Placement, *, is_new: bool, is_held: bool, user: str) -> ThreadResult:
-    if not placed.messages:
-        return ThreadResult("unchanged", is_held=is_held)
-    return ThreadResult(
-        "migrated" if is_new else "continued",
-        messages=len(placed.messages),
-        markers=placed.markers,
-        orphans=placed.orphans,
-        repairs=placed.repairs,
-        is_held=is_held,
-        user=user,
-    )
 
 
 def thread_name(source_id: str, prefix: str = "") -> str:
@@ -297,6 +286,15 @@ def _late(talk: SourceThread, thread_id: str, ready: list[DatedMessage]) -> list
     """Tool results of a step that was cut off: better than settling its calls as unknown."""
     named = prepare_messages(talk.pending, f"{thread_id}-pending-{len(talk.messages)}")
     return [DatedMessage(message, ready[-1].time) for message in named if ready]
+
+
+def _end_of(tail: Sequence[Batch], new: Sequence[DatedMessage]) -> int | None:
+    """Where a killed run ended, if it stored the last of the new messages."""
+    last = new[-1].message.id if new else None
+    for batch in tail:
+        if any(message.id == last for message in batch.messages):
+            return batch.last_position
+    return None
 
 
 def _own_time(message: BaseMessage) -> datetime | None:

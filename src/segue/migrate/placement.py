@@ -7,7 +7,7 @@ text reaches the model, or held back while it may still be in progress.
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
@@ -41,7 +41,7 @@ _NOT_TAKEN: Final = "[something that was named by its address and is not here an
 class Placement:
     """Messages with their places, oldest first, and what was converted or repaired."""
 
-    messages: list[BaseMessage]
+    messages: list[BaseMessage] = field(default_factory=list)
     markers: int = 0
     orphans: int = 0
     repairs: int = 0

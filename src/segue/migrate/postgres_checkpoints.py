@@ -2,7 +2,6 @@
 extra `postgres`.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -13,18 +12,17 @@ from segue.errors import BackendError, UsageError
 from segue.journal.postgres.database import check_address
 from segue.migrate.checkpoints import (
     CHANNEL,
+    CheckpointSource,
     LatestCheckpoint,
     TypedBytes,
-    encryption_error,
-    sample,
     unpack,
 )
-from segue.migrate.sources import ThreadRef, UnreadableError
+from segue.migrate.sources import ThreadRef
 
 _TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
 
-class PostgresTables:
+class PostgresCheckpoints(CheckpointSource):
     """A database of `PostgresSaver` or `AsyncPostgresSaver`."""
 
     def __init__(self, address: str) -> None:
@@ -54,7 +52,7 @@ class PostgresTables:
         )
         return [ThreadRef(thread, f"{checkpoint}+{writes}") for thread, checkpoint, writes in rows]
 
-    def newest(self, thread_id: str) -> LatestCheckpoint:
+    def _newest(self, thread_id: str) -> LatestCheckpoint:
         with self._db.transaction():
             [(checkpoint_id, checkpoint, metadata)] = self._rows(
                 "SELECT checkpoint_id, checkpoint, metadata FROM checkpoints "
@@ -74,7 +72,10 @@ class PostgresTables:
         messages = unpack(blobs[0]) if blobs else None
         return LatestCheckpoint(checkpoint["ts"], metadata, messages, writes)
 
-    def past(self, thread_id: str) -> Iterator[tuple[str, Any]]:
+    def close(self) -> None:
+        self._db.close()
+
+    def _versions(self, thread_id: str) -> list[Any]:
         rows = self._rows(
             # Each version once, dated by the first checkpoint that has it.
             "SELECT DISTINCT ON (b.version) b.version, octet_length(b.blob), c.checkpoint ->> 'ts' "
@@ -87,17 +88,11 @@ class PostgresTables:
             CHANNEL,
             thread_id,
         )
-        rows.sort(key=lambda row: row[2])
-        times = {version: ts for version, _, ts in rows}
-        for version in sample([(version, size) for version, size, _ in rows]):
-            for blob in self._blob(thread_id, version):
-                try:
-                    yield times[version], unpack(blob)
-                except (UnreadableError, ValueError):
-                    continue  # it only dates messages
+        return sorted(rows, key=lambda row: row[2])
 
-    def close(self) -> None:
-        self._db.close()
+    def _stored(self, thread_id: str, version: Any) -> tuple[str, Any]:
+        [typed] = self._blob(thread_id, version[0])
+        return version[2], unpack(typed)
 
     def _blob(self, thread_id: str, version: str | None) -> list[TypedBytes]:
         return self._rows(
@@ -115,11 +110,8 @@ class PostgresTables:
                     f"The PostgreSQL database has no table {table!r}: no checkpoints of LangGraph "
                     "are there. It is made by PostgresSaver or AsyncPostgresSaver."
                 )
-        for (kind,) in self._rows(
-            "SELECT type FROM checkpoint_blobs WHERE channel = %s LIMIT 1", CHANNEL
-        ):
-            if "+" in kind:
-                raise UsageError(f"The source in PostgreSQL: {encryption_error(kind)}")
+        kinds = self._rows("SELECT type FROM checkpoint_blobs WHERE channel = %s LIMIT 1", CHANNEL)
+        self._check_encryption("The source in PostgreSQL", kinds)
 
     def _rows(self, sql: LiteralString, *values: str | None) -> list[Any]:
         try:
