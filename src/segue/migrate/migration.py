@@ -179,16 +179,13 @@ class Migration:
         new = _dated(talk, thread_id, thread.created_at if thread else self._now)
         ready = self._ready(thread_id, record, stored, new[record.messages :])
         is_held = record.messages + len(ready) < len(new)
-        new_messages = without_instructions(ready)
-        if thread is None and not new_messages:
+        if thread is None and not without_instructions(ready):
             return ThreadResult(None, is_held=is_held)
-        end = _end_of(tail, new_messages) if record.going_to is not None else None
+        end = None if record.going_to is None else _end_of(tail, ready)
         placed = Placement()
         if end is None:
             late = [] if is_held else _late(talk, thread_id, ready)
-            placed = place(stored, [*new_messages, *late], ThreadIds(thread_id))
-            for message in importable(placed.messages):  # raises before anything is stored
-                check_past(place_of(message), self._now, f"Message {message.id!r}")
+            placed = self._place(thread_id, stored, [*ready, *late])
         total = record.messages + len(ready)
         begun = replace(record, going_to=total)
         if thread is None:
@@ -210,6 +207,15 @@ class Migration:
             return ThreadResult("unchanged", is_held=is_held)
         became: Outcome = "continued" if record.messages else "migrated"
         return ThreadResult(became, placed, is_held, user)
+
+    def _place(
+        self, thread_id: str, stored: list[BaseMessage], new: list[DatedMessage]
+    ) -> Placement:
+        """The places of new messages; raises for what cannot be stored."""
+        placed = place(stored, without_instructions(new), ThreadIds(thread_id))
+        for message in importable(placed.messages):
+            check_past(place_of(message), self._now, f"Message {message.id!r}")
+        return placed
 
     def _check_owner(self, talk: SourceThread, thread: Thread | None) -> None:
         """Refuse a thread of another user: two apps may use the same thread names."""
@@ -288,11 +294,11 @@ def _late(talk: SourceThread, thread_id: str, ready: list[DatedMessage]) -> list
     return [DatedMessage(message, ready[-1].time) for message in named if ready]
 
 
-def _end_of(tail: Sequence[Batch], new: Sequence[DatedMessage]) -> int | None:
-    """Where a killed run ended, if it stored the last of the new messages."""
-    last = new[-1].message.id if new else None
+def _end_of(tail: Sequence[Batch], ready: Sequence[DatedMessage]) -> int | None:
+    """Where a killed run ended, if it stored the last of its messages."""
+    wanted = without_instructions(ready)[-1:]
     for batch in tail:
-        if any(message.id == last for message in batch.messages):
+        if any(message.id == last.message.id for message in batch.messages for last in wanted):
             return batch.last_position
     return None
 

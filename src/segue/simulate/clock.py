@@ -8,7 +8,6 @@ import asyncio
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -16,13 +15,6 @@ from segue.core.autonomy.local_time import as_utc
 from segue.errors import UsageError
 
 _REAL_SECONDS = 60.0
-
-
-@dataclass(order=True)
-class _Sleeper:
-    until: datetime
-    number: int
-    wake: asyncio.Event = field(compare=False)
 
 
 class VirtualClock:
@@ -34,7 +26,7 @@ class VirtualClock:
         self._patience = patience
         self._awake = 0
         self._waiting: set[asyncio.Event] = set()
-        self._sleepers: list[_Sleeper] = []
+        self._sleepers: list[tuple[datetime, int, asyncio.Event]] = []
         self._numbers = count()
         self._rest = asyncio.Event()
 
@@ -44,13 +36,13 @@ class VirtualClock:
     @property
     def next_at(self) -> datetime | None:
         """The next moment that a task waits for, if there is one."""
-        return self._sleepers[0].until if self._sleepers else None
+        return self._sleepers[0][0] if self._sleepers else None
 
     async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
         if until is not None and until <= self._now:
             wake.set()
         elif until is not None:
-            heapq.heappush(self._sleepers, _Sleeper(until, next(self._numbers), wake))
+            heapq.heappush(self._sleepers, (until, next(self._numbers), wake))
         self._waiting.add(wake)
         self._stop_work()
         try:
@@ -58,7 +50,7 @@ class VirtualClock:
         finally:
             self._awake += 1
             self._waiting.discard(wake)
-            self._sleepers = [s for s in self._sleepers if s.wake is not wake]
+            self._sleepers = [s for s in self._sleepers if s[2] is not wake]
             heapq.heapify(self._sleepers)
         wake.clear()
 
@@ -80,10 +72,10 @@ class VirtualClock:
         """Let time pass until a moment, and run everything that is due until then."""
         goal = as_utc(moment)
         await self.settle()
-        while self._sleepers and self._sleepers[0].until <= goal:
-            sleeper = heapq.heappop(self._sleepers)
-            self._now = max(self._now, sleeper.until)
-            sleeper.wake.set()
+        while self._sleepers and self._sleepers[0][0] <= goal:
+            until, _, wake = heapq.heappop(self._sleepers)
+            self._now = max(self._now, until)
+            wake.set()
             await self.settle()
         self._now = max(self._now, goal)
 

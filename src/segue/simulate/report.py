@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from segue.core.autonomy.gates import GateVerdict
 from segue.core.autonomy.local_time import NIGHT
+from segue.core.text import exact_json
 
 # Raised when the JSON changes in a way that breaks its readers.
 FORMAT: Final = 1
@@ -63,19 +64,8 @@ class TimelineEntry:
     variant: str | None = None
     verdicts: tuple[GateVerdict, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {
-            "at": self.at.isoformat(),
-            "kind": self.kind.value,
-            "until": self.until.isoformat() if self.until else None,
-            "verdicts": [
-                {"gate": v.gate.value, "outcome": v.outcome.value, "reason": v.reason}
-                for v in self.verdicts
-            ],
-        }
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
     """Calls of the agents' models; tokens are estimates."""
 
@@ -178,14 +168,14 @@ class SimulationReport:
     def as_json(self) -> dict[str, Any]:
         """The report for programs: plain values, always in the same order."""
         silence = self.longest_silence
-        return {
+        report = {
             "format": FORMAT,
             "title": self.title,
             "seed": self.seed,
             "user": self.user,
-            "start": self.start.isoformat(),
-            "end": self.end.isoformat(),
-            "entries": [entry.as_json() for entry in self.entries],
+            "start": self.start,
+            "end": self.end,
+            "entries": self.entries,
             "totals": {
                 "user_messages": len(self.of(EntryKind.USER_MESSAGE)),
                 "replies": len(self.of(EntryKind.REPLY)),
@@ -201,13 +191,14 @@ class SimulationReport:
                 "outages": len(self.of(EntryKind.OUTAGE)),
                 "by_day": self.by_day,
                 "longest_silence": {
-                    "since": silence.since.isoformat(),
-                    "until": silence.until.isoformat(),
+                    "since": silence.since,
+                    "until": silence.until,
                     "seconds": int(silence.span.total_seconds()),
                 },
                 **asdict(self.usage),
             },
         }
+        return dict(exact_json(report))
 
 
 def _count(names: Iterable[str | None]) -> dict[str, int]:

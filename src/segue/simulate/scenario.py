@@ -37,7 +37,6 @@ SCRIPTED: Final = "scripted"
 _FIRST: Final = datetime(2011, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(2079, 1, 1, tzinfo=UTC)
 _DAY: Final = re.compile(r"day +(\d{1,5}),? +(\d{1,2}):(\d{2})", re.ASCII | re.IGNORECASE)
-_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
 _HOURS: Final = re.compile(r"(\S+?)\s*(?: to |-)\s*(\S+)")
 
 
@@ -45,26 +44,18 @@ def parse_hours(value: Any) -> QuietHours | Literal[False]:
     """Quiet hours from `22:00 to 07:00`, from a table with start and end, or false for none."""
     if value is False or isinstance(value, QuietHours):
         return value
-    ends: tuple[Any, Any] | None = None
-    if isinstance(value, str) and (found := _HOURS.fullmatch(value.strip())):
-        ends = found[1], found[2]
-    elif isinstance(value, Mapping) and value.keys() == {"start", "end"}:
-        ends = value["start"], value["end"]
-    with suppress(ValueError, TypeError):
-        if ends is not None:
-            return QuietHours(*map(_clock_time, ends))
+    with suppress(ValueError, TypeError, AttributeError):
+        if isinstance(value, str) and (found := _HOURS.fullmatch(value.strip())):
+            return QuietHours(_clock_time(found[1]), _clock_time(found[2]))
+        if isinstance(value, Mapping) and value.keys() == {"start", "end"}:
+            return QuietHours(_clock_time(value["start"]), _clock_time(value["end"]))
     raise UsageError(
         f"{value!r:.60} are not quiet hours; write them like '22:00 to 07:00', or false for none"
     )
 
 
 def _clock_time(value: Any) -> time:
-    if isinstance(value, time):
-        return value
-    found = _CLOCK.fullmatch(value)
-    if found is None:
-        raise ValueError(value)
-    return time(int(found[1]), int(found[2]))
+    return value if isinstance(value, time) else time.fromisoformat(value.zfill(len("22:00")))
 
 
 def _check_zone(name: str) -> str:

@@ -7,10 +7,10 @@ agent names another, the model. The scenario's user acts here, too. The CLI prin
 import asyncio
 import hashlib
 import heapq
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
@@ -19,16 +19,25 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 import httpx
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 
 from segue.agent.checkpoints.store import MemoryCheckpoints
+from segue.agent.demo import demo_reply
+from segue.agent.models import load_model
+from segue.agent.scripted import ScriptedChatModel
 from segue.compose import Overrides
 from segue.core.durations import show_duration
 from segue.core.metadata import MessageMetadata
+from segue.core.tokens import estimate_tokens
+from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import UsageError
 from segue.journal.records import Turn, TurnKind
+from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
-from segue.simulate.models import Meter, ScriptedReplies, metered_model
-from segue.simulate.report import EntryKind, SimulationReport
+from segue.simulate.report import EntryKind, SimulationReport, Usage
 from segue.simulate.scenario import Event, Scenario, Timetable
 from segue.simulate.timeline import Timeline
 from segue.simulate.world import World, open_world
@@ -100,13 +109,50 @@ class _OneThreadLoop(asyncio.SelectorEventLoop):
         return done
 
 
-@dataclass(order=True)
-class _Due:
-    """Something that the user does, or that happens to the process, at a moment."""
+class _Script:
+    """Replies of a scripted model: the lines it was given, and then the demo's."""
 
-    at: datetime
-    number: int
-    act: Action = field(compare=False)
+    def __init__(self, agent: AgentConfig) -> None:
+        self.lines: deque[str] = deque()
+        # The demo knows triggers by their fixed prompts; it would repeat an owner's own prompt.
+        self._fixed = {
+            variant.text.strip(): TRIGGER_PROMPTS[trigger]
+            for trigger, variants in agent.autonomy.prompts.items()
+            for variant in variants
+        }
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> str:
+        if self.lines:
+            return self.lines.popleft()
+        return demo_reply([self._with_fixed_prompt(message) for message in messages])
+
+    def _with_fixed_prompt(self, message: BaseMessage) -> BaseMessage:
+        fixed = self._fixed.get(message.text.strip())
+        return message if fixed is None else message.model_copy(update={"content": fixed})
+
+
+class _Meter(AsyncCallbackHandler):
+    """Counts the calls and tokens of models."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+
+    async def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002
+        messages: list[list[BaseMessage]],
+        **kwargs: Any,  # noqa: ARG002
+    ) -> None:
+        self.usage.model_calls += len(messages)
+        self.usage.tokens_read += sum(estimate_tokens(m) for request in messages for m in request)
+
+    async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:  # noqa: ARG002
+        self.usage.tokens_written += sum(
+            estimate_tokens(made.message)
+            for answers in response.generations
+            for made in answers
+            if isinstance(made, ChatGeneration)
+        )
 
 
 class _Simulation:
@@ -118,11 +164,11 @@ class _Simulation:
         self._checkpoints = MemoryCheckpoints()
         nowhere = httpx.MockTransport(lambda _: httpx.Response(200))
         self._http = httpx.AsyncClient(transport=nowhere)
-        self._meter = Meter()
-        self._scripts = {agent.id: ScriptedReplies(agent) for agent in scenario.agents}
+        self._meter = _Meter()
+        self._scripts = {agent.id: _Script(agent) for agent in scenario.agents}
         self._folder = folder
         self._numbers = count()
-        self._agenda: list[_Due] = []
+        self._agenda: list[tuple[datetime, int, Action]] = []
         # By agent: the newest follow-up that was shown, how many were, and the user's last message.
         self._seen = dict.fromkeys(self._scripts, 0)
         self._follow_ups = dict.fromkeys(self._scripts, 0)
@@ -144,13 +190,16 @@ class _Simulation:
             await self._clock.advance_to(back_at)
 
     def _process(self) -> AbstractAsyncContextManager[World]:
-        models: dict[str, Any] = {
-            agent.id: metered_model(agent, self._scripts[agent.id], self._meter)
-            for agent in self._scenario.agents
-            if agent.graph is None
-        }
+        models = {a.id: self._model(a) for a in self._scenario.agents if a.graph is None}
         given = Overrides(self._clock, models, self._http, self._checkpoints)
         return open_world(self._clock, given, str(self._folder), self._scenario.agents)
+
+    def _model(self, agent: AgentConfig) -> BaseChatModel:
+        model = load_model(agent.model, agent.model_settings)
+        if isinstance(model, ScriptedChatModel):
+            model.script = self._scripts[agent.id]
+        model.callbacks = [self._meter]
+        return model
 
     async def _begin(self, world: World) -> None:
         user = self._scenario.user
@@ -170,14 +219,15 @@ class _Simulation:
         await self._clock.settle()
         while True:
             await self._look(world)
-            next_at = min(self._agenda[0].at if self._agenda else end, end)
+            next_at = min(self._agenda[0][0] if self._agenda else end, end)
             if (wakes_at := self._clock.next_at) is not None and wakes_at < next_at:
                 await self._clock.advance_to(wakes_at)
                 continue
             await self._clock.advance_to(next_at)
-            if not self._agenda or self._agenda[0].at > end:
+            if not self._agenda or self._agenda[0][0] > end:
                 return None
-            back_at = await heapq.heappop(self._agenda).act(world)
+            _, _, act = heapq.heappop(self._agenda)
+            back_at = await act(world)
             if back_at is not None:
                 return back_at
             await self._clock.settle()
@@ -195,7 +245,7 @@ class _Simulation:
         )
 
     def _plan(self, at: datetime, act: Action) -> None:
-        heapq.heappush(self._agenda, _Due(at, next(self._numbers), act))
+        heapq.heappush(self._agenda, (at, next(self._numbers), act))
 
     async def _happen(self, event: Event, world: World) -> datetime | None:
         """Run an event; if it is an outage, the time when the process is back."""
