@@ -183,11 +183,10 @@ class _Borders:
             self._last = message
 
     def _begins(self, message: BaseMessage) -> bool:
-        if is_synthetic(message):
-            return True
-        if isinstance(message, HumanMessage) and self._last is not None:
+        if isinstance(message, HumanMessage):
             # Several user messages in a row are one batch, unless the first is a trigger.
-            return not isinstance(self._last, HumanMessage) or is_synthetic(self._last)
+            is_next = isinstance(self._last, HumanMessage) and not is_synthetic(self._last)
+            return is_synthetic(message) or not (is_next or self._last is None)
         answered = isinstance(self._last, AIMessage) and not calls_of(self._last)
         return isinstance(message, SystemMessage) and answered
 

@@ -119,12 +119,8 @@ def place(stored: Sequence[BaseMessage], new: Sequence[DatedMessage], ids: Threa
     assigned = _assigned(stored, new, ids)
     touched = {_batch(message) for message in assigned[len(stored) :]}
     batches = [batch for batch in group_batches(assigned) if batch.id in touched]
-    whole, closing = _settled(new, _open_ends(assigned, batches, len(stored)))
+    whole = _settled(new, _open_ends(assigned, batches, len(stored)))
     placed = _assigned(stored, whole, ids)[len(stored) :]
-    for index, is_cut_off in closing.items():
-        metadata = MessageMetadata.of(placed[index])
-        closed = replace(metadata, synthetic=True, settled=is_cut_off)
-        placed[index] = closed.onto(placed[index])
     return Placement(
         [background_message(m) if isinstance(m, SystemMessage) else m for m in placed],
         markers=sum(_is_marker(old.message) for old in new),
@@ -168,24 +164,22 @@ def _open_ends(
     return {max(0, begins[ends[b.id]] - stored): b for b in batches if not b.is_complete}
 
 
-def _settled(
-    new: Sequence[DatedMessage], ends: dict[int, Batch]
-) -> tuple[list[DatedMessage], dict[int, bool]]:
-    """The messages with those that close the batches, the places of the latter, and whether each
-    stands for work that was cut off.
-    """
+def _settled(new: Sequence[DatedMessage], ends: dict[int, Batch]) -> list[DatedMessage]:
+    """The messages with those that close the batches."""
     whole: list[DatedMessage] = []
-    closing: dict[int, bool] = {}
     for index in range(len(new) + 1):
         if batch := ends.get(index):
             time = new[max(0, index - 1)].time
-            is_cut_off = not _is_unanswered(batch)
-            text = CUT_OFF_REPLY if is_cut_off else NO_REPLY
-            for message in (*interrupted_results(batch), AIMessage(text)):
-                closing[len(whole)] = is_cut_off
-                whole.append(DatedMessage(message, time))
+            whole += [DatedMessage(message, time) for message in _closing(batch)]
         whole += new[index : index + 1]
-    return whole, closing
+    return whole
+
+
+def _closing(batch: Batch) -> list[BaseMessage]:
+    is_cut_off = not _is_unanswered(batch)
+    metadata = MessageMetadata(synthetic=True, settled=is_cut_off)
+    reply = AIMessage(CUT_OFF_REPLY if is_cut_off else NO_REPLY)
+    return [metadata.onto(message) for message in (*interrupted_results(batch), reply)]
 
 
 def _is_unanswered(batch: Batch) -> bool:
