@@ -184,9 +184,10 @@ class _Borders:
 
     def _begins(self, message: BaseMessage) -> bool:
         if isinstance(message, HumanMessage):
+            if is_synthetic(message) or self._last is None:
+                return is_synthetic(message)
             # Several user messages in a row are one batch, unless the first is a trigger.
-            is_next = isinstance(self._last, HumanMessage) and not is_synthetic(self._last)
-            return is_synthetic(message) or not (is_next or self._last is None)
+            return not isinstance(self._last, HumanMessage) or is_synthetic(self._last)
         answered = isinstance(self._last, AIMessage) and not calls_of(self._last)
         return isinstance(message, SystemMessage) and answered
 

@@ -19,7 +19,7 @@ from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
 
 START: Final = datetime(2027, 1, 15, 8, tzinfo=UTC)
-# So long that renewing the lease costs a simulated year nothing.
+# Renewing a short lease would cost a simulated year most of its run time.
 _NODE_LEASE: Final = timedelta(days=30)
 
 
