@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -201,15 +201,15 @@ def _check_agents(scenario: Scenario) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Timetable:
     """When everything happens, in UTC, and the user's zone at each time."""
 
     start: datetime
     end: datetime
-    events: tuple[tuple[datetime, Event], ...]
     # The user's zone from each moment on; the first is there from the start.
-    zones: tuple[tuple[datetime, tzinfo], ...]
+    zones: list[tuple[datetime, tzinfo]]
+    events: list[tuple[datetime, Event]] = field(default_factory=list)
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Timetable":
@@ -218,14 +218,16 @@ class Timetable:
         if isinstance(scenario.start, str) and scenario.start.strip().startswith("+"):
             raise UsageError("start: a story starts at a date, such as '2027-03-01 09:00'")
         start = _resolve(scenario.start, "start", _FIRST, home)
-        made = cls(start, _end_of(scenario, start, home), (), ((start, home),))
+        made = cls(start, _end_of(scenario, start, home), [(start, home)])
         if not _FIRST <= made.start < made.end <= _LAST:
             raise UsageError(
                 f"start, end: the story cannot be from {made.shown(made.start)} to "
                 f"{made.shown(made.end)}; expected an end after the start, from {_FIRST.year} to "
                 f"{_LAST.year}"
             )
-        return made._with(scenario.events)
+        for number, event in enumerate(scenario.events, 1):
+            made._add(event, f"event {number}")
+        return made
 
     def local(self, moment: datetime) -> datetime:
         """The moment on the user's clock."""
@@ -235,43 +237,33 @@ class Timetable:
     def shown(self, moment: datetime) -> str:
         return f"{self.local(moment):%Y-%m-%d %H:%M}"
 
-    def _with(self, events: tuple[Event, ...]) -> "Timetable":
-        """All events at their moments; local times are on the clock that holds by then."""
-        [(_, zone)] = self.zones
-        timed: list[tuple[datetime, Event]] = []
-        zones = list(self.zones)
-        last = up_since = self.start
-        for number, event in enumerate(events, 1):
-            place = f"event {number}: at"
-            at = _resolve(event.at, place, self.start.astimezone(self.zones[0][1]), zone)
-            self._check_order(place, at, last, up_since)
-            if event.down is not None:
-                up_since = at + event.down
-                if up_since > self.end:
-                    raise UsageError(
-                        f"event {number}: down: the outage lasts beyond the end, "
-                        f"{self.shown(self.end)}"
-                    )
-            if event.time_zone is not None:
-                zone = ZoneInfo(event.time_zone)
-                zones.append((at, zone))
-            timed.append((at, event))
-            last = at
-        return Timetable(self.start, self.end, tuple(timed), tuple(zones))
+    def _add(self, event: Event, name: str) -> None:
+        """Put an event at its moment; a local time is on the clock that holds by then."""
+        (_, home), (_, zone) = self.zones[0], self.zones[-1]
+        at = _resolve(event.at, f"{name}: at", self.start.astimezone(home), zone)
+        self._check_order(f"{name}: at", at)
+        if event.down is not None and at + event.down > self.end:
+            raise UsageError(
+                f"{name}: down: the outage lasts beyond the end, {self.shown(self.end)}"
+            )
+        if event.time_zone is not None:
+            self.zones.append((at, ZoneInfo(event.time_zone)))
+        self.events.append((at, event))
 
-    def _check_order(self, place: str, at: datetime, last: datetime, up_since: datetime) -> None:
+    def _check_order(self, place: str, at: datetime) -> None:
         if not self.start <= at <= self.end:
             raise UsageError(
                 f"{place}: {self.shown(at)} is not in the story, which is from "
                 f"{self.shown(self.start)} to {self.shown(self.end)}"
             )
+        last, before = self.events[-1] if self.events else (self.start, None)
         if at < last:
             raise UsageError(
                 f"{place}: {self.shown(at)} is before the event above; write them in order"
             )
-        if at < up_since:
+        if before is not None and before.down is not None and at < last + before.down:
             raise UsageError(
-                f"{place}: {self.shown(at)} is in an outage, until {self.shown(up_since)}"
+                f"{place}: {self.shown(at)} is in an outage, until {self.shown(last + before.down)}"
             )
 
 
