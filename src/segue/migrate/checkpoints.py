@@ -127,7 +127,7 @@ class CheckpointSource(Source):
         """The time and the packed messages of a row of `_versions`."""
 
 
-class SqliteCheckpoints(CheckpointSource):
+class SqliteSource(CheckpointSource):
     """A file of `SqliteSaver` or `AsyncSqliteSaver`, opened read-only."""
 
     def __init__(self, path: Path) -> None:

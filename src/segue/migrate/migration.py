@@ -53,21 +53,21 @@ def open_source(place: str) -> Source:
     """Open a source for reading; the caller closes it."""
     if place.startswith(_ADDRESSES) or any(w.startswith("dbname=") for w in place.split()):
         try:
-            from segue.migrate.postgres_checkpoints import PostgresCheckpoints  # noqa: PLC0415
+            from segue.migrate.postgres_checkpoints import PostgresSource  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"PostgreSQL needs {error.name}; pip install 'segue[postgres]'."
             ) from error
-        return PostgresCheckpoints(place)
+        return PostgresSource(place)
     path = Path(place)
     if not path.is_file():
         raise NotFoundError(f"There is no file {place!r}; nor is it a postgresql:// address.")
     with path.open("rb") as file:
         is_sqlite = file.read(len(_SQLITE)) == _SQLITE
     if is_sqlite:
-        from segue.migrate.checkpoints import SqliteCheckpoints  # noqa: PLC0415 - loads LangGraph
+        from segue.migrate.checkpoints import SqliteSource  # noqa: PLC0415 - loads LangGraph
 
-        return SqliteCheckpoints(path)
+        return SqliteSource(path)
     if path.suffix in _LINES:
         return ChatSource(path)
     raise UsageError(

@@ -22,7 +22,7 @@ from segue.migrate.sources import ThreadRef
 _TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
 
-class PostgresCheckpoints(CheckpointSource):
+class PostgresSource(CheckpointSource):
     """A database of `PostgresSaver` or `AsyncPostgresSaver`."""
 
     def __init__(self, address: str) -> None:
