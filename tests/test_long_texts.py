@@ -16,14 +16,13 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from segue.agent.demo import demo_reply
+from segue.core.acts import acts_of, asks_something, ends_conversation, looks_for_something
+from segue.core.compression import cut_at_sentence
 from segue.core.memory import indexed_words, query_words
 from segue.core.messages import user_message
-from segue.core.speech.acts import acts_of, asks_something, looks_for_something
-from segue.core.speech.goodbyes import ends_conversation
-from segue.core.speech.sentences import is_quote
+from segue.core.sentences import is_quote
 from segue.core.text import harmless, one_line, plain_json, storable
 from segue.core.tokens import estimate_text
-from segue.core.transcript import cut_at_sentence
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.core.window import cut_text
 from segue.errors import UsageError

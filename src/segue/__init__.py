@@ -4,12 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from segue.core.batch import Batch, group_batches
+    from segue.core.batch import Batch, group_batches, settle
     from segue.core.context import Context, build_context
     from segue.core.memory import MemoryQuery, memory_query
     from segue.core.messages import synthetic_message, user_message, visible_messages
     from segue.core.metadata import BatchType, MessageMetadata, is_synthetic, strip_metadata
-    from segue.core.settle import settle
     from segue.core.stamp import stamp
     from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
     from segue.errors import ConflictError, NotFoundError, SegueError, UsageError
@@ -49,14 +48,13 @@ __all__ = [
 
 # Names by module. A name is imported on first use, since LangChain and LangGraph load slowly.
 _PLACES: Final = {
-    "segue.core.batch": "Batch group_batches",
+    "segue.core.batch": "Batch group_batches settle",
     "segue.core.context": "Context build_context",
     "segue.errors": "ConflictError NotFoundError SegueError UsageError",
     "segue.migrate.legacy": "assign_batches",
     "segue.core.messages": "synthetic_message user_message visible_messages",
     "segue.core.metadata": "BatchType MessageMetadata is_synthetic strip_metadata",
     "segue.core.memory": "MemoryQuery memory_query",
-    "segue.core.settle": "settle",
     "segue.core.stamp": "stamp",
     "segue.core.triggers": "TRIGGER_PROMPTS TriggerType",
     "segue.facade": "Segue",

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, System, compose
-from segue.core.autonomy.preferences import check_preferences, check_settings
+from segue.core.autonomy.policy import check_preferences, check_settings
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text

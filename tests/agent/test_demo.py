@@ -10,8 +10,8 @@ from segue.agent.demo import demo_reply, find_topic
 from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
 from segue.agent.summariser import ModelSummariser
+from segue.core.compression import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
-from segue.core.transcript import SummaryRequest
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.testing.leaks import find_leaks
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.calls import calls_of
 from segue.core.context import build_context
 from segue.core.messages import CONTINUATION_PROMPT, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import (
     TimerState,

@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
 
+from segue.core.batch import CUT_OFF_REPLY
 from segue.core.context import Context
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import MessageMetadata
-from segue.core.settle import CUT_OFF_REPLY
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import Timer, TimerState, Turn, TurnKind, TurnState
 from segue.simulate.world import Stage, World

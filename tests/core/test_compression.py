@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue import Batch, build_context, group_batches, is_synthetic, stamp, synthetic_message
-from segue.core.compression import CompressionTarget, Strategy, choose_batches, importances
+from segue.core.compression import (
+    CompressionTarget,
+    Strategy,
+    choose_batches,
+    importances,
+    write_transcript,
+)
 from segue.core.memory import text_of
 from segue.core.snowflake import time_of
-from segue.core.transcript import write_transcript
 from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.providers import request_problems
 from tests.histories import (

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from segue import Batch, BatchType, settle, stamp, synthetic_message
+from segue.core.compression import cut_at_sentence, first_fitting, write_transcript
 from segue.core.messages import continuation_message
 from segue.core.tokens import estimate_text
-from segue.core.transcript import cut_at_sentence, first_fitting, write_transcript
 from tests.histories import calling, exchange, positions, result, ticking_generator
 
 PLENTY = 100_000

@@ -15,11 +15,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from segue.core.batch import group_batches
+from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT, group_batches
 from segue.core.context import build_context
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.snowflake import time_of
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.errors import BackendError, NotFoundError, UsageError

@@ -39,9 +39,8 @@ from segue import (
     stamp,
     synthetic_message,
 )
-from segue.core.batch import BatchState
+from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT, BatchState
 from segue.core.memory import QuerySource
-from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.window import DropReason
 from segue.testing.providers import request_problems
 

@@ -8,10 +8,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from segue.core.batch import Batch, BatchState
+from segue.core.batch import CUT_OFF_REPLY, Batch, BatchState
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import BatchType, MessageMetadata
-from segue.core.settle import CUT_OFF_REPLY
 from segue.journal.records import TurnKind, TurnState
 from segue.runtime.clock import sleep
 from segue.settings.agents import AgentConfig

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from segue.agent.memory import MemoryBook
-from segue.core.autonomy.outcomes import FollowUpOutcome
 from segue.core.triggers import TRIGGER_PROMPTS, choose_prompt
 from segue.errors import UnknownTrigger, UsageError
 from segue.insight.stats import Outcomes, Stats
+from segue.journal.stats import FollowUpOutcome
 from segue.settings.agents import AgentConfig, MemoryConfig
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held

@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.autonomy.gates import Gate
 from segue.core.autonomy.local_time import QuietHours
-from segue.core.autonomy.outcomes import FollowUpOutcome
-from segue.core.autonomy.preferences import Preferences
+from segue.core.autonomy.policy import Preferences
 from segue.core.messages import user_message
 from segue.core.snowflake import millis_of
 from segue.core.stamp import stamp
@@ -23,6 +22,7 @@ from segue.core.triggers import TriggerType
 from segue.core.turn_rules import DoubleTexting
 from segue.journal.journal import Journal
 from segue.journal.records import nested_id
+from segue.journal.stats import FollowUpOutcome
 from segue.replay.engine import EventKind, replay_user
 from segue.replay.past import PastPlan, PastThread, PastTurn
 from segue.replay.report import ReplayQuery, ReplayReport, replay

@@ -15,10 +15,10 @@ from typing import Final
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.agent.current import current_run
+from segue.core.compression import SummaryRequest, cut_at_sentence
 from segue.core.memory import STOP_WORDS
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.transcript import SummaryRequest, cut_at_sentence
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 
 # Words before a noun.

@@ -12,8 +12,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from segue.agent.models import counting_callbacks, load_model
+from segue.core.compression import SummaryRequest
 from segue.core.memory import text_of
-from segue.core.transcript import SummaryRequest
 from segue.errors import UsageError
 from segue.runtime.model_failures import ModelFailure, explain_model_error
 from segue.settings.agents import AgentConfig
@@ -30,7 +30,7 @@ class ModelSummariser:
         self._time_limit = time_limit
 
     async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
-        """The summary of the `earlier` summary and a `segue.core.transcript`.
+        """The summary of the `earlier` summary and a `segue.core.compression`.
 
         The model is asked for at most `max_tokens`. `ModelFailure` if it fails or gives no text.
         """

@@ -1,12 +1,12 @@
 """Batches: the messages of one processing cycle, read from the messages themselves.
 
 There is no batch table. `group_batches` rebuilds batches from metadata in any order of input,
-and a batch's state is a pure function of its messages, with reasons in plain text.
-`segue.core.stamp` gives messages their batch, `segue.core.settle` closes an abandoned one.
+and a batch's state is a pure function of its messages, with reasons in plain text. `settle` closes
+an abandoned batch so that it is complete and valid; `segue.core.stamp` gives messages their batch.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -22,7 +22,15 @@ from langchain_core.messages import (
 
 from segue.core.calls import Pairing, has_content, pair
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
-from segue.core.snowflake import check_snowflake, millis_of, time_of
+from segue.core.snowflake import (
+    SnowflakeSource,
+    check_snowflake,
+    millis_of,
+    next_snowflake,
+    node_of,
+    time_of,
+    to_text,
+)
 from segue.core.tokens import estimate_tokens
 from segue.errors import MetadataError, UsageError
 
@@ -213,3 +221,61 @@ def _in_sequence(members: dict[int, tuple[int, BaseMessage]]) -> list[BaseMessag
 def _same(one: BaseMessage, other: BaseMessage) -> bool:
     # NaN in a tool's arguments is unequal to itself, but serialises to the same text.
     return one is other or one == other or one.model_dump_json() == other.model_dump_json()
+
+
+INTERRUPTED_RESULT: Final = (
+    "Interrupted: this call did not finish, and it is not known whether it took effect."
+)
+CUT_OFF_REPLY: Final = "My reply was cut off here before I could finish it."
+
+
+def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
+    """The complete batch: itself if it is complete, else with closing messages appended.
+
+    It only appends, so a journal stores `settled.messages[len(batch.messages):]`. Without a
+    generator the new positions follow the batch's own, which is right for a view but may collide
+    with another batch's; pass a generator for messages to store. Settling twice changes nothing.
+    """
+    if batch.is_complete:
+        return batch
+    closing = [*interrupted_results(batch), AIMessage(CUT_OFF_REPLY)]
+    return Batch(batch.id, [*batch.messages, *_appended(batch, closing, generator)])
+
+
+def with_open_calls_answered(batch: Batch) -> Batch:
+    """The batch with its open calls answered, so that a model can continue it."""
+    return Batch(batch.id, [*batch.messages, *_appended(batch, interrupted_results(batch), None)])
+
+
+def interrupted_results(batch: Batch) -> list[BaseMessage]:
+    return [
+        ToolMessage(
+            INTERRUPTED_RESULT,
+            tool_call_id=exchange.call.id,
+            name=exchange.call.name or None,
+            status="error",
+        )
+        for exchange in batch.pairing.unanswered
+    ]
+
+
+def _appended(
+    batch: Batch, messages: list[BaseMessage], generator: SnowflakeSource | None
+) -> list[BaseMessage]:
+    position = batch.last_position
+    template = MessageMetadata(
+        synthetic=True,
+        settled=True,
+        batch=batch.id,
+        batch_type=batch.type,
+        parent_batch=batch.parent,
+    )
+    appended = []
+    for sequence_num, message in enumerate(messages, batch.next_sequence_num):
+        if generator is None:
+            position = next_snowflake(position, 0, node_of(position))
+        else:
+            position = generator.next(after=position)
+        metadata = replace(template, position=position, sequence_num=sequence_num)
+        appended.append(metadata.onto(message, id=to_text(position)))
+    return appended

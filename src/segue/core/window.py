@@ -19,13 +19,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from segue.core.batch import Batch
+from segue.core.batch import Batch, with_open_calls_answered
 from segue.core.calls import calls_of, has_content, is_of_type
 from segue.core.media import name_of
 from segue.core.messages import synthetic_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.request import clean_message, with_calls_joined
-from segue.core.settle import with_open_calls_answered
 from segue.core.tokens import BYTES_PER_TOKEN, estimate_block
 from segue.core.triggers import TriggerType
 

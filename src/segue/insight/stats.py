@@ -5,25 +5,79 @@ and no prompt.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from segue.core.autonomy.local_time import as_utc
-from segue.core.autonomy.outcomes import Difference, FollowUpOutcome, Rate, compare
 from segue.core.triggers import parse_trigger
 from segue.errors import UsageError
 from segue.journal.journal import Journal
-from segue.journal.stats import WINDOW, ArmCount, OutcomeCount, OutcomeQuery, SearchCount
+from segue.journal.stats import (
+    WINDOW,
+    ArmCount,
+    FollowUpOutcome,
+    OutcomeCount,
+    OutcomeQuery,
+    SearchCount,
+)
 
 # Stands for the gate of suppressed follow-ups that no gate decided on.
 NO_GATE: Final = "none"
 # Sources of a memory query that are not text of the user.
 _FALLBACKS: Final = frozenset({"conversation_summary", "none"})
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# The two-sided 95 % quantile of the normal distribution.
+_Z: Final = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of cases with its Wilson 95 % interval."""
+
+    cases: int
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, hits: float, cases: int) -> Self | None:
+        """None if there is no case. `hits` has fractions if each case is a share itself."""
+        return cls(cases, hits / cases, *wilson(hits / cases, cases)) if cases else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One rate minus another with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def wilson(share: float, cases: int) -> tuple[float, float]:
+    """The Wilson 95 % interval of a share of `cases`."""
+    spread = _Z * _Z / cases
+    middle = share + spread / 2
+    half = math.sqrt(spread * (share * (1 - share) + spread / 4))
+    # Rounding must not put the share outside of its own interval.
+    low = min((middle - half) / (1 + spread), share)
+    high = max((middle + half) / (1 + spread), share)
+    return max(low, 0.0), min(high, 1.0)
+
+
+def compare(rate: Rate, other: Rate) -> Difference:
+    """How much larger `rate` is than `other`, by Newcombe's interval from both Wilson intervals."""
+    value = rate.value - other.value
+    low = value - math.hypot(rate.value - rate.low, other.high - other.value)
+    high = value + math.hypot(rate.high - rate.value, other.value - other.low)
+    return Difference(value, max(low, -1.0), min(high, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

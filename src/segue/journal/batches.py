@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.batch import Batch
+from segue.core.batch import Batch, settle
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource, latest_id, time_of
 from segue.core.stamp import stamp
 from segue.errors import BackendError, MetadataError, NotFoundError, UsageError

@@ -13,7 +13,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.batch import Batch
-from segue.core.transcript import cut_at_sentence
+from segue.core.compression import cut_at_sentence
 from segue.journal.rows import Record, read_settings
 
 

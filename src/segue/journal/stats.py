@@ -6,13 +6,27 @@ A follow-up is the turn of a timer that fired (`_FIRED`), or a timer that ended 
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Final
 
-from segue.core.autonomy.outcomes import FollowUpOutcome
 from segue.journal.tx import Part, Row, Tx, reads
 
 # How long after a follow-up a message counts as its answer.
 WINDOW: Final = timedelta(hours=24)
+
+
+class FollowUpOutcome(StrEnum):
+    """What became of a follow-up."""
+
+    REPLIED = "replied"
+    IGNORED = "ignored"
+    # Its window is still open, or it is still being written.
+    PENDING = "pending"
+    # The user wrote first, or it was cancelled before it was shown.
+    STOPPED = "stopped"
+    SUPPRESSED = "suppressed"
+    HELD_OUT = "held_out"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,11 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.core.batch import Batch, BatchState, group_batches
+from segue.core.batch import CUT_OFF_REPLY, Batch, BatchState, group_batches, interrupted_results
 from segue.core.calls import calls_of
 from segue.core.media import find_reference, media_in
 from segue.core.messages import background_message
 from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.settle import CUT_OFF_REPLY, interrupted_results
 from segue.core.snowflake import MAX_NODE, next_snowflake
 from segue.core.stamp import plain_type
 from segue.core.text import LONGEST_MESSAGE_ID, is_name

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
 from segue.core.autonomy.local_time import after, day_began, find_zone
-from segue.core.autonomy.policy import Facts, next_delay
-from segue.core.autonomy.preferences import Preferences
+from segue.core.autonomy.policy import Facts, Preferences, next_delay
 from segue.core.triggers import TriggerType, choose_prompt
 from segue.journal.stats import WINDOW
 from segue.replay.past import PastPlan, PastThread, PastTurn

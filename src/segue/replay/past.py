@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, messages_from_dict
 
 from segue.core.autonomy.decide import LOOKED_BACK, judge
-from segue.core.autonomy.preferences import Preferences
+from segue.core.autonomy.policy import Preferences
 from segue.core.batch import Batch
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata

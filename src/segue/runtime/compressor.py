@@ -14,10 +14,9 @@ from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from segue.core.batch import Batch
-from segue.core.compression import Strategy
+from segue.core.compression import Strategy, cut_at_sentence, write_transcript
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.tokens import estimate_text
-from segue.core.transcript import cut_at_sentence, write_transcript
 from segue.errors import UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import (

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Final, Self
 
 from segue.core.batch import Batch
-from segue.core.compression import CompressionTarget, Strategy, choose_batches
+from segue.core.compression import CompressionTarget, Strategy, choose_batches, first_fitting
 from segue.core.context import build_context
 from segue.core.tokens import estimate_text
-from segue.core.transcript import first_fitting
 from segue.journal.journal import Journal
 from segue.journal.records import Summary, Turn, TurnState, Window
 from segue.settings.agents import AgentConfig

@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from segue.core.autonomy.gates import GateDecision, GateOutcome, PolicyGates, refuse_continuation
 from segue.core.autonomy.local_time import day_began, find_zone
-from segue.core.autonomy.policy import Facts, Policy
-from segue.core.autonomy.preferences import Preferences
+from segue.core.autonomy.policy import Facts, Policy, Preferences
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.journal import Journal
 from segue.journal.records import Decision, FollowUpCounts, Timer, Turn

@@ -13,10 +13,9 @@ from typing import Any, Final, cast
 from langchain_core.messages import AIMessage, BaseMessage
 from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_contextvars
 
-from segue.core.batch import Batch, BatchState
+from segue.core.batch import Batch, BatchState, interrupted_results
 from segue.core.calls import calls_of
 from segue.core.messages import visible_messages
-from segue.core.settle import interrupted_results
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError
 from segue.journal.records import Turn, TurnKind, TurnLease

@@ -11,8 +11,8 @@ from segue.core.batch import Batch, group_batches
 from segue.core.context import Context
 from segue.core.messages import user_message
 from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.sentences import is_quote
 from segue.core.snowflake import SnowflakeSource, to_text
-from segue.core.speech.sentences import is_quote
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.core.window import has_exchange

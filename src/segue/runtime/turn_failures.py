@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from segue.core.batch import interrupted_results, settle
 from segue.core.metadata import MessageMetadata
-from segue.core.settle import interrupted_results, settle
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import STOPPED, Ending, Turn, TurnKind, TurnLease

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.autonomy.preferences import preferences_in
+from segue.core.autonomy.policy import preferences_in
 from segue.core.messages import origin_of, shown_content, spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import time_of, to_text

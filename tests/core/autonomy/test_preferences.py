@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.autonomy.local_time import QuietHours
-from segue.core.autonomy.preferences import Preferences, check_preferences, check_settings
+from segue.core.autonomy.policy import Preferences, check_preferences, check_settings
 from segue.errors import UsageError
 
 NIGHT = {"start": "22:00", "end": "07:00"}

@@ -14,13 +14,12 @@ from typing import Annotated, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
 
+from segue.core.acts import Act, acts_of, asks_something, ends_conversation, looks_for_something
 from segue.core.batch import Batch, BatchState
 from segue.core.durations import Duration
 from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, is_settled
-from segue.core.speech.acts import Act, acts_of, asks_something, looks_for_something
-from segue.core.speech.goodbyes import ends_conversation
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
 

@@ -1,12 +1,15 @@
-"""The input of the gates: an owner's policy, and the facts about a due timer.
+"""The input of the gates: an owner's policy, a user's preferences, and the facts about a due timer.
 
-Values only; the gates decide, and their caller collects the facts.
+Values only; the gates decide, and their caller collects the facts. Preferences are stored as plain
+settings of the user and of a thread. They are checked when they are set, and read leniently: a
+stored value that cannot be read counts as not set.
 """
 
 import math
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -124,3 +127,158 @@ def next_delay(policy: Policy, base: timedelta, consecutive: int) -> timedelta:
     except OverflowError:
         delay = policy.max_delay
     return min(max(delay, policy.min_delay), policy.max_delay)
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """A user's preferences in one thread."""
+
+    time_zone: str | None = None
+    quiet_hours: QuietHours | None = None
+    # The user switched quiet hours off, so the agent's own do not apply either.
+    no_quiet_hours: bool = False
+    muted: bool = False
+    snoozed_until: datetime | None = None
+    opted_out: bool = False
+    # Which of these the user set for all threads.
+    everywhere: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, user: Mapping[str, Any], thread: Mapping[str, Any]) -> "Preferences":
+        """A thread's zone and quiet hours override the user's; either's mute or snooze counts."""
+        own, general = _read(thread), _read(user)
+        hours = (own if "quiet_hours" in own else general).get("quiet_hours")
+        snoozes = [s["snoozed_until"] for s in (own, general) if s.get("snoozed_until")]
+        longest = max(snoozes, default=None)
+        everywhere = {"muted"} if general.get("muted") else set()
+        if longest and longest == general.get("snoozed_until"):
+            everywhere.add("snoozed_until")
+        return cls(
+            time_zone=own.get("time_zone") or general.get("time_zone"),
+            quiet_hours=hours or None,
+            no_quiet_hours=hours is False,
+            muted=bool(own.get("muted") or general.get("muted")),
+            snoozed_until=longest,
+            opted_out=bool(own.get("opted_out") or general.get("opted_out")),
+            everywhere=frozenset(everywhere),
+        )
+
+    def apply_to(self, policy: Policy) -> Policy:
+        """The policy with the user's quiet hours, if they set any."""
+        if self.quiet_hours is None and not self.no_quiet_hours:
+            return policy
+        return replace(policy, quiet_hours=self.quiet_hours)
+
+    @property
+    def own_quiet_hours(self) -> Any:
+        """The user's quiet hours as a plain setting: false for none, None if not set."""
+        return False if self.no_quiet_hours else _plain(self.quiet_hours)
+
+    def as_facts(self) -> dict[str, Any]:
+        """The fields of the gates' `Facts` that come from preferences."""
+        return {
+            "zone": self.time_zone,
+            "opted_out": self.opted_out,
+            "muted": self.muted,
+            "snoozed_until": self.snoozed_until,
+            "muted_everywhere": "muted" in self.everywhere,
+            "snoozed_everywhere": "snoozed_until" in self.everywhere,
+        }
+
+
+def check_settings(settings: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
+    """The settings as they are stored; `UsageError` names the first wrong preference.
+
+    None removes a preference. Other settings are passed on unchanged.
+    """
+    if not isinstance(settings, Mapping):
+        raise UsageError(f"Settings are a mapping, not {type(settings).__name__}.")
+    for name, value in settings.items():
+        if name not in _RULES or value is None:
+            continue
+        read, expected = _RULES[name]
+        try:
+            read(value)
+        except (TypeError, ValueError, KeyError) as error:
+            raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
+    if now is not None and settings.get("snoozed_until") is not None:
+        _check_future(_moment(settings["snoozed_until"]), now)
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def check_preferences(
+    preferences: Mapping[str, Any], now: datetime | None = None
+) -> dict[str, Any]:
+    """The same, but an unknown name is an error: a misspelt one would be ignored silently."""
+    if unknown := sorted(preferences.keys() - _RULES.keys()):
+        raise UsageError(
+            f"Unknown preference {unknown[0]!r:.80}; expected one of: {', '.join(_RULES)}."
+        )
+    return check_settings(preferences, now)
+
+
+def preferences_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that are preferences."""
+    return {name: value for name, value in settings.items() if name in _RULES}
+
+
+def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (read, _) in _RULES.items():
+        if settings.get(name) is None:
+            continue
+        try:
+            found[name] = read(settings[name])
+        except (TypeError, ValueError, KeyError):
+            continue
+    return found
+
+
+def _check_future(until: datetime, now: datetime) -> None:
+    """Refuse a snooze that is over already: it would have no effect."""
+    if until <= now:
+        raise UsageError(
+            f"snoozed_until is {until.isoformat()}, which is past; expected a time after "
+            f"{as_utc(now).isoformat()}, or nothing to end a snooze."
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return as_utc(value).isoformat()
+    if isinstance(value, QuietHours):
+        return {"start": f"{value.start:%H:%M}", "end": f"{value.end:%H:%M}"}
+    return value
+
+
+def _zone(value: Any) -> str:
+    if not isinstance(value, str) or find_zone(value) is None:
+        raise ValueError
+    return value
+
+
+def _hours(value: Any) -> QuietHours | bool:
+    if value is False:
+        return False
+    if isinstance(value, QuietHours):
+        return value
+    return QuietHours(time.fromisoformat(value["start"]), time.fromisoformat(value["end"]))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    return as_utc(value if isinstance(value, datetime) else datetime.fromisoformat(value))
+
+
+_RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
+    "time_zone": (_zone, "the name of an IANA time zone such as 'Europe/Berlin'"),
+    "quiet_hours": (_hours, "{'start': '22:00', 'end': '07:00'}, two times that differ, or false"),
+    "muted": (_flag, "true or false"),
+    "snoozed_until": (_moment, "a time with a time zone such as '2027-01-15T08:00:00+00:00'"),
+    "opted_out": (_flag, "true or false"),
+}

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.core.batch import BatchState
+from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT, BatchState
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata, is_settled
-from segue.core.settle import CUT_OFF_REPLY, INTERRUPTED_RESULT
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, UsageError
 from segue.journal.journal import Journal

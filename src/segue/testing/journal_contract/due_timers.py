@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.core.batch import Batch, BatchState
+from segue.core.batch import CUT_OFF_REPLY, Batch, BatchState
 from segue.core.messages import continuation_message
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.settle import CUT_OFF_REPLY
 from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import ConflictError

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.autonomy.outcomes import FollowUpOutcome
 from segue.journal.journal import Journal
 from segue.journal.records import Decision, Ending, NewTimer, TimerState, TurnLease
-from segue.journal.stats import ArmCount, OutcomeCount, OutcomeQuery, SearchCount
+from segue.journal.stats import ArmCount, FollowUpOutcome, OutcomeCount, OutcomeQuery, SearchCount
 from segue.testing.journal_contract.chat import HOUR, Chat
 
 DAY = timedelta(days=1)

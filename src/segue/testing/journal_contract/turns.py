@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.batch import BatchState
+from segue.core.batch import BatchState, settle
 from segue.core.messages import synthetic_message, visible_messages
-from segue.core.settle import settle
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, UnknownTrigger
 from segue.journal.journal import Journal

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.autonomy.outcomes import Rate, compare, wilson
+from segue.insight.stats import Rate, compare, wilson
 
 COUNTS = st.integers(1, 10_000)
 SHARES = st.floats(0, 1)

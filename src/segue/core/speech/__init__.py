@@ -1,1 +1,0 @@
-"""Rules that read what a text does: sentences, acts and goodbyes."""
