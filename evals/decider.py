@@ -93,7 +93,7 @@ def load_cuts(file: Path) -> list[Cut]:
 
 def by_rules(cut: Cut) -> str:
     *earlier, batch = cut.batches
-    return LABELS[judge(batch, earlier).sign]
+    return LABELS[judge(batch, earlier)]
 
 
 def by_question_mark(cut: Cut) -> str:

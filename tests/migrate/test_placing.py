@@ -143,7 +143,7 @@ def test_words_that_nobody_answered_are_closed_without_a_failure(
     *_, last = group_batches(placed.messages)
     assert [m.text for m in last.messages][-2:] == ["And now?", NO_REPLY]
     assert not any(map(is_settled, last.messages))
-    assert judge(last).sign is Sign.SILENT
+    assert judge(last) is Sign.SILENT
     assert request_problems(build_context(placed.messages).messages) == []
 
 

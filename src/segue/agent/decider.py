@@ -23,7 +23,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from segue.agent.models import counting_callbacks
-from segue.core.autonomy.decide import Delays, Judgement, Plan, Sign, judge
+from segue.core.autonomy.decide import Delays, Plan, Sign, judge
 from segue.core.autonomy.policy import Policy, next_delay
 from segue.core.batch import Batch
 from segue.core.calls import Call, calls_of, has_content
@@ -138,10 +138,10 @@ class ModelDecider:
         nothing: an error means no follow-up.
         """
         try:
-            judgement = judge(batch, interrupted=interrupted)
-            if reason := self._refusal(batch, judgement, consecutive):
+            sign = judge(batch, interrupted=interrupted)
+            if reason := self._refusal(batch, sign, consecutive):
                 return DeciderResult(None, reason)
-            call = await self._ask(_conversation(batch, earlier), judgement, consecutive)
+            call = await self._ask(_conversation(batch, earlier), sign, consecutive)
             return self._parse(call.args)
         except Exception as error:  # any error means no follow-up
             reason = _explain(error)
@@ -152,7 +152,7 @@ class ModelDecider:
                 None, reason, error.words if isinstance(error, _UnusableAnswer) else None
             )
 
-    def _refusal(self, batch: Batch, judgement: Judgement, consecutive: int) -> str | None:
+    def _refusal(self, batch: Batch, sign: Sign, consecutive: int) -> str | None:
         """Why the model is not asked: the answer is no anyway."""
         policy = self._policy
         if not policy.enabled:
@@ -165,13 +165,13 @@ class ModelDecider:
                 f"{policy.max_consecutive}."
             )
         if batch.type is BatchType.AGENT_TO_AGENT:  # even if it waits for a person
-            return Judgement(Sign.NESTED).reason
-        return judgement.reason if judgement.sign in _NOTHING_TO_ASK else None
+            return Sign.NESTED.reason
+        return sign.reason if sign in _NOTHING_TO_ASK else None
 
-    async def _ask(self, conversation: str, judgement: Judgement, consecutive: int) -> Call:
+    async def _ask(self, conversation: str, sign: Sign, consecutive: int) -> Call:
         # New messages, so that no metadata of the conversation reaches the model.
         messages: list[BaseMessage] = [
-            SystemMessage(self._instructions(judgement, consecutive)),
+            SystemMessage(self._instructions(sign, consecutive)),
             user_message(conversation),
         ]
         # Not the run's own callbacks: they would stream the decision to the user.
@@ -180,8 +180,8 @@ class ModelDecider:
             answer = await self._model.ainvoke(messages, config)
         return _only_call(cast("dict[str, BaseMessage]", answer)["raw"])
 
-    def _instructions(self, judgement: Judgement, consecutive: int) -> str:
-        facts = [judgement.reason] if judgement.sign in _FACTS else []
+    def _instructions(self, sign: Sign, consecutive: int) -> str:
+        facts = [sign.reason] if sign in _FACTS else []
         if consecutive > 0:
             times = "once" if consecutive == 1 else f"{consecutive} times"
             facts.append(f"The assistant wrote again {times} since the user last wrote.")

@@ -6,7 +6,7 @@ used as a unique key: a result belongs to the nearest earlier call that is still
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -85,7 +85,7 @@ def calls_of(message: BaseMessage) -> list[Call]:
     return calls
 
 
-def is_of_type(block: Any, types: frozenset[str]) -> bool:
+def is_of_type(block: Any, types: Container[str]) -> bool:
     kind = block.get("type") if isinstance(block, dict) else None
     return isinstance(kind, str) and kind in types
 

@@ -18,13 +18,19 @@ from langchain_core.messages import (
 # No scheme that a client fetches is longer; the pattern must not read megabytes of base64.
 _ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,63}://", re.IGNORECASE)
 _FILE_ID: Final = re.compile(r"file[-_]?id", re.IGNORECASE)
-# Blocks that a client turns into a picture, a sound or a file, in any provider's form.
-_MEDIA: Final = frozenset(
-    """
-    image image_url input_image audio input_audio video file input_file document media
-    container_upload
-    """.split()  # noqa: SIM905 - as a list it would fill a page
-)
+# Blocks that a client turns into a picture, a sound or a file, by what they are.
+MEDIA: Final = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "file": "file",
+    "media": "media",
+}
+# The same of providers whose messages are only migrated.
+_ALL_MEDIA: Final = MEDIA.keys() | {"input_file", "document", "container_upload"}
 # A tool's arguments may hold addresses; no client fetches them.
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "tool_call", "function_call"})
 _NAMES: Final = {
@@ -69,7 +75,7 @@ def media_in(content: str | list[Any]) -> list[Any]:
             left += value
         elif isinstance(value, dict):
             kind = value.get("type")
-            if isinstance(kind, str) and kind in _MEDIA:
+            if isinstance(kind, str) and kind in _ALL_MEDIA:
                 found.append(value)
             elif not isinstance(kind, str) or kind not in _CALLS:
                 left += value.values()

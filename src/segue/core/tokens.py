@@ -10,6 +10,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from segue.core.calls import calls_of, is_call_block
+from segue.core.media import MEDIA
 from segue.core.text import plain_json, sendable_args
 
 PER_MESSAGE: Final = 4
@@ -18,9 +19,6 @@ PER_CALL: Final = 12
 # A large picture at the most expensive of the three big providers.
 PER_MEDIA_BLOCK: Final = 1_600
 BYTES_PER_TOKEN: Final = 4
-_MEDIA_BLOCKS: Final = frozenset(
-    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media"}
-)
 
 
 def estimate_text(text: str) -> int:
@@ -50,7 +48,7 @@ def estimate_block(block: Any) -> int:
     if is_call_block(block):
         return 0
     text = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
-    if block.get("type") in _MEDIA_BLOCKS:
+    if block.get("type") in MEDIA:
         return PER_MEDIA_BLOCK + text
     return text if block.keys() <= {"type", "text"} else _estimate_json(block)
 

@@ -1,9 +1,9 @@
 """Limits on the attempts and the time of a turn, and the strategies for double texting."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from segue.core.batch import BATCH_TIMEOUT
 
@@ -18,26 +18,6 @@ class DoubleTexting(StrEnum):
     INTERRUPT = "interrupt"  # the running answer is stopped; queued messages stay
     REJECT = "reject"  # it is refused and not stored
     COLLECT = "collect"  # messages close together are answered as one
-
-
-class TurnAttempts(Protocol):
-    """The attempts of a turn so far."""
-
-    @property
-    def begun_at(self) -> datetime | None:
-        """When the current attempt began."""
-
-    @property
-    def worked(self) -> timedelta:
-        """The total duration of earlier attempts."""
-
-    @property
-    def faults(self) -> int:
-        """Number of attempts that failed through an error in the run itself."""
-
-    @property
-    def interruptions(self) -> int:
-        """Number of attempts that a shutdown, a crash or an outage ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +41,14 @@ class TurnRules:
         """Doubles each time, so that all attempts together outlast an outage of minutes."""
         return min(self.first_pause * float(2 ** min(interruptions, 9)), _LONGEST_PAUSE)
 
-    def time_left(self, turn: TurnAttempts) -> timedelta:
-        """How long the current attempt may take."""
-        return max(self.batch_time - turn.worked, timedelta(0))
+    def time_left(self, worked: timedelta) -> timedelta:
+        """How long the next attempt may take, after earlier ones that took `worked` together."""
+        return max(self.batch_time - worked, timedelta(0))
 
-    def may_retry(self, turn: TurnAttempts, now: datetime) -> bool:
-        """Whether a failed attempt may be repeated within the time that is left."""
-        tried = now - (turn.begun_at or now)
-        left = self.time_left(turn) - tried - self.pause_after(turn.faults + 1)
-        return turn.faults < min(self.retries, self.max_attempts - 1) and left > timedelta(0)
+    def may_retry(self, faults: int, worked: timedelta) -> bool:
+        """Whether an attempt that failed after `faults` earlier ones may be repeated in time."""
+        left = self.batch_time - worked - self.pause_after(faults + 1)
+        return faults < min(self.retries, self.max_attempts - 1) and left > timedelta(0)
 
-    def is_hopeless(self, turn: TurnAttempts) -> bool:
-        return turn.faults >= self.max_attempts or turn.interruptions >= self.max_interruptions
+    def is_hopeless(self, faults: int, interruptions: int) -> bool:
+        return faults >= self.max_attempts or interruptions >= self.max_interruptions

@@ -17,8 +17,9 @@ from langchain_core.messages import (
 )
 
 from segue.core.batch import Batch
-from segue.core.calls import calls_of
+from segue.core.calls import calls_of, is_of_type
 from segue.core.context import Context, build_context
+from segue.core.media import MEDIA
 from segue.core.messages import origin_of, spoken_text
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.snowflake import to_text
@@ -31,16 +32,6 @@ from segue.runtime.run import read_window
 from segue.runtime.thread_service import ThreadService
 from segue.settings.agents import AgentConfig
 
-_MEDIA: Final = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "audio": "audio",
-    "input_audio": "audio",
-    "video": "video",
-    "file": "file",
-    "media": "media",
-}
 # Longer texts are data, such as pictures; of those, the beginning is shown.
 _LONGEST: Final = 100_000
 _SHOWN: Final = 100
@@ -77,9 +68,8 @@ def _summary(message: BaseMessage) -> str:
 def with_media(text: str, content: str | list[Any]) -> str:
     """The text of a message, and a mark for each picture, recording or file in it."""
     blocks = [] if isinstance(content, str) else content
-    kinds = (block.get("type") for block in blocks if isinstance(block, dict))
-    marks = (f"[{_MEDIA[kind]}]" for kind in kinds if isinstance(kind, str) and kind in _MEDIA)
-    return " ".join([*([text] if text else []), *marks])
+    marks = [f"[{MEDIA[block['type']]}]" for block in blocks if is_of_type(block, MEDIA)]
+    return " ".join([text, *marks] if text else marks)
 
 
 async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
@@ -89,12 +79,11 @@ async def next_context(journal: Journal, thread: Thread, config: AgentConfig) ->
     prompt.
     """
     window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
+    room, system = config.context_tokens, None
+    if config.graph is None:  # the built-in agent has a system prompt and keeps room for memories
+        system = config.system_prompt
+        room -= config.memory.max_tokens if config.memory.enabled else 0
     summary = window.told(config.context_tokens)
-    system, memories = config.system_prompt, config.memory
-    if config.graph is not None:
-        return build_context(window.batches, None, config.context_tokens, summary=summary)
-    # The built-in agent keeps room for memories.
-    room = config.context_tokens - (memories.max_tokens if memories.enabled else 0)
     return build_context(window.batches, None, room, system=system, summary=summary)
 
 

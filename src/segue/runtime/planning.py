@@ -115,8 +115,8 @@ def plan_by_rules(
     """The rules' plan after a reply."""
     if reason := refusal(reply.consecutive, autonomy):
         return PlanRecord.of(reply, DeciderResult(None, reason), autonomy, ids, now)
-    judgement = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
-    result = DeciderResult(judgement.plan(autonomy.delays), judgement.reason)
+    sign = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
+    result = DeciderResult(sign.plan(autonomy.delays), sign.reason)
     return PlanRecord.of(reply, result, autonomy, ids, now)
 
 

@@ -192,7 +192,7 @@ class SessionProcessor:
             await self._failures.drop_checkpoints(turn)
 
     def _check_attempts(self, turn: Turn) -> None:
-        if self._rules.is_hopeless(turn):
+        if self._rules.is_hopeless(turn.faults, turn.interruptions):
             raise BackendError(
                 f"The reply was begun {turn.attempts - 1} times and never finished; "
                 "it is not tried again."

@@ -92,7 +92,7 @@ class TurnFailures:
         elif self._is_outage(turn, error):
             await self._release(lease, error)
             return False
-        elif is_retryable(error) and self._rules.may_retry(turn, self._clock()):
+        elif is_retryable(error) and self._may_retry(turn):
             await self._retry(lease, error)
             return False
         else:
@@ -106,6 +106,11 @@ class TurnFailures:
         self._bus.retract(lease)
         if not await is_batch_in_use(self._journal, turn.id):
             await self.drop_checkpoints(turn)
+
+    def _may_retry(self, turn: Turn) -> bool:
+        now = self._clock()
+        worked = turn.worked + (now - (turn.begun_at or now))
+        return self._rules.may_retry(turn.faults, worked)
 
     def _is_outage(self, turn: Turn, error: Exception) -> bool:
         """Whether the checkpoints' database was unreachable; they raise their driver's errors."""

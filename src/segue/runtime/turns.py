@@ -165,7 +165,7 @@ class TurnWorker:
         return job is not None and job.lease.turn.id == turn.id and not job.scope.is_stopped
 
     def _start(self, lease: TurnLease) -> None:
-        job = _Job(lease, CancelScope(self._rules.time_left(lease.turn)))
+        job = _Job(lease, CancelScope(self._rules.time_left(lease.turn.worked)))
         if not self._jobs:
             self._deps.wakeups.leases.at(self._deps.clock.now() + self._deps.lease_for / 3)
         if lost := self._jobs.get(lease.turn.thread_id):

@@ -41,7 +41,7 @@ def talk(user: str, reply: str) -> Batch:
 
 
 def sign(reply: str, user: str = "Please go on.") -> Sign:
-    return judge(talk(user, reply)).sign
+    return judge(talk(user, reply))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a_search_some_turns_ago_is_still_a_search() -> None:
     search = talk("I'm looking for a hotel in Bremen.", "When do you arrive?")
     details = [talk("On Friday.", "For how long?"), talk("Two nights.", "What may it cost?")]
     offer = "There are 4 hotels. The Anker is near the station."
-    assert judge(talk("Up to 90 euros.", offer), [search, *details]).sign is Sign.PROPOSED
-    assert judge(talk("Up to 90 euros.", offer), details).sign is Sign.INFORMED
+    assert judge(talk("Up to 90 euros.", offer), [search, *details]) is Sign.PROPOSED
+    assert judge(talk("Up to 90 euros.", offer), details) is Sign.INFORMED
     older = [search, *details, talk("For one.", "With breakfast?")]
-    assert judge(talk("Up to 90 euros.", offer), older).sign is Sign.INFORMED, "four turns count"
+    assert judge(talk("Up to 90 euros.", offer), older) is Sign.INFORMED, "four turns count"
 
 
 def test_a_search_is_over_when_it_is_met_or_left() -> None:
@@ -127,9 +127,9 @@ def test_a_search_is_over_when_it_is_met_or_left() -> None:
     search = talk("I'm looking for a hotel in Bremen.", "I found the Anker. It has 20 rooms.")
     booked = talk("Take it.", "The Anker is booked.")
     fact = "There are 20 rooms and a garden."
-    assert judge(talk("Good.", fact), [search]).sign is Sign.PROPOSED
-    assert judge(talk("Good.", fact), [search, booked]).sign is Sign.INFORMED
-    assert judge(talk("Is it a big house?", fact), [search]).sign is Sign.INFORMED
+    assert judge(talk("Good.", fact), [search]) is Sign.PROPOSED
+    assert judge(talk("Good.", fact), [search, booked]) is Sign.INFORMED
+    assert judge(talk("Is it a big house?", fact), [search]) is Sign.INFORMED
 
 
 @pytest.mark.parametrize(
@@ -299,12 +299,12 @@ def test_a_no_after_an_offer_of_help_is_a_goodbye(user: str) -> None:
     offer = talk("Yes.", "It is booked. Anything else?")
     answer = talk(user, "It is in the second drawer.")
     later = talk("Hm.", "Do you want a window seat?")
-    assert judge(answer, [question, offer]).sign is Sign.CLOSED
-    assert judge(answer, [later, offer, question]).sign is Sign.CLOSED
-    assert judge(answer, [question]).sign is Sign.INFORMED
-    assert judge(answer).sign is Sign.INFORMED
+    assert judge(answer, [question, offer]) is Sign.CLOSED
+    assert judge(answer, [later, offer, question]) is Sign.CLOSED
+    assert judge(answer, [question]) is Sign.INFORMED
+    assert judge(answer) is Sign.INFORMED
     wish = talk("No, move it to the second drawer.", "It fits in there.")
-    assert judge(wish, [offer]).sign is Sign.INFORMED, "who wants more has not parted"
+    assert judge(wish, [offer]) is Sign.INFORMED, "who wants more has not parted"
 
 
 @pytest.mark.parametrize(
@@ -333,20 +333,20 @@ def test_a_pending_interrupt_waits_for_a_decision() -> None:
 def test_a_settled_batch_is_an_open_task() -> None:
     """A reply that was cut off is taken up again, even if its first words sound finished."""
     settled = settle(batch_of(HumanMessage("Book it."), calling("a", text="All done!")))
-    assert judge(settled).sign is Sign.BROKEN_OFF
+    assert judge(settled) is Sign.BROKEN_OFF
     assert judge(settled).trigger is TriggerType.TASK_INCOMPLETE
 
 
 def test_an_unfinished_batch_is_an_open_task() -> None:
     """What nobody has settled yet is no less unfinished."""
-    assert judge(batch_of(HumanMessage("Book it."), calling("a"))).sign is Sign.BROKEN_OFF
+    assert judge(batch_of(HumanMessage("Book it."), calling("a"))) is Sign.BROKEN_OFF
 
 
 def test_a_batch_that_goes_on_by_itself_plans_nothing() -> None:
     """An agent that asked for time to go on does not nag the user meanwhile."""
     more = MessageMetadata(continue_requested=True).onto(result("a"))
     batch = batch_of(HumanMessage("Book it."), calling("a"), more, AIMessage("What now?"))
-    assert judge(batch).sign is Sign.GOES_ON
+    assert judge(batch) is Sign.GOES_ON
     assert decide(batch) is None
 
 
@@ -354,7 +354,7 @@ def test_a_failed_tool_leaves_a_task_open() -> None:
     """A tool's error counts even where the reply passes over it."""
     failed = result("a", "no such file", status="error")
     batch = batch_of(HumanMessage("Save it."), calling("a"), failed, AIMessage("All good."))
-    assert judge(batch).sign is Sign.TOOL_FAILED
+    assert judge(batch) is Sign.TOOL_FAILED
     assert judge(batch).trigger is TriggerType.TASK_INCOMPLETE
 
 
@@ -368,30 +368,30 @@ def test_a_retry_that_worked_is_no_failure() -> None:
         result("b", "saved"),
         AIMessage("It is saved."),
     )
-    assert judge(batch).sign is Sign.DONE
+    assert judge(batch) is Sign.DONE
 
 
 def test_a_question_about_a_failed_tool_is_a_question() -> None:
     """If the agent already asked how to go on, the user is reminded of that question."""
     failed = result("a", "no such file", status="error")
     batch = batch_of(HumanMessage("Save it."), calling("a"), failed, AIMessage("Where is it?"))
-    assert judge(batch).sign is Sign.ASKED
+    assert judge(batch) is Sign.ASKED
 
 
 def test_an_agent_that_chose_silence_is_left_silent() -> None:
     """Nobody hears from an agent that had decided not to answer."""
     batch = batch_of(HumanMessage("(to someone else)"), AIMessage([{"type": "thinking"}]))
-    assert judge(settle(batch)).sign is Sign.BROKEN_OFF
+    assert judge(settle(batch)) is Sign.BROKEN_OFF
     hidden = MessageMetadata(synthetic=True).onto(AIMessage("What do you want?"))
     silent = batch_of(HumanMessage("(to someone else)"), hidden)
-    assert judge(silent).sign is Sign.SILENT
+    assert judge(silent) is Sign.SILENT
     assert decide(silent) is None
 
 
 def test_a_follow_up_that_broke_off_unseen_plans_no_other() -> None:
     """A failing model does not turn one follow-up into a row of them."""
     batch = settle(batch_of(synthetic_message("check_in"), kind=BatchType.SYSTEM_TRIGGER))
-    assert judge(batch).sign is Sign.SILENT
+    assert judge(batch) is Sign.SILENT
 
 
 def test_another_agents_question_is_not_the_users() -> None:
@@ -399,7 +399,7 @@ def test_another_agents_question_is_not_the_users() -> None:
     batch = batch_of(
         HumanMessage("Which trains?"), AIMessage("When?"), kind=BatchType.AGENT_TO_AGENT
     )
-    assert judge(batch).sign is Sign.NESTED
+    assert judge(batch) is Sign.NESTED
     assert decide(batch) is None
 
 
@@ -408,7 +408,7 @@ def test_a_triggers_words_are_never_looked_at(prompt: str) -> None:
     """However a follow-up's prompt is worded, only the reply to it counts."""
     trigger = synthetic_message("check_in", prompt=prompt)
     batch = batch_of(trigger, AIMessage("There are 20 rooms."), kind=BatchType.SYSTEM_TRIGGER)
-    assert judge(batch).sign is Sign.INFORMED
+    assert judge(batch) is Sign.INFORMED
 
 
 def test_a_picture_alone_is_a_reply() -> None:
@@ -426,7 +426,7 @@ def test_only_the_last_thing_said_counts() -> None:
         result("a"),
         AIMessage("The museum opens at ten."),
     )
-    assert judge(batch).sign is Sign.INFORMED
+    assert judge(batch) is Sign.INFORMED
 
 
 def test_a_question_in_the_middle_of_a_long_reply_is_part_of_it() -> None:
@@ -454,9 +454,7 @@ def test_a_negative_delay_is_refused() -> None:
 @pytest.mark.parametrize("each", Sign)
 def test_every_sign_has_a_reason(each: Sign) -> None:
     """Whatever the decider saw can be told in a sentence, without a word of the talk."""
-    judgement = judge(talk("Hi.", "The museum opens at ten."))
-    object.__setattr__(judgement, "sign", each)
-    assert judgement.reason.endswith(".")
+    assert each.reason.endswith(".")
 
 
 @settings(max_examples=50)

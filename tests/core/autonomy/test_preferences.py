@@ -100,7 +100,7 @@ def test_what_is_checked_can_be_read(hours: Any) -> None:
     """What passes the check is what is read later, in each way of writing it."""
     stored = check_preferences({"quiet_hours": hours, "snoozed_until": "2027-01-15T09:00:00+01:00"})
     wishes = Preferences.of(stored, {})
-    assert (wishes.quiet_hours, wishes.no_quiet_hours) == (QUIET, False)
+    assert wishes.quiet_hours == QUIET
     assert wishes.snoozed_until == MOMENT
 
 
@@ -108,8 +108,8 @@ def test_no_quiet_hours_is_a_wish_too() -> None:
     """False is kept apart from nothing: an agent's own hours do not come back."""
     stored = check_preferences({"quiet_hours": False})
     wishes = Preferences.of(stored, {})
-    assert (wishes.quiet_hours, wishes.no_quiet_hours) == (None, True)
-    assert Preferences.of({}, {}).no_quiet_hours is False
+    assert wishes.quiet_hours is False
+    assert Preferences.of({}, {}).quiet_hours is None
 
 
 def test_a_threads_own_zone_and_hours_come_first() -> None:
@@ -118,7 +118,7 @@ def test_a_threads_own_zone_and_hours_come_first() -> None:
     other = {"start": "12:00", "end": "13:00"}
     both = Preferences.of(user, {"time_zone": "Asia/Tokyo", "quiet_hours": other})
     assert (both.time_zone, both.quiet_hours) == ("Asia/Tokyo", QuietHours(time(12), time(13)))
-    assert Preferences.of(user, {"quiet_hours": False}).no_quiet_hours is True
+    assert Preferences.of(user, {"quiet_hours": False}).quiet_hours is False
     assert Preferences.of(user, {"quiet_hours": None}).quiet_hours == QUIET
     assert Preferences.of({"quiet_hours": False}, {"quiet_hours": NIGHT}).quiet_hours == QUIET
 

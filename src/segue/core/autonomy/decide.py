@@ -4,11 +4,10 @@ It reads what a person can see, the reply and the user's last message, and wheth
 finished; never a trigger's prompt. The gates decide later whether the follow-up is sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from enum import StrEnum
-from types import MappingProxyType
+from enum import Enum
 from typing import Annotated, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -30,65 +29,29 @@ _ENDING: Final = 3
 LOOKED_BACK: Final = 3
 
 
-class Sign(StrEnum):
-    """What speaks for or against a follow-up."""
+class Sign(Enum):
+    """What speaks for or against a follow-up: its trigger, if any, and the reason."""
 
-    INTERRUPTED = "interrupted"
-    NESTED = "nested"
-    GOES_ON = "goes_on"
-    BROKEN_OFF = "broken_off"
-    SILENT = "silent"
-    ASKED = "asked"
-    PROPOSED = "proposed"
-    FAILED = "failed"
-    TOOL_FAILED = "tool_failed"
-    PROMISED = "promised"
-    CLOSED = "closed"
-    DONE = "done"
-    INFORMED = "informed"
+    INTERRUPTED = (
+        TriggerType.WAITING_FOR_DECISION,
+        "The agent stopped to wait for the user's answer.",
+    )
+    NESTED = (None, "Another agent asked, so no user is waiting.")
+    GOES_ON = (None, "The agent goes on with this by itself.")
+    BROKEN_OFF = (TriggerType.TASK_INCOMPLETE, "The work broke off before it was done.")
+    SILENT = (None, "The agent said nothing that could be followed up.")
+    ASKED = (TriggerType.QUESTION_UNANSWERED, "The reply asks the user something.")
+    PROPOSED = (TriggerType.WAITING_FOR_DECISION, "The reply leaves the user something to decide.")
+    FAILED = (TriggerType.TASK_INCOMPLETE, "The reply says that something failed.")
+    TOOL_FAILED = (TriggerType.TASK_INCOMPLETE, "The last tool that was called failed.")
+    PROMISED = (TriggerType.TASK_INCOMPLETE, "The reply promises more.")
+    CLOSED = (None, "The talk is closed: goodbye, thanks, or all that was needed.")
+    DONE = (TriggerType.CHECK_IN, "The reply reports success or offers more help.")
+    INFORMED = (TriggerType.CHECK_IN, "The reply tells something and asks nothing.")
 
-
-_MEANING: Final[Mapping[Sign, tuple[TriggerType | None, str]]] = MappingProxyType(
-    {
-        Sign.INTERRUPTED: (
-            TriggerType.WAITING_FOR_DECISION,
-            "The agent stopped to wait for the user's answer.",
-        ),
-        Sign.NESTED: (None, "Another agent asked, so no user is waiting."),
-        Sign.GOES_ON: (None, "The agent goes on with this by itself."),
-        Sign.BROKEN_OFF: (TriggerType.TASK_INCOMPLETE, "The work broke off before it was done."),
-        Sign.SILENT: (None, "The agent said nothing that could be followed up."),
-        Sign.ASKED: (TriggerType.QUESTION_UNANSWERED, "The reply asks the user something."),
-        Sign.PROPOSED: (
-            TriggerType.WAITING_FOR_DECISION,
-            "The reply leaves the user something to decide.",
-        ),
-        Sign.FAILED: (TriggerType.TASK_INCOMPLETE, "The reply says that something failed."),
-        Sign.TOOL_FAILED: (TriggerType.TASK_INCOMPLETE, "The last tool that was called failed."),
-        Sign.PROMISED: (TriggerType.TASK_INCOMPLETE, "The reply promises more."),
-        Sign.CLOSED: (
-            None,
-            "The talk is closed: goodbye, thanks, or all that was needed.",
-        ),
-        Sign.DONE: (TriggerType.CHECK_IN, "The reply reports success or offers more help."),
-        Sign.INFORMED: (TriggerType.CHECK_IN, "The reply tells something and asks nothing."),
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The sign that was found, with its trigger, if any, and its reason."""
-
-    sign: Sign
-
-    @property
-    def trigger(self) -> TriggerType | None:
-        return _MEANING[self.sign][0]
-
-    @property
-    def reason(self) -> str:
-        return _MEANING[self.sign][1]
+    def __init__(self, trigger: TriggerType | None, reason: str) -> None:
+        self.trigger = trigger
+        self.reason = reason
 
     def plan(self, delays: "Delays") -> "Plan | None":
         """The follow-up to arm; None if no trigger fits."""
@@ -134,7 +97,7 @@ class Plan:
     reason: str
 
 
-def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Judgement:
+def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Sign:
     """What the batch just finished leaves open.
 
     `interrupted` means that the graph waits for a person. Of the `earlier` batches, in any order,
@@ -143,8 +106,7 @@ def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = Fa
     user still wants to know. "How can I help you?" does not count as a question, only as a reason
     to check in.
     """
-    sign = _sign_of_work(batch, interrupted=interrupted)
-    return Judgement(sign or _sign_of_text(batch, earlier))
+    return _sign_of_work(batch, interrupted=interrupted) or _sign_of_text(batch, earlier)
 
 
 def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
@@ -166,7 +128,7 @@ def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
 
 def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
     before = _before(batch, earlier)
-    acts, user = acts_of(_reply(batch)), _user_text(batch)
+    acts, user = acts_of(_last_text(batch, AIMessage)), _last_text(batch, HumanMessage)
     edges = {act for sentence in (*acts[:_OPENING], *acts[-_ENDING:]) for act in sentence}
     if open_matter := _open_matter(acts[-_ENDING:], edges):
         return open_matter
@@ -188,15 +150,15 @@ def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
             return Sign.PROPOSED if Act.PROPOSES in sentence else Sign.ASKED
     if Act.LACKS in edges and edges & {Act.REGRETS, Act.OFFERS_HELP} and Act.REPORTS not in edges:
         edges = edges | {Act.FAILS}
-    for act in (Act.PROPOSES, Act.FAILS, Act.PROMISES):
-        if act in edges:
-            return _OPEN[act]
-    return None
+    return next((sign for act, sign in _OPEN.items() if act in edges), None)
 
 
-_OPEN: Final[Mapping[Act, Sign]] = MappingProxyType(
-    {Act.PROPOSES: Sign.PROPOSED, Act.FAILS: Sign.FAILED, Act.PROMISES: Sign.PROMISED}
-)
+# The first that is found counts.
+_OPEN: Final = {
+    Act.PROPOSES: Sign.PROPOSED,
+    Act.FAILS: Sign.FAILED,
+    Act.PROMISES: Sign.PROMISED,
+}
 
 
 def _is_closed(acts: list[frozenset[Act]]) -> bool:
@@ -213,7 +175,9 @@ def _before(batch: Batch, earlier: Iterable[Batch]) -> list[Batch]:
 
 
 def _help_was_offered(before: list[Batch]) -> bool:
-    return bool(before) and any(Act.OFFERS_HELP in s for s in acts_of(_reply(before[0])))
+    return bool(before) and any(
+        Act.OFFERS_HELP in s for s in acts_of(_last_text(before[0], AIMessage))
+    )
 
 
 def _still_looking(user: str, before: list[Batch]) -> bool:
@@ -224,9 +188,11 @@ def _still_looking(user: str, before: list[Batch]) -> bool:
     if looks_for_something(user):
         return True
     for batch in before:
-        if asks_something(user) or any(Act.REPORTS in s for s in acts_of(_reply(batch))):
+        if asks_something(user) or any(
+            Act.REPORTS in s for s in acts_of(_last_text(batch, AIMessage))
+        ):
             return False
-        user = _user_text(batch)
+        user = _last_text(batch, HumanMessage)
         if looks_for_something(user):
             return True
     return False
@@ -239,15 +205,7 @@ def _last_tool_failed(batch: Batch) -> bool:
     return any(result is not None and result.status == "error" for result in results)
 
 
-def _reply(batch: Batch) -> str:
-    return _last_visible_text(batch, AIMessage)
-
-
-def _user_text(batch: Batch) -> str:
-    return _last_visible_text(batch, HumanMessage)
-
-
-def _last_visible_text(batch: Batch, kind: type[BaseMessage]) -> str:
+def _last_text(batch: Batch, kind: type[BaseMessage]) -> str:
     visible = visible_messages(batch.messages)
     message = next((m for m in reversed(visible) if isinstance(m, kind)), None)
     return text_of(message) if message else ""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta, tzinfo
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -134,9 +134,8 @@ class Preferences:
     """A user's preferences in one thread."""
 
     time_zone: str | None = None
-    quiet_hours: QuietHours | None = None
-    # The user switched quiet hours off, so the agent's own do not apply either.
-    no_quiet_hours: bool = False
+    # False if the user switched quiet hours off, so the agent's own do not apply either.
+    quiet_hours: QuietHours | Literal[False] | None = None
     muted: bool = False
     snoozed_until: datetime | None = None
     opted_out: bool = False
@@ -155,8 +154,7 @@ class Preferences:
             everywhere.add("snoozed_until")
         return cls(
             time_zone=own.get("time_zone") or general.get("time_zone"),
-            quiet_hours=hours or None,
-            no_quiet_hours=hours is False,
+            quiet_hours=hours,
             muted=bool(own.get("muted") or general.get("muted")),
             snoozed_until=longest,
             opted_out=bool(own.get("opted_out") or general.get("opted_out")),
@@ -165,14 +163,14 @@ class Preferences:
 
     def apply_to(self, policy: Policy) -> Policy:
         """The policy with the user's quiet hours, if they set any."""
-        if self.quiet_hours is None and not self.no_quiet_hours:
+        if self.quiet_hours is None:
             return policy
-        return replace(policy, quiet_hours=self.quiet_hours)
+        return replace(policy, quiet_hours=self.quiet_hours or None)
 
     @property
     def own_quiet_hours(self) -> Any:
         """The user's quiet hours as a plain setting: false for none, None if not set."""
-        return False if self.no_quiet_hours else _plain(self.quiet_hours)
+        return _plain(self.quiet_hours)
 
     def as_facts(self) -> dict[str, Any]:
         """The fields of the gates' `Facts` that come from preferences."""
@@ -201,8 +199,13 @@ def check_settings(settings: Mapping[str, Any], now: datetime | None = None) -> 
             read(value)
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
-    if now is not None and settings.get("snoozed_until") is not None:
-        _check_future(_moment(settings["snoozed_until"]), now)
+    if now is not None and (snoozed := settings.get("snoozed_until")) is not None:
+        until = _moment(snoozed)
+        if until <= now:  # it would have no effect
+            raise UsageError(
+                f"snoozed_until is {until.isoformat()}, which is past; expected a time after "
+                f"{as_utc(now).isoformat()}, or nothing to end a snooze."
+            )
     return {name: _plain(value) for name, value in settings.items()}
 
 
@@ -234,15 +237,6 @@ def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check_future(until: datetime, now: datetime) -> None:
-    """Refuse a snooze that is over already: it would have no effect."""
-    if until <= now:
-        raise UsageError(
-            f"snoozed_until is {until.isoformat()}, which is past; expected a time after "
-            f"{as_utc(now).isoformat()}, or nothing to end a snooze."
-        )
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return as_utc(value).isoformat()
@@ -257,7 +251,7 @@ def _zone(value: Any) -> str:
     return value
 
 
-def _hours(value: Any) -> QuietHours | bool:
+def _hours(value: Any) -> QuietHours | Literal[False]:
     if value is False:
         return False
     if isinstance(value, QuietHours):
