@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from segue import TRIGGER_PROMPTS, TriggerType
-from segue.core.triggers import ChosenPrompt, PromptVariant, choose_prompt, parse_trigger
+from segue.core.triggers import PromptVariant, choose_prompt, parse_trigger
 from segue.errors import UnknownTrigger, UsageError
 
 # What a model must not read in a prompt, because it would talk about it.
@@ -121,7 +121,7 @@ BOTH = {TriggerType.CHECK_IN: (WARM, BRIEF)}
 
 def shares(prompts: Any, holdout: float, trigger: str = "check_in") -> dict[str | None, float]:
     chosen = [choose_prompt(prompts, holdout, trigger, key) for key in KEYS]
-    counted = Counter(c.variant if c else None for c in chosen)
+    counted = Counter(c.name if c else None for c in chosen)
     return {name: count / len(KEYS) for name, count in counted.items()}
 
 
@@ -130,7 +130,7 @@ def test_without_a_prompt_of_ones_own_the_fixed_one_speaks(trigger: TriggerType)
     """An owner who sets nothing gets the four fixed prompts, under the name default."""
     prompts = {} if trigger is TriggerType.CHECK_IN else BOTH
     chosen = choose_prompt(prompts, 0, trigger, "thread-1")
-    assert chosen == ChosenPrompt(TRIGGER_PROMPTS[trigger], "default")
+    assert chosen == PromptVariant(name="default", text=TRIGGER_PROMPTS[trigger])
 
 
 def test_variants_come_by_their_weights() -> None:
@@ -158,7 +158,7 @@ def test_the_same_key_always_gets_the_same() -> None:
     """A step that is repeated, in another process or years later, says the same words."""
     for keys in (range(12), map(str, range(12))):
         chosen = [choose_prompt(BOTH, 0.25, "check_in", key) for key in keys]
-        names = " ".join(c.variant if c else "-" for c in chosen)
+        names = " ".join(c.name if c else "-" for c in chosen)
         assert names == "warm - - warm brief - brief - - warm - brief"
 
 

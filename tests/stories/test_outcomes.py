@@ -196,7 +196,7 @@ async def test_a_thread_stays_in_its_arm(stage: Stage) -> None:
     autonomy = agent.autonomy
     for thread, chosen in arms.items():
         expected = choose_prompt(autonomy.prompts, autonomy.holdout, "check_in", thread)
-        assert chosen == [expected.variant if expected else None] * 3
+        assert chosen == [expected.name if expected else None] * 3
     names = {chosen[0] for chosen in arms.values()}
     assert names == {"warm", "brief", None}
     sizes = {name: sum(chosen[0] == name for chosen in arms.values()) for name in names}
@@ -213,7 +213,7 @@ async def test_arms_are_compared_by_what_users_did(stage: Stage) -> None:
         for number in range(60):
             thread = await new_thread(world, f"user {number}")
             chosen = choose_prompt(agent.autonomy.prompts, 0.3, "check_in", thread)
-            users[chosen.variant if chosen else None].append(thread)
+            users[chosen.name if chosen else None].append(thread)
             await arm(world, thread, world.clock.now())
         await world.pass_time(HOUR)
         for thread in users["warm"]:

@@ -30,7 +30,7 @@ from segue.core.calls import Call, calls_of, has_content
 from segue.core.memory import text_of
 from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType
-from segue.core.text import storable
+from segue.core.text import both_ends, storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import TriggerType, parse_trigger
 from segue.errors import BackendError, SegueError, UnknownTrigger, UsageError
@@ -47,7 +47,6 @@ _MAX_REASON: Final = 500
 _EARLIER_BATCHES: Final = 4
 _MAX_TOKENS: Final = 2_000
 _MAX_CHARACTERS: Final = 1_200
-_CUT: Final = " […] "
 
 _MEANINGS: Final[Mapping[TriggerType, str]] = MappingProxyType(
     {
@@ -262,16 +261,8 @@ def _shown(batch: Batch, earlier: Sequence[Batch]) -> list[BaseMessage]:
 
 def _entry(message: BaseMessage) -> dict[str, str]:
     speaker = "user" if isinstance(message, HumanMessage) else "assistant"
-    return {"from": speaker, "text": _shortened(text_of(message)) or "(a picture or a file)"}
-
-
-def _shortened(text: str) -> str:
-    """The beginning and the end, where a message says what it wants."""
-    text = storable(text)
-    if len(text) <= _MAX_CHARACTERS:
-        return text
-    half = (_MAX_CHARACTERS - len(_CUT)) // 2
-    return text[:half] + _CUT + text[-half:]
+    text = both_ends(text_of(message), _MAX_CHARACTERS)
+    return {"from": speaker, "text": text or "(a picture or a file)"}
 
 
 def _only_call(answer: BaseMessage) -> Call:

@@ -24,7 +24,7 @@ from segue.core.memory import indexed_words, text_of
 from segue.core.messages import spoken_text, user_message, visible_messages
 from segue.core.metadata import BatchType, is_synthetic
 from segue.core.sentences import is_question, sentences_of
-from segue.core.text import plain_json, storable
+from segue.core.text import both_ends, plain_json, storable
 from segue.core.tokens import BYTES_PER_TOKEN, estimate_text
 
 # Points of a batch's importance; they add up to 10.
@@ -157,7 +157,6 @@ def _own_points(batch: Batch, shown: Sequence[BaseMessage]) -> float:
 # Characters per message; the next length is tried until the transcript fits.
 _LENGTHS: Final = (4_000, 1_000, 250, 80)
 _TOOL_LENGTH: Final = 300
-_CUT: Final = " […] "
 _LEFT_OUT: Final = json.dumps({"left out": "some messages"})
 # More characters than any text can have per byte of room.
 _ROOMY: Final = 16
@@ -188,7 +187,7 @@ def write_transcript(batches: Sequence[Batch], max_tokens: int) -> str:
         if _tokens(lines) <= max_tokens:
             break
     else:
-        lines = _both_ends(lines, max_tokens)
+        lines = _first_and_last(lines, max_tokens)
     return "[" + ",\n".join(lines) + "]" if lines else ""
 
 
@@ -230,10 +229,10 @@ def _lines(batches: Sequence[Batch], length: int) -> Iterator[str]:
 def _line(message: BaseMessage, batch_type: BatchType, length: int) -> dict[str, Any] | None:
     """The speaker, the text and the calls of a message; None if it has neither."""
     short = min(length, _TOOL_LENGTH)
-    text = _shortened(text_of(message), short if isinstance(message, ToolMessage) else length)
+    text = both_ends(text_of(message), short if isinstance(message, ToolMessage) else length)
     if not text and has_content(message):
         text = "(a picture or a file)"
-    calls = [_shortened(_call(call.name, call.args), short) for call in calls_of(message)]
+    calls = [both_ends(_call(call.name, call.args), short) for call in calls_of(message)]
     line: dict[str, Any] = {"text": text} if text else {}
     line |= {"calls": calls} if calls else {}
     return {"from": _speaker(message, batch_type), **line} if line else None
@@ -251,16 +250,7 @@ def _call(name: str, args: dict[str, Any]) -> str:
     return f"{name} {json.dumps(plain_json(args), ensure_ascii=False)}"
 
 
-def _shortened(text: str, length: int) -> str:
-    """The beginning and the end of a text: a message states its request at one of them."""
-    text = storable(text)
-    if len(text) <= length:
-        return text
-    half = (length - len(_CUT)) // 2
-    return text[:half] + _CUT + text[-half:]
-
-
-def _both_ends(lines: Sequence[str], max_tokens: int) -> list[str]:
+def _first_and_last(lines: Sequence[str], max_tokens: int) -> list[str]:
     """The first and the last lines that fit, with a mark where others are missing."""
     first: list[str] = []
     last: list[str] = []

@@ -5,9 +5,7 @@ such text or a number of seconds.
 """
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
@@ -15,35 +13,31 @@ from pydantic import BeforeValidator
 from segue.errors import UsageError
 
 # No months and years: their lengths vary.
-_UNITS: Final[Mapping[str, timedelta]] = MappingProxyType(
-    {
-        **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
-        **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),
-        **dict.fromkeys(("h", "hour", "hours"), timedelta(hours=1)),
-        **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
-        **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
-    }
-)
+_UNITS: Final = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),
+    **dict.fromkeys(("h", "hour", "hours"), timedelta(hours=1)),
+    **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
+    **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
+}
 _SECONDS: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+)[ ,]*", re.ASCII)
+_PARTS: Final = re.compile(rf"({_PART.pattern})+", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
     """The duration that a text names; `UsageError` if it names none."""
-    left = text.strip().lower()
-    total = timedelta()
+    given = text.strip().lower()
+    parts = _PART.findall(given)
+    if not _PARTS.fullmatch(given) or not all(unit in _UNITS for _, unit in parts):
+        raise UsageError(
+            f"{text!r:.60} is not a duration; "
+            "write it like '30s', '10m', '2h30m', '3 days' or '1 week'."
+        )
     try:
-        while left:
-            part = _PART.match(left)
-            if part is None or part[2] not in _UNITS:
-                raise UsageError(_refusal(text))
-            total += _UNITS[part[2]] * float(part[1])
-            left = left[part.end() :]
+        return sum((_UNITS[unit] * float(count) for count, unit in parts), timedelta())
     except OverflowError:
         raise UsageError(f"{text!r:.60} is too long: the limit is 999,999,999 days.") from None
-    if not text.strip():
-        raise UsageError(_refusal(text))
-    return total
 
 
 def show_duration(span: timedelta) -> str:
@@ -74,10 +68,3 @@ def _read_duration(given: Any) -> Any:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
-
-
-def _refusal(text: str) -> str:
-    return (
-        f"{text!r:.60} is not a duration; "
-        "write it like '30s', '10m', '2h30m', '3 days' or '1 week'."
-    )

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from langchain_core.messages import BaseMessage
 
 from segue.core.snowflake import MAX_ID, is_snowflake, time_of
-from segue.core.triggers import TriggerType
-from segue.errors import MetadataError, UsageError
+from segue.core.triggers import TriggerType, parse_trigger
+from segue.errors import MetadataError, UnknownTrigger, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -143,25 +143,21 @@ _FLAG: Final[_Rule] = (False, lambda value: type(value) is bool, "true or false"
 _ID: Final[_Rule] = (None, is_snowflake, f"an int in 1..{MAX_ID}")
 _COUNT: Final[_Rule] = (None, lambda v: type(v) is int and v >= 0, "an int of 0 or more")
 _TEXT: Final[_Rule] = (None, lambda value: isinstance(value, str), "a string")
-_TRIGGER: Final[_Rule] = (
-    None,
-    lambda value: isinstance(value, TriggerType),
-    f"one of: {', '.join(TriggerType)}",
-)
-_BATCH_TYPE: Final[_Rule] = (
-    None,
-    lambda value: isinstance(value, BatchType),
-    f"one of: {', '.join(BatchType)}",
-)
+
+
+def _member_of(kind: type[StrEnum]) -> _Rule:
+    return None, lambda value: isinstance(value, kind), f"one of: {', '.join(kind)}"
+
+
 # In the order in which fields are written.
 _RULES: Final[tuple[tuple[str, *_Rule], ...]] = (
     ("synthetic", *_FLAG),
-    ("trigger_type", *_TRIGGER),
+    ("trigger_type", *_member_of(TriggerType)),
     ("trigger_reason", *_TEXT),
     ("position", *_ID),
     ("batch", *_ID),
     ("sequence_num", *_COUNT),
-    ("batch_type", *_BATCH_TYPE),
+    ("batch_type", *_member_of(BatchType)),
     ("parent_batch", *_ID),
     ("stored_at", None, _is_moment, "a time with its zone, in ISO 8601"),
     ("continue_requested", *_FLAG),
@@ -201,8 +197,8 @@ def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 def _known_trigger(value: object, message: BaseMessage) -> TriggerType | None:
     try:
-        return TriggerType(value)  # type: ignore[arg-type]  # the enum itself is the validator
-    except ValueError:
+        return parse_trigger(value)
+    except UnknownTrigger:
         logger.warning(
             "Unknown trigger type %r on synthetic message %r; the message stays synthetic.",
             value,

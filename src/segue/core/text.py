@@ -20,6 +20,7 @@ LONGEST_MESSAGE_ID: Final = 400
 
 # JavaScript and others round larger numbers.
 _LARGEST_EXACT: Final = 2**53
+_CUT: Final = " […] "
 _UNPAIRED_SURROGATES: Final = re.compile(
     "[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]"
 )
@@ -63,7 +64,16 @@ def storable(text: str) -> str:
 
 def one_line(text: str, longest: int = 200) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
+
+
+def both_ends(text: str, longest: int) -> str:
+    """The beginning and the end of a text: a message states its request at one of them."""
+    text = storable(text)
+    if len(text) <= longest:
+        return text
+    half = (longest - len(_CUT)) // 2
+    return text[:half] + _CUT + text[-half:]
 
 
 def harmless(text: str) -> str:

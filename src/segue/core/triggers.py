@@ -76,20 +76,12 @@ class PromptVariant:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenPrompt:
-    """The prompt of one follow-up, and the name of its variant."""
-
-    text: str
-    variant: str
-
-
 def choose_prompt(
     prompts: Mapping[TriggerType, Sequence[PromptVariant]],
     holdout: float,
     trigger: TriggerType | str,
     key: str | int,
-) -> ChosenPrompt | None:
+) -> PromptVariant | None:
     """The prompt for a follow-up, or None if the follow-up is held out.
 
     `key` names the unit of comparison, such as a timer, a thread or a user. The same key gets the
@@ -101,10 +93,8 @@ def choose_prompt(
     holdout_place, variant_place = _places(kind, key)
     if holdout_place < holdout:
         return None
-    if not (variants := prompts.get(kind)):
-        return ChosenPrompt(TRIGGER_PROMPTS[kind], DEFAULT_VARIANT)
-    chosen = _variant_at(variant_place, variants)
-    return ChosenPrompt(chosen.text, chosen.name)
+    fixed = PromptVariant(name=DEFAULT_VARIANT, text=TRIGGER_PROMPTS[kind])
+    return _variant_at(variant_place, prompts.get(kind) or [fixed])
 
 
 def _places(trigger: TriggerType, key: str | int) -> tuple[float, float]:

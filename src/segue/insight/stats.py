@@ -1,7 +1,6 @@
 """What became of follow-ups: counts of outcomes, rates, and each variant against the hold-out.
 
-Built from the journal's counts and the core's statistics. Names and numbers only: no message text
-and no prompt.
+Built from the journal's counts. Names and numbers only: no message text and no prompt.
 """
 
 import asyncio
@@ -31,8 +30,6 @@ NO_GATE: Final = "none"
 # Sources of a memory query that are not text of the user.
 _FALLBACKS: Final = frozenset({"conversation_summary", "none"})
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 # The two-sided 95 % quantile of the normal distribution.
 _Z: Final = 1.959963984540054
 

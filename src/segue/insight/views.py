@@ -35,7 +35,20 @@ from segue.settings.agents import AgentConfig
 # Longer texts are data, such as pictures; of those, the beginning is shown.
 _LONGEST: Final = 100_000
 _SHOWN: Final = 100
+# Of batches without a turn, such as imported ones, the newest are listed, up to this size.
+_WINDOW_TOKENS: Final = 100_000
+# More than the decisions that one timer has.
+_DECISIONS: Final = 10
+_ENDS: Final = {
+    TurnState.QUEUED: "under way",
+    TurnState.RUNNING: "under way",
+    TurnState.FAILED: "failed",
+    TurnState.VOID: "stopped",
+}
 _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
+
+
+Json = dict[str, Any]
 
 
 def _role_of(message: BaseMessage) -> str:
@@ -58,11 +71,9 @@ def _without_data(value: Any) -> Any:
 
 def _summary(message: BaseMessage) -> str:
     """Its text in one line, with marks for pictures and files, and the tools it calls."""
-    calls = ""
-    if isinstance(message, AIMessage):
-        calls = ", ".join(call.name for call in calls_of(message))
+    calls = ", ".join(call.name for call in calls_of(message))
     text = with_media(message.text, message.content)
-    return one_line(f"{text} {f'[calls {calls}]' if calls else ''}", 10_000)
+    return one_line(f"{text} [calls {calls}]" if calls else text, 10_000)
 
 
 def with_media(text: str, content: str | list[Any]) -> str:
@@ -87,7 +98,7 @@ async def next_context(journal: Journal, thread: Thread, config: AgentConfig) ->
     return build_context(window.batches, None, room, system=system, summary=summary)
 
 
-def context_json(context: Context) -> dict[str, Any]:
+def context_json(context: Context) -> Json:
     """A context as JSON: its messages as a model gets them, without the bytes of files, and as one
     line each with their role.
     """
@@ -102,19 +113,6 @@ def context_json(context: Context) -> dict[str, Any]:
         "is_cut": context.cut,
         "over_budget": context.over_budget,
     }
-
-
-# Of batches without a turn, such as imported ones, the newest are listed, up to this size.
-_WINDOW_TOKENS: Final = 100_000
-# More than the decisions that one timer has.
-_DECISIONS: Final = 10
-_ENDS: Final = {
-    TurnState.QUEUED: "under way",
-    TurnState.RUNNING: "under way",
-    TurnState.FAILED: "failed",
-    TurnState.VOID: "stopped",
-}
-Json = dict[str, Any]
 
 
 class Inspector:

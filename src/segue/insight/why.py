@@ -7,7 +7,7 @@ the text of a decider, so that everyone who may see the thread may see it.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from segue.journal.journal import Journal
 from segue.journal.records import (
@@ -21,7 +21,13 @@ from segue.journal.records import (
     TurnState,
 )
 
-_OVER = frozenset(
+_DECISIONS: Final = {
+    "plan": "planning a follow-up",
+    "gates": "the gates of a due follow-up",
+    "gates_before_showing": "the gates before the first word",
+    "memory_query": "the memories of a follow-up",
+}
+_OVER: Final = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
 
@@ -55,16 +61,10 @@ async def why(journal: Journal, thread_id: str, *, limit: int = 50) -> list[Reas
 
 
 def _of_decision(decision: Decision) -> Reason:
-    what = {
-        "plan": "planning a follow-up",
-        "gates": "the gates of a due follow-up",
-        "gates_before_showing": "the gates before the first word",
-        "memory_query": "the memories of a follow-up",
-    }
     facts = {name: fact for name, fact in decision.facts.items() if name != "words"}
     return Reason(
         decision.decided_at,
-        what.get(decision.kind, decision.kind),
+        _DECISIONS.get(decision.kind, decision.kind),
         decision.outcome,
         decision.reasons[0] if decision.reasons else "",
         facts | {"reasons": list(decision.reasons[1:])},
@@ -90,18 +90,18 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
 
 def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
     for turn in turns:
-        if turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None:
-            yield Reason(turn.shown_at, "a follow-up", "sent", "All gates were open.", {}, turn.id)
-        elif turn.kind is TurnKind.FOLLOW_UP and turn.state is TurnState.VOID:
-            yield Reason(turn.queued_at, "a follow-up", "void", turn.error or "", {}, turn.id)
-        elif turn.state is TurnState.FAILED:
-            what = f"a {turn.kind.value.replace('_', '-')}"
-            yield Reason(turn.queued_at, what, "failed", turn.error or "", {}, turn.id)
+        what = f"a {turn.kind.value.replace('_', '-')}"
+        is_follow_up = turn.kind is TurnKind.FOLLOW_UP
+        is_void = is_follow_up and turn.state is TurnState.VOID
+        if is_follow_up and turn.shown_at is not None:
+            yield Reason(turn.shown_at, what, "sent", "All gates were open.", number=turn.id)
+        elif is_void or turn.state is TurnState.FAILED:
+            outcome = turn.state.value
+            yield Reason(turn.queued_at, what, outcome, turn.error or "", number=turn.id)
         if turn.ending is not None and turn.ending.get("kind") == "cancelled":
-            number = turn.end_position or turn.id
-            what = f"a {turn.kind.value.replace('_', '-')}"
             reason = str(turn.ending.get("reason") or "")
-            yield Reason(turn.queued_at, what, "cancelled", reason, {}, number)
+            number = turn.end_position or turn.id
+            yield Reason(turn.queued_at, what, "cancelled", reason, number=number)
 
 
 def _of_effects(effects: list[Effect]) -> Iterator[Reason]:

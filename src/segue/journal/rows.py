@@ -24,7 +24,7 @@ from segue.core.batch import Batch
 from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
-from segue.core.text import plain_json, storable
+from segue.core.text import one_line, plain_json, storable
 from segue.core.tokens import estimate_tokens
 from segue.errors import BackendError, MetadataError, UsageError
 
@@ -305,16 +305,11 @@ def is_deeper(value: Any, most: int) -> bool:
 
 
 def title_of(text: str) -> str:
-    return _shortened(text, TITLE_LENGTH)
+    return one_line(text, TITLE_LENGTH)
 
 
 def preview_of(text: str) -> str:
-    return _shortened(text, PREVIEW_LENGTH)
-
-
-def _shortened(text: str, length: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+    return one_line(text, PREVIEW_LENGTH)
 
 
 def _storable_artifact(artifact: Any) -> Any:

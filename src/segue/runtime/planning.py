@@ -159,7 +159,7 @@ def build_trigger(timer: Timer, autonomy: Autonomy) -> Trigger | None:
     if chosen is None:
         return None
     message = synthetic_message(trigger, timer.reason, chosen.text)
-    return Trigger(_logged(timer, message), chosen.variant)
+    return Trigger(_logged(timer, message), chosen.name)
 
 
 def build_continuation(timer: Timer) -> HumanMessage:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from segue.core.autonomy.local_time import LAST_MOMENT, after, local_day, next_day
@@ -38,7 +37,7 @@ class Gate(StrEnum):
 
 
 class GateOutcome(StrEnum):
-    """The outcome of one gate, or of all together."""
+    """The outcome of one gate, or of all together; the last of several counts."""
 
     ALLOW = "allow"
     POSTPONE = "postpone"
@@ -85,9 +84,11 @@ class GateDecision:
         return _CLOSED_AS.get(self.decisive.gate, "suppressed")
 
 
-_CLOSED_AS: Final[Mapping[Gate, str]] = MappingProxyType(
-    {Gate.SUPERSEDED: "cancelled", Gate.STALE: "expired", Gate.MISSED: "missed"}
-)
+_CLOSED_AS: Final = {
+    Gate.SUPERSEDED: "cancelled",
+    Gate.STALE: "expired",
+    Gate.MISSED: "missed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +124,15 @@ def refuse_continuation(facts: Facts) -> str | None:
 
     The user requested the work, so only an opt-out or a mute stops it.
     """
-    against = (
-        verdict.reason
-        for verdict in PolicyGates().check(facts).verdicts
-        if verdict.gate in (Gate.OPTED_OUT, Gate.MUTED) and verdict.outcome is GateOutcome.SUPPRESS
-    )
-    return next(against, None)
+    case = _Case(Policy(), facts, facts.checked_at)
+    for outcome, reason, _ in (_opted_out(case), _muted(case)):
+        if outcome is GateOutcome.SUPPRESS:
+            return reason
+    return None
 
 
 def _combine(verdicts: Mapping[Gate, GateVerdict]) -> GateOutcome:
-    outcomes = {verdict.outcome for verdict in verdicts.values()}
-    by_weight = (GateOutcome.SUPPRESS, GateOutcome.POSTPONE)
-    return next((outcome for outcome in by_weight if outcome in outcomes), GateOutcome.ALLOW)
+    return max((verdict.outcome for verdict in verdicts.values()), key=[*GateOutcome].index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,19 +283,17 @@ def _quiet_hours(case: _Case) -> _Result:
     return _postpone(until, f"Quiet hours are {quiet}; {case.shown(case.moment)} is quiet.")
 
 
-_GATES: Final[Mapping[Gate, Callable[[_Case], _Result]]] = MappingProxyType(
-    {
-        Gate.ENABLED: _enabled,
-        Gate.OPTED_OUT: _opted_out,
-        Gate.MUTED: _muted,
-        Gate.SNOOZED: _snoozed,
-        Gate.SUPERSEDED: _superseded,
-        Gate.STALE: _stale,
-        Gate.MISSED: _missed,
-        Gate.CONSECUTIVE_CAP: _consecutive_cap,
-        Gate.DAILY_CAP: _daily_cap,
-        Gate.COOLDOWN: _cooldown,
-        Gate.TYPING: _typing,
-        Gate.QUIET_HOURS: _quiet_hours,
-    }
-)
+_GATES: Final[Mapping[Gate, Callable[[_Case], _Result]]] = {
+    Gate.ENABLED: _enabled,
+    Gate.OPTED_OUT: _opted_out,
+    Gate.MUTED: _muted,
+    Gate.SNOOZED: _snoozed,
+    Gate.SUPERSEDED: _superseded,
+    Gate.STALE: _stale,
+    Gate.MISSED: _missed,
+    Gate.CONSECUTIVE_CAP: _consecutive_cap,
+    Gate.DAILY_CAP: _daily_cap,
+    Gate.COOLDOWN: _cooldown,
+    Gate.TYPING: _typing,
+    Gate.QUIET_HOURS: _quiet_hours,
+}
