@@ -222,9 +222,8 @@ def asks_something(text: str) -> bool:
 def _acts(sentence: str, *, is_last: bool) -> frozenset[Act]:
     core = without_filler(sentence)
     found = {act for act, pattern in _STATEMENTS.items() if pattern.search(core)}
-    if _LACK.search(
-        sentence
-    ):  # on the whole sentence: the "No" of "No rooms are left" is no filler
+    # In the whole sentence: the "No" of "No rooms are left" is not a filler.
+    if _LACK.search(sentence):
         found.add(Act.LACKS)
     if (apology := _APOLOGY.search(core)) and _NEGATIVE.search(core, apology.end()):
         found.add(Act.FAILS)

@@ -16,7 +16,7 @@ from segue.core.metadata import is_settled
 
 # Blocks that ask us to run a tool. The provider runs server-side tools itself and writes their
 # results into the same message.
-_CALL_BLOCKS = frozenset(
+CALL_BLOCKS: Final = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"}
 )
 # The key that holds the text of a block, by the type of the block.
@@ -91,15 +91,13 @@ def is_of_type(block: Any, types: Container[str]) -> bool:
 
 
 def is_call_block(block: Any) -> bool:
-    return is_of_type(block, _CALL_BLOCKS)
+    return is_of_type(block, CALL_BLOCKS)
 
 
 def has_content(message: BaseMessage) -> bool:
     """Whether a message has content besides tool calls and reasoning."""
-    content = message.content
-    if isinstance(content, str):
-        return bool(content.strip()) or bool(words_beside(message))
-    return any(_is_content(block) for block in content) or bool(words_beside(message))
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    return any(map(_is_content, blocks)) or bool(words_beside(message))
 
 
 def words_beside(message: BaseMessage) -> str:
@@ -186,7 +184,7 @@ def _arguments(raw: Any) -> dict[str, Any]:
 
 
 def _is_content(block: Any) -> bool:
-    return not (is_blank(block) or is_of_type(block, _CALL_BLOCKS | _REASONING_BLOCKS))
+    return not (is_blank(block) or is_of_type(block, CALL_BLOCKS | _REASONING_BLOCKS))
 
 
 def is_blank(block: Any) -> bool:

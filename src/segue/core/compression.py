@@ -193,9 +193,8 @@ def write_transcript(batches: Sequence[Batch], max_tokens: int) -> str:
 
 def first_fitting(batches: Sequence[Batch], max_tokens: int) -> list[Batch]:
     """The oldest batches whose transcript fits without shortening; at least one."""
-    ordered = sorted(batches, key=lambda batch: batch.id)
     taken: list[Batch] = []
-    for batch in ordered:
+    for batch in sorted(batches, key=lambda batch: batch.id):
         max_tokens -= _tokens([*_lines([batch], _LENGTHS[0])])
         if taken and max_tokens < 0:
             break
@@ -232,7 +231,10 @@ def _line(message: BaseMessage, batch_type: BatchType, length: int) -> dict[str,
     text = both_ends(text_of(message), short if isinstance(message, ToolMessage) else length)
     if not text and has_content(message):
         text = "(a picture or a file)"
-    calls = [both_ends(_call(call.name, call.args), short) for call in calls_of(message)]
+    calls = [
+        both_ends(f"{call.name} {json.dumps(plain_json(call.args), ensure_ascii=False)}", short)
+        for call in calls_of(message)
+    ]
     line: dict[str, Any] = {"text": text} if text else {}
     line |= {"calls": calls} if calls else {}
     return {"from": _speaker(message, batch_type), **line} if line else None
@@ -244,10 +246,6 @@ def _speaker(message: BaseMessage, batch_type: BatchType) -> str:
     if isinstance(message, AIMessage):
         return "agent"
     return f"tool {storable(message.name or '')}" if isinstance(message, ToolMessage) else "system"
-
-
-def _call(name: str, args: dict[str, Any]) -> str:
-    return f"{name} {json.dumps(plain_json(args), ensure_ascii=False)}"
 
 
 def _first_and_last(lines: Sequence[str], max_tokens: int) -> list[str]:

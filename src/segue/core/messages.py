@@ -89,7 +89,11 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     Left out are synthetic messages, by their metadata alone, tool results, and assistant messages
     that only call tools or only reason.
     """
-    return [message for message in check_messages(messages) if _is_visible(message)]
+    return [
+        message
+        for message in check_messages(messages)
+        if not is_synthetic(message) and (isinstance(message, HumanMessage) or _is_reply(message))
+    ]
 
 
 def spoken_text(message: BaseMessage) -> str:
@@ -113,11 +117,7 @@ def origin_of(message: BaseMessage) -> Origin | None:
     return "follow_up" if is_follow_up else "reply"
 
 
-def _is_visible(message: BaseMessage) -> bool:
-    if is_synthetic(message):
-        return False
-    if isinstance(message, HumanMessage):
-        return True
+def _is_reply(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and has_content(message)
 
 

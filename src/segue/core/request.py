@@ -12,6 +12,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
 from segue.core.calls import (
+    CALL_BLOCKS,
     TEXT_KEYS,
     Call,
     calls_of,
@@ -34,7 +35,8 @@ _REDUNDANT_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "custom_to
 # Text blocks that only one provider uses.
 _FOREIGN_TEXT = frozenset({"output_text", "refusal", "custom_tool_call_output"})
 _TEXT = frozenset({"text"})
-_RESULT_BLOCKS = frozenset({"tool_result"})
+# Blocks that belong into an assistant message or a result message, and nowhere else.
+_MISPLACED = CALL_BLOCKS | {"tool_result"}
 # Keys of `additional_kwargs` that some clients send: raw calls, and a refusal that is moved into
 # the content.
 _BESIDE = frozenset({"tool_calls", "function_call", "refusal"})
@@ -78,7 +80,7 @@ def _clean_content(message: BaseMessage, is_current: bool) -> str | list[Any]:
     if isinstance(message, AIMessage) and not is_current:
         return "".join(b["text"] for b in blocks if is_of_type(b, _TEXT)) or words_beside(message)
     if not isinstance(message, AIMessage):
-        blocks = [block for block in blocks if not _is_misplaced(block)]
+        blocks = [block for block in blocks if not is_of_type(block, _MISPLACED)]
     return blocks or storable(words_beside(message))
 
 
@@ -144,11 +146,6 @@ def _plain_block(block: Any) -> Any:
     return block
 
 
-def _is_misplaced(block: Any) -> bool:
-    """A call in a human message, or a result outside of a result message."""
-    return is_call_block(block) or is_of_type(block, _RESULT_BLOCKS)
-
-
 def _joined_content(messages: list[BaseMessage]) -> str | list[Any]:
     contents = [message.content for message in messages]
     texts = [content for content in contents if isinstance(content, str)]
@@ -168,9 +165,9 @@ def _sendable_calls(message: AIMessage, calls: list[Call], seen: set[str]) -> li
     for index, call in enumerate(calls):
         call_id = call.id
         if not call_id or len(call_id) > MAX_CALL_ID or call_id in seen:
-            call_id = _unused_id(
-                f"call_{message.additional_kwargs.get('position', 0)}_{index}", seen
-            )
+            call_id = f"call_{message.additional_kwargs.get('position', 0)}_{index}"
+            while call_id in seen:  # a provider's own id may look like one of ours
+                call_id += "_"
         seen.add(call_id)
         name = call.name
         if not TOOL_NAME.fullmatch(name):
@@ -178,11 +175,6 @@ def _sendable_calls(message: AIMessage, calls: list[Call], seen: set[str]) -> li
         args = sendable_args(call.args)
         sendable.append(ToolCall(name=name, args=args, id=call_id, type="tool_call"))
     return sendable
-
-
-def _unused_id(wanted: str, seen: set[str]) -> str:
-    # A provider's own id may look like one of ours.
-    return wanted if wanted not in seen else _unused_id(f"{wanted}_", seen)
 
 
 def _with_calls(message: AIMessage, calls: list[Call], sendable: list[ToolCall]) -> AIMessage:

@@ -40,14 +40,10 @@ def next_snowflake(last: int, millis: int, node: int) -> int:
     If the clock stands still or steps back, or sequence numbers run out, the id borrows from the
     millisecond after `last`, so ids always rise.
     """
-    last_millis = last >> _SHIFT
-    base = max(millis, last_millis, 0)
+    base = max(millis, last >> _SHIFT, 0)
     first = (base << _SHIFT) | (node << SEQUENCE_BITS)
-    if first > last:
-        candidate = first
-    elif last < first | _MAX_SEQUENCE:
-        candidate = last + 1
-    else:
+    candidate = max(first, last + 1)
+    if candidate > first | _MAX_SEQUENCE:
         base += 1
         candidate = (base << _SHIFT) | (node << SEQUENCE_BITS)
     if base > _MAX_MILLIS:

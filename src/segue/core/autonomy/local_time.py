@@ -115,7 +115,7 @@ def day_began(moment: datetime, zone: tzinfo) -> datetime:
     """
     moment = as_utc(moment)
     day = local_day(moment, zone)
-    began = max(as_utc(datetime.combine(day, _MIDNIGHT, zone)), FIRST_MOMENT)
+    began = as_utc(datetime.combine(day, _MIDNIGHT, zone))
     if local_day(began, zone) == day:
         return min(began, moment)
     return next_day(began, zone)
