@@ -119,40 +119,38 @@ def pair(messages: Sequence[BaseMessage]) -> Pairing:
     """
     pairing = Pairing()
     # Per id, the open calls of each message, nearest message last.
-    waiting: defaultdict[str, list[deque[ToolExchange]]] = defaultdict(list)
-    called: set[str] = set()
+    waiting: dict[str, list[deque[ToolExchange]]] = {}
     early: list[ToolMessage] = []
     stand_ins: list[ToolMessage] = []
     for message in messages:
         if isinstance(message, AIMessage):
-            for exchange in _exchanges(message, waiting):
-                pairing.exchanges.append(exchange)
-                called.add(exchange.call.id)
+            pairing.exchanges += _exchanges(message, waiting)
         elif isinstance(message, ToolMessage):
             if is_settled(message):
                 stand_ins.append(message)
-            elif not _answer(waiting[message.tool_call_id], message, -1):
-                (pairing.duplicates if message.tool_call_id in called else early).append(message)
+            elif not _answer(waiting.get(message.tool_call_id), message, -1):
+                is_known = message.tool_call_id in waiting
+                (pairing.duplicates if is_known else early).append(message)
     for message in [*early, *stand_ins]:
-        if not _answer(waiting[message.tool_call_id], message, 0):
-            known = message.tool_call_id in called
-            (pairing.duplicates if known else pairing.orphans).append(message)
+        if not _answer(waiting.get(message.tool_call_id), message, 0):
+            is_known = message.tool_call_id in waiting
+            (pairing.duplicates if is_known else pairing.orphans).append(message)
     return pairing
 
 
 def _exchanges(
-    message: AIMessage, waiting: defaultdict[str, list[deque[ToolExchange]]]
+    message: AIMessage, waiting: dict[str, list[deque[ToolExchange]]]
 ) -> list[ToolExchange]:
     exchanges = [ToolExchange(message, call) for call in calls_of(message)]
     own: defaultdict[str, deque[ToolExchange]] = defaultdict(deque)
     for exchange in exchanges:
         own[exchange.call.id].append(exchange)
     for call_id, unanswered in own.items():
-        waiting[call_id].append(unanswered)
+        waiting.setdefault(call_id, []).append(unanswered)
     return exchanges
 
 
-def _answer(waiting: list[deque[ToolExchange]], result: ToolMessage, which: int) -> bool:
+def _answer(waiting: list[deque[ToolExchange]] | None, result: ToolMessage, which: int) -> bool:
     """Give the result to the first open call of the nearest (-1) or oldest (0) message."""
     if not waiting:
         return False

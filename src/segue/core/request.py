@@ -169,9 +169,7 @@ def _sendable_calls(message: AIMessage, calls: list[Call], seen: set[str]) -> li
             while call_id in seen:  # a provider's own id may look like one of ours
                 call_id += "_"
         seen.add(call_id)
-        name = call.name
-        if not TOOL_NAME.fullmatch(name):
-            name = _NOT_IN_NAME.sub("_", name)[:64] or "unknown"
+        name = _NOT_IN_NAME.sub("_", call.name)[:64] or "unknown"
         args = sendable_args(call.args)
         sendable.append(ToolCall(name=name, args=args, id=call_id, type="tool_call"))
     return sendable

@@ -8,6 +8,7 @@ fit. `segue.core.context` fills the window and sends what is in it.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -22,7 +23,7 @@ from langchain_core.messages import (
 from segue.core.batch import Batch, with_open_calls_answered
 from segue.core.calls import calls_of, has_content, is_of_type
 from segue.core.media import name_of
-from segue.core.messages import synthetic_message
+from segue.core.messages import synthetic_message, visible_messages
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.request import clean_message, with_calls_joined
 from segue.core.tokens import BYTES_PER_TOKEN, estimate_block
@@ -64,34 +65,18 @@ class Shortened:
     detail: str
 
 
-class _LastExchange:
-    """The newest complete batches, back to a person's message and a reply."""
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self._has_message = False
-        self._has_reply = False
-
-    @property
-    def is_found(self) -> bool:
-        return (self._has_message and self._has_reply) or len(self.batches) == _EXCHANGE_REACH
-
-    def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        real = [message for message in batch.messages if not is_synthetic(message)]
-        self._has_message |= any(isinstance(m, HumanMessage) for m in real)
-        self._has_reply |= any(isinstance(m, AIMessage) and has_content(m) for m in real)
-
-
 def has_exchange(newest_first: Iterable[Batch]) -> bool:
     """Whether the batches reach back to the last exchange."""
-    exchange = _LastExchange()
-    for batch in newest_first:
-        if batch.is_complete:
-            exchange.add(batch)
-        if exchange.is_found:
-            return True
-    return False
+    complete = (batch for batch in newest_first if batch.is_complete)
+    return _is_exchange([*islice(complete, _EXCHANGE_REACH)])
+
+
+def _is_exchange(complete: Sequence[Batch]) -> bool:
+    """Whether the newest complete batches hold a person's message and a reply, or are enough."""
+    shown = [m for batch in complete for m in visible_messages(batch.messages)]
+    has_message = any(isinstance(m, HumanMessage) for m in shown)
+    has_reply = any(isinstance(m, AIMessage) for m in shown)
+    return (has_message and has_reply) or len(complete) == _EXCHANGE_REACH
 
 
 @dataclass(slots=True)
@@ -106,7 +91,7 @@ class ContextWindow:
     views: list[View] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     shortened: list[Shortened] = field(default_factory=list)
-    _exchange: _LastExchange = field(default_factory=_LastExchange)
+    _exchange: list[Batch] = field(default_factory=list)
     _is_exchange_in: bool = False
     _is_follow_up: bool = False
 
@@ -120,8 +105,8 @@ class ContextWindow:
         elif not batch.is_complete:
             self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
         elif not self._is_exchange_in:
-            self._exchange.add(batch)
-            if self._exchange.is_found:
+            self._exchange.append(batch)
+            if _is_exchange(self._exchange):
                 self.close_exchange()
         elif self._fits(cost := self._cost(view := _view(batch, is_current))):
             self._put(batch, view)
@@ -133,7 +118,7 @@ class ContextWindow:
         if self._is_exchange_in:
             return
         self._is_exchange_in = True
-        batches = self._exchange.batches
+        batches = self._exchange
         views = [_view(batch, False) for batch in batches]
         costs = [*map(self._cost, views)]
         if self.room is None or self._fits(sum(costs)):

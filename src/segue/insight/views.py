@@ -46,8 +46,6 @@ _ENDS: Final = {
     TurnState.VOID: "stopped",
 }
 _ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
-
-
 Json = dict[str, Any]
 
 
