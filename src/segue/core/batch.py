@@ -63,7 +63,6 @@ class Batch:
 
     @property
     def parent(self) -> int | None:
-        """The id of the batch that this one is nested in."""
         return self._metadata[0].parent_batch
 
     @property
@@ -103,7 +102,6 @@ class Batch:
 
     @cached_property
     def tokens(self) -> int:
-        """The estimated tokens of its messages."""
         return sum(map(estimate_tokens, self.messages))
 
     @cached_property

@@ -186,7 +186,6 @@ def _is_content(block: Any) -> bool:
 
 
 def is_blank(block: Any) -> bool:
-    """Whether a block is empty text."""
     if isinstance(block, dict) and isinstance(kind := block.get("type"), str):
         block = str(block.get(TEXT_KEYS[kind]) or "") if kind in TEXT_KEYS else block
     return isinstance(block, str) and not block.strip()

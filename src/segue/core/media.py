@@ -102,7 +102,6 @@ def is_convertible(block: dict[str, Any]) -> bool:
 
 
 def name_of(block: dict[str, Any]) -> str:
-    """What to call a block in a sentence."""
     return _NAMES.get(block["type"], f"content of type {block['type']}")
 
 

@@ -24,8 +24,6 @@ from segue.core.metadata import check_messages, is_synthetic
 
 
 class QuerySource(StrEnum):
-    """Where the text of a memory query comes from."""
-
     CURRENT_MESSAGE = "current_message"
     LAST_REAL_USER_MESSAGE = "last_real_user_message"
     CONVERSATION_SUMMARY = "conversation_summary"

@@ -41,7 +41,6 @@ def is_synthetic(message: BaseMessage) -> bool:
 
 
 def is_settled(message: BaseMessage) -> bool:
-    """Whether settling added this message."""
     return message.additional_kwargs.get("settled") is True
 
 

@@ -31,7 +31,6 @@ _NOT_IN_NAME: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 
 def is_name(text: object, longest: int = LONGEST_NAME) -> bool:
-    """Whether a value is text that can be a name."""
     if not isinstance(text, str) or not text.strip() or len(text) > longest:
         return False
     return _NOT_IN_NAME.search(text) is None

@@ -50,8 +50,6 @@ class DropReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A batch that is not in the context, and why."""
-
     batch: int
     reason: DropReason
     detail: str
@@ -139,7 +137,6 @@ class ContextWindow:
             self._drop(batch, cost)
 
     def _fitting(self, views: list[View]) -> int:
-        """How many of the newest views fit together."""
         tokens = [sum(map(self._cost, views[: n + 1])) for n in range(len(views))]
         return sum(map(self._fits, tokens))
 

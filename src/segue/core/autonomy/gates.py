@@ -76,7 +76,6 @@ class GateDecision:
 
     @property
     def timer_state(self) -> str:
-        """The timer's next state in the journal."""
         if self.decisive is None:
             return "fired"
         if self.outcome is GateOutcome.POSTPONE:
@@ -93,8 +92,6 @@ _CLOSED_AS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyGates:
-    """All gates under one policy."""
-
     policy: Policy = field(default_factory=Policy)
 
     def check(self, facts: Facts) -> GateDecision:

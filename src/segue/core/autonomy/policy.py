@@ -131,8 +131,6 @@ def next_delay(policy: Policy, base: timedelta, consecutive: int) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """A user's preferences in one thread."""
-
     time_zone: str | None = None
     # False if the user switched quiet hours off, so the agent's own do not apply either.
     quiet_hours: QuietHours | Literal[False] | None = None
@@ -221,7 +219,6 @@ def check_preferences(
 
 
 def preferences_in(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the settings that are preferences."""
     return {name: value for name, value in settings.items() if name in _RULES}
 
 
