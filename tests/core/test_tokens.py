@@ -2,6 +2,7 @@
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from segue.core.messages import shown_content
 from segue.core.tokens import PER_MEDIA_BLOCK, PER_MESSAGE, estimate_text, estimate_tokens
 from tests.histories import calling
 
@@ -69,3 +70,10 @@ def test_reasoning_and_unknown_blocks_are_counted() -> None:
     strange = {"type": "novelty", "data": "x" * 400}
     assert estimate_tokens(AIMessage([thought])) > 100
     assert estimate_tokens(AIMessage([strange])) > 100
+
+
+def test_a_block_whose_type_is_not_a_text_is_counted() -> None:
+    """A graph of one's own may store any JSON; its messages are counted and shown all the same."""
+    strange = AIMessage([{"type": ["text"], "text": "x" * 400}, "Hello"])
+    assert estimate_tokens(strange) > 100
+    assert shown_content(strange) == ["Hello"]

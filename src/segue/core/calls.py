@@ -124,7 +124,7 @@ def pair(messages: Sequence[BaseMessage]) -> Pairing:
     stand_ins: list[ToolMessage] = []
     for message in messages:
         if isinstance(message, AIMessage):
-            pairing.exchanges += _exchanges(message, waiting)
+            pairing.exchanges.extend(_exchanges(message, waiting))
         elif isinstance(message, ToolMessage):
             if is_settled(message):
                 stand_ins.append(message)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.calls import has_content, words_beside
+from segue.core.calls import has_content, is_of_type, words_beside
 from segue.core.media import is_convertible
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.text import plain_json, storable
@@ -106,7 +106,7 @@ def shown_content(message: BaseMessage) -> str | list[Any]:
     content = message.content
     if isinstance(content, str):
         return content or words_beside(message)
-    return [each for each in content if isinstance(each, str) or each.get("type") in _SHOWN_BLOCKS]
+    return [each for each in content if isinstance(each, str) or is_of_type(each, _SHOWN_BLOCKS)]
 
 
 def origin_of(message: BaseMessage) -> Origin | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.calls import calls_of, is_call_block
+from segue.core.calls import calls_of, is_call_block, is_of_type
 from segue.core.media import MEDIA
 from segue.core.text import plain_json, sendable_args
 
@@ -48,7 +48,7 @@ def estimate_block(block: Any) -> int:
     if is_call_block(block):
         return 0
     text = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
-    if block.get("type") in MEDIA:
+    if is_of_type(block, MEDIA):
         return PER_MEDIA_BLOCK + text
     return text if block.keys() <= {"type", "text"} else _estimate_json(block)
 
