@@ -20,6 +20,8 @@ MAX_WEIGHT: Final = 1_000_000
 
 
 class TriggerType(StrEnum):
+    """Why a follow-up speaks."""
+
     CHECK_IN = "check_in"
     QUESTION_UNANSWERED = "question_unanswered"
     TASK_INCOMPLETE = "task_incomplete"
