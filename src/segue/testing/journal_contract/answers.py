@@ -47,29 +47,25 @@ async def test_an_answer_queues_a_turn_for_the_same_batch(chat: Chat, answer: An
     assert (lease.turn.id, lease.turn.payload) == (turn.id, {"answer": answer})
 
 
-async def test_an_answered_turn_waits_no_more(chat: Chat, ids: SnowflakeSource) -> None:
-    """A second answer is refused and changes nothing."""
-    asked = await chat.ask_back()
-    turn = await chat.journal.inbox.answer(asked.id, "yes", ids=ids, now=NOW)
-    assert not (await chat.journal.turns.get(asked.id)).is_waiting
-    before = await chat.journal.threads.get("chat")
-    with pytest.raises(ConflictError, match="Nothing was written"):
-        await chat.journal.inbox.answer(asked.id, "no", ids=ids, now=NOW)
-    assert await chat.journal.turns.get(turn.id) == turn
-    assert len(await chat.journal.turns.list_of("chat")) == 2
-    assert await chat.journal.threads.get("chat") == before
+async def test_only_a_turn_that_waits_can_be_answered(chat: Chat) -> None:
+    """One that is queued, over, or answered before is refused, and nothing changes."""
 
+    async def check_refused(turn_id: int) -> None:
+        turns = await chat.journal.turns.list_of("chat")
+        before = await chat.journal.threads.get("chat")
+        with pytest.raises(ConflictError, match="Nothing was written"):
+            await chat.journal.inbox.answer(turn_id, "no", ids=chat.ids, now=NOW)
+        assert await chat.journal.turns.list_of("chat") == turns
+        assert await chat.journal.threads.get("chat") == before
 
-async def test_a_turn_that_asked_nothing_cannot_be_answered(journal: Journal, chat: Chat) -> None:
-    """Neither one that is queued or running, nor one that is over."""
     turn = (await chat.say()).turn
-    with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.inbox.answer(turn.id, "yes", ids=chat.ids, now=NOW)
+    await check_refused(turn.id)
     await chat.reply()
-    with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.inbox.answer(turn.id, "yes", ids=chat.ids, now=NOW)
-    assert len(await journal.turns.list_of("chat")) == 1
-    assert (await journal.threads.get("chat")).epoch == 1
+    await check_refused(turn.id)
+    asked = await chat.ask_back()
+    await chat.journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
+    assert not (await chat.journal.turns.get(asked.id)).is_waiting
+    await check_refused(asked.id)
 
 
 async def test_an_answer_is_the_user_speaking(chat: Chat, ids: SnowflakeSource) -> None:
@@ -115,27 +111,20 @@ async def test_of_two_answers_at_once_one_counts(open_journal: OpenJournal, chat
 DEEP: Any = json.loads("[" * 64 + "]" * 64)
 
 
-@pytest.mark.parametrize("answer", [None, object(), {1, 2}, float("nan"), b"yes", [DEEP]], ids=type)
-async def test_an_answer_that_does_not_arrive_as_it_is_is_refused(
-    journal: Journal, chat: Chat, ids: SnowflakeSource, answer: object
-) -> None:
-    """The agent would get something else than was given; the turn waits on."""
+async def test_an_answer_that_would_arrive_changed_is_refused(chat: Chat) -> None:
+    """The turn waits on, for an answer that may be as deep as any form that a person fills in."""
     asked = await chat.ask_back()
-    with pytest.raises(UsageError, match="Nothing was written"):
-        await journal.inbox.answer(asked.id, answer, ids=ids, now=NOW)
-    assert (await journal.turns.get(asked.id)).is_waiting
-    assert len(await journal.turns.list_of("chat")) == 1
-
-
-async def test_an_answer_may_be_nested(journal: Journal, chat: Chat, ids: SnowflakeSource) -> None:
-    """As deep as any form that a person fills in."""
-    asked = await chat.ask_back()
-    turn = await journal.inbox.answer(asked.id, DEEP, ids=ids, now=NOW)
-    assert (await journal.turns.get(turn.id)).payload["answer"] == DEEP
+    for answer in (None, object(), {1, 2}, float("nan"), b"yes", [DEEP]):
+        with pytest.raises(UsageError, match="Nothing was written"):
+            await chat.journal.inbox.answer(asked.id, answer, ids=chat.ids, now=NOW)
+        assert (await chat.journal.turns.get(asked.id)).is_waiting
+        assert len(await chat.journal.turns.list_of("chat")) == 1
+    turn = await chat.journal.inbox.answer(asked.id, DEEP, ids=chat.ids, now=NOW)
+    assert (await chat.journal.turns.get(turn.id)).payload["answer"] == DEEP
 
 
 async def test_a_message_settles_the_batch_that_waits(journal: Journal, chat: Chat) -> None:
-    """Who says something else has answered: the open call is closed, before the new message."""
+    """A message closes the open call before it, and an answer that comes later is refused."""
     asked = await chat.ask_back()
     accepted = await chat.say("Never mind.")
     batch = await journal.messages.load_batch("chat", asked.batch)
@@ -145,35 +134,28 @@ async def test_a_message_settles_the_batch_that_waits(journal: Journal, chat: Ch
     places = positions([*batch.messages, accepted.message])
     assert places == sorted(set(places))
     assert texts(visible_messages(batch.messages)) == ["Is it open?", "Shall I book it?"]
-
-
-async def test_a_settled_batch_no_longer_waits(chat: Chat, ids: SnowflakeSource) -> None:
-    """The answer that comes too late is refused, and nothing is left open."""
-    asked = await chat.ask_back()
-    await chat.say("Never mind.")
-    assert not (await chat.journal.turns.get(asked.id)).is_waiting
+    assert not (await journal.turns.get(asked.id)).is_waiting
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await chat.journal.inbox.answer(asked.id, "yes", ids=ids, now=NOW)
+        await journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
     await chat.reply()
-    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+    assert await journal.messages.list_incomplete_batches("guide") == []
     await chat.say("Another thing.")
-    assert len((await chat.journal.messages.load_batch("chat", asked.batch)).messages) == 4
+    assert await journal.messages.load_batch("chat", asked.batch) == batch
 
 
-async def test_an_answered_batch_is_not_settled(chat: Chat, ids: SnowflakeSource) -> None:
-    """Between the answer and its turn a message may come, and takes nothing away."""
-    asked = await chat.ask_back()
-    await chat.journal.inbox.answer(asked.id, "yes", ids=ids, now=NOW)
-    await chat.say("And hurry.")
-    assert len((await chat.journal.messages.load_batch("chat", asked.batch)).messages) == 2
-
-
-async def test_a_message_in_another_thread_settles_nothing(journal: Journal, chat: Chat) -> None:
-    """The question stays open where it was asked."""
+async def test_only_a_message_instead_of_an_answer_settles(chat: Chat) -> None:
+    """One in another thread, one that is refused, and one after the answer settle nothing."""
     asked = await chat.ask_back()
     await (await chat.another("second")).say()
-    assert await journal.turns.get(asked.id) == asked
-    assert len((await journal.messages.load_batch("chat", asked.batch)).messages) == 2
+    assert await chat.journal.turns.get(asked.id) == asked
+    await chat.continue_batch(asked.batch)
+    with pytest.raises(ConflictError):
+        await chat.say("Never mind.", only_if_idle=True)
+    assert (await chat.journal.turns.get(asked.id)).is_waiting
+    batch = await chat.journal.messages.load_batch("chat", asked.batch)
+    await chat.journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
+    await chat.say("And hurry.")
+    assert await chat.journal.messages.load_batch("chat", asked.batch) == batch
 
 
 async def test_a_message_that_was_accepted_before_settles_nothing(chat: Chat) -> None:
@@ -184,15 +166,6 @@ async def test_a_message_that_was_accepted_before_settles_nothing(chat: Chat) ->
     await chat.finish(lease, AIMessage("Shall I?", tool_calls=[call]), is_waiting=True)
     await chat.say("Is it open?", client_message_id="c-1")
     assert (await chat.journal.turns.get(lease.turn.id)).is_waiting
-
-
-async def test_a_refused_message_settles_nothing(journal: Journal, chat: Chat) -> None:
-    """Who was told to wait has not said anything."""
-    asked = await chat.ask_back()
-    await chat.continue_batch(asked.batch)
-    with pytest.raises(ConflictError):
-        await chat.say("Never mind.", only_if_idle=True)
-    assert (await journal.turns.get(asked.id)).is_waiting
 
 
 async def test_an_answer_and_a_message_at_the_same_moment(

@@ -36,17 +36,21 @@ async def test_all_live_turns_of_a_thread_are_marked(journal: Journal, chat: Cha
     assert await journal.turns.list_of("chat") == marked[::-1]
 
 
-async def test_whoever_runs_a_turn_sees_the_mark(journal: Journal, chat: Chat) -> None:
-    """A worker that extends its lease learns of it, and goes on to end the turn itself."""
+async def test_the_worker_of_a_turn_sees_the_mark(journal: Journal, chat: Chat) -> None:
+    """It keeps its lease and ends the turn itself; the first reason stays until then."""
     await chat.say()
     lease = await chat.take_turn()
     assert not lease.turn.cancel_requested
-    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    await journal.turns.cancel("chat", CUT_SHORT, ids=chat.ids, now=NOW)
+    [marked] = await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
+    assert marked.error == CUT_SHORT
+    assert await journal.turns.claim_one("worker-b", now=NOW, lease_for=LEASE) is None
+    assert await journal.turns.next_at(now=NOW) == lease.until
     extended = await journal.turns.extend(lease, now=NOW, lease_for=LEASE)
     assert extended.turn.cancel_requested
     await chat.finish(lease)
     ended = await journal.turns.get(lease.turn.id)
-    assert (ended.state, ended.cancel_requested) == (TurnState.DONE, True)
+    assert (ended.state, ended.cancel_requested, ended.error) == (TurnState.DONE, True, None)
 
 
 async def test_whoever_takes_a_turn_sees_the_mark(journal: Journal, chat: Chat) -> None:
@@ -71,28 +75,21 @@ async def test_a_turn_that_is_held_back_is_stopped_at_once(chat: Chat, held: str
     assert (await chat.take_turn()).turn.id == accepted.turn.id
 
 
-async def test_a_running_turn_that_is_to_be_stopped_stays_leased(chat: Chat) -> None:
-    """Nobody else takes it while its worker ends it."""
-    await chat.say()
-    lease = await chat.take_turn()
-    await chat.journal.turns.cancel("chat", ids=chat.ids, now=NOW)
-    assert await chat.journal.turns.claim_one("worker-b", now=NOW, lease_for=LEASE) is None
-    assert await chat.journal.turns.next_at(now=NOW) == lease.until
-
-
-async def test_what_comes_later_is_not_stopped(journal: Journal, chat: Chat) -> None:
-    """The mark is of the turns that there were, not of the thread."""
-    await chat.say()
+async def test_only_live_turns_of_the_thread_are_stopped(journal: Journal, chat: Chat) -> None:
+    """Neither turns that are over or come later, nor those of other threads."""
+    other = await (await chat.another("second")).say()
+    lease = await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
+    assert lease is not None
+    await chat.exchange()
+    [over] = await journal.turns.list_of("chat")
+    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW) == []
+    assert await journal.turns.list_of("chat") == [over]
+    accepted = await chat.say()
+    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW, only=over.id) == []
+    assert await journal.turns.list_of("chat") == [accepted.turn, over]
     await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
     assert not (await chat.say()).turn.cancel_requested
-
-
-async def test_turns_that_are_over_are_not_marked(journal: Journal, chat: Chat) -> None:
-    """With nothing to stop, nothing changes."""
-    await chat.exchange()
-    turns = await journal.turns.list_of("chat")
-    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW) == []
-    assert await journal.turns.list_of("chat") == turns
+    assert (await journal.turns.get(other.turn.id)) == lease.turn
 
 
 async def test_an_interrupting_message_stops_what_has_begun(journal: Journal, chat: Chat) -> None:
@@ -133,44 +130,21 @@ async def test_one_turn_alone_can_be_stopped(journal: Journal, chat: Chat) -> No
     assert await journal.turns.list_of("chat") == [third.turn, *marked, first.turn]
 
 
-async def test_a_turn_that_is_over_is_not_stopped_by_its_id(journal: Journal, chat: Chat) -> None:
-    """Nor is the next one in its place."""
-    await chat.exchange()
-    [over] = await journal.turns.list_of("chat")
-    accepted = await chat.say()
-    assert await journal.turns.cancel("chat", ids=chat.ids, now=NOW, only=over.id) == []
-    assert await journal.turns.list_of("chat") == [accepted.turn, over]
-
-
-async def test_the_first_reason_to_stop_counts(journal: Journal, chat: Chat) -> None:
-    """It is there until the turn ends; a reply that was whole by then has no error."""
-    await chat.say()
-    lease = await chat.take_turn()
-    await journal.turns.cancel("chat", CUT_SHORT, ids=chat.ids, now=NOW)
-    [marked] = await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
-    assert marked.error == CUT_SHORT
-    await chat.finish(lease)
-    assert (await journal.turns.get(lease.turn.id)).error is None
-
-
-async def test_other_threads_are_not_stopped(journal: Journal, chat: Chat) -> None:
-    """Nor are other conversations of the same user."""
-    other = await (await chat.another("second")).say()
-    await chat.say()
-    await journal.turns.cancel("chat", ids=chat.ids, now=NOW)
-    assert await journal.turns.get(other.turn.id) == other.turn
-
-
 async def test_a_withdrawn_follow_up_is_void(chat: Chat, ids: SnowflakeSource) -> None:
-    """It says why, nobody takes it again, and the thread goes on with its next turn."""
+    """It has a reason, is not counted, and neither a worker nor a continuation goes on with it."""
     turn = await chat.follow_up()
     lease = await chat.take_turn()
     await chat.journal.turns.save_draft(lease, "m-1", "Still")
+    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
     await chat.journal.turns.withdraw(lease, "Nothing to say. 🙂", ids=ids, now=NOW)
     void = await chat.journal.turns.get(turn.id)
     assert (void.state, void.error) == (TurnState.VOID, "Nothing to say. 🙂")
     assert await chat.journal.turns.claim_one("worker-b", now=NOW + HOUR, lease_for=LEASE) is None
     assert (await chat.journal.messages.history("chat")).messages == []
+    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+    counts = await chat.journal.timers.count_follow_ups("chat", day_began=NOW)
+    assert (counts.consecutive, counts.sent_today, counts.last_at) == (0, 0, None)
+    assert await chat.fire(await chat.take_timer()) is None
     await chat.exchange()
 
 
@@ -182,16 +156,6 @@ async def test_what_waits_behind_a_withdrawn_follow_up_moves_up(chat: Chat) -> N
     behind = await chat.continue_batch(batch)
     await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=chat.ids, now=NOW)
     assert (await chat.take_turn()).turn.id == behind.id
-
-
-async def test_with_a_withdrawn_follow_up_nobody_goes_on(chat: Chat, ids: SnowflakeSource) -> None:
-    """Its batch is not listed as unfinished, and a continuation of it does not fire."""
-    turn = await chat.follow_up()
-    lease = await chat.take_turn()
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
-    await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=ids, now=NOW)
-    assert await chat.journal.messages.list_incomplete_batches("guide") == []
-    assert await chat.fire(await chat.take_timer()) is None
 
 
 async def test_a_follow_up_that_was_shown_is_not_withdrawn(journal: Journal, chat: Chat) -> None:
@@ -219,15 +183,6 @@ async def test_only_a_follow_up_can_be_withdrawn(chat: Chat, kind: TurnKind) -> 
     with pytest.raises(ConflictError, match="Nothing was written"):
         await chat.journal.turns.withdraw(lease, "muted", ids=chat.ids, now=NOW)
     assert await chat.journal.turns.get(lease.turn.id) == lease.turn
-
-
-async def test_a_withdrawn_follow_up_is_not_counted(chat: Chat, ids: SnowflakeSource) -> None:
-    """The user got nothing of it, so the next one is not a second one."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
-    await chat.journal.turns.withdraw(lease, "Nothing to say.", ids=ids, now=NOW)
-    counts = await chat.journal.timers.count_follow_ups("chat", day_began=NOW)
-    assert (counts.consecutive, counts.sent_today, counts.last_at) == (0, 0, None)
 
 
 async def test_a_withdrawal_and_a_reply_at_the_same_moment(

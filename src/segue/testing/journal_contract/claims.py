@@ -46,14 +46,16 @@ async def test_turns_taken_together_are_leased_like_any_other(journal: Journal, 
 
 
 async def test_those_that_wait_longest_are_taken_first(journal: Journal, chat: Chat) -> None:
-    """In the order of the line, and no more than were asked for."""
+    """In the order of the line, no more than were asked for, and not for ever."""
     line = await queue_in_threads(chat, 5)
-    first = await take(journal, NOW, 3)
-    assert turn_ids(first.leases) == line[:3]
-    assert first.next_at is not None
-    assert first.next_at <= NOW
-    second = await take(journal, NOW, 3)
-    assert turn_ids(second.leases) == line[3:]
+    with pytest.raises(UsageError, match="lease"):
+        await journal.turns.claim("worker-a", now=NOW, lease_for=timedelta.max, limit=2)
+    for limit, expected in ((0, []), (3, line[:3])):
+        claimed = await take(journal, NOW, limit)
+        assert turn_ids(claimed.leases) == expected
+        assert claimed.next_at is not None
+        assert claimed.next_at <= NOW
+    assert turn_ids((await take(journal, NOW, 3)).leases) == line[3:]
 
 
 async def test_of_one_thread_one_turn_is_taken(journal: Journal, chat: Chat) -> None:
@@ -95,23 +97,6 @@ async def test_turns_whose_leases_ran_out_are_taken_together(journal: Journal, c
     assert [lease.turn.attempts for lease in again] == [2, 2]
     assert not {lease.token for lease in again} & {lease.token for lease in late}
     assert (await journal.feed.read(late[0].turn.thread_id)).partial is None
-
-
-async def test_nothing_is_taken_if_nothing_is_wanted(journal: Journal, chat: Chat) -> None:
-    """A worker whose hands are full only asks when to come again."""
-    await chat.say()
-    claimed = await take(journal, NOW, 0)
-    assert claimed.leases == []
-    assert claimed.next_at is not None
-    assert claimed.next_at <= NOW
-
-
-async def test_turns_are_not_taken_for_ever(journal: Journal, chat: Chat) -> None:
-    """A lease without a sane end is refused, and the turns can be taken by others."""
-    await chat.say()
-    with pytest.raises(UsageError, match="lease"):
-        await journal.turns.claim("worker-a", now=NOW, lease_for=timedelta.max, limit=2)
-    assert len((await take(journal, NOW, 2)).leases) == 1
 
 
 async def test_workers_that_take_several_never_share_one(

@@ -29,13 +29,18 @@ async def claim(journal: Journal, now: datetime) -> TurnLease | None:
 
 
 async def test_a_collected_turn_is_held_back(journal: Journal, chat: Chat) -> None:
-    """It can be taken when the time is over and no earlier, and a worker knows when."""
+    """It can be taken when the wait is over and no earlier; a message in time starts it anew."""
     accepted = await say_at(chat, NOW)
     assert (accepted.turn.queued_at, accepted.turn.available_at) == (NOW, NOW + WAIT)
     assert await claim(journal, NOW) is None
     assert await claim(journal, NOW + WAIT - MOMENT) is None
     assert await journal.turns.next_at(now=NOW) == NOW + WAIT
-    lease = await claim(journal, NOW + WAIT)
+    end = NOW + 2 * WAIT - MOMENT
+    second = await say_at(chat, NOW + WAIT - MOMENT)
+    assert (second.turn.queued_at, second.turn.available_at) == (NOW, end)
+    assert await claim(journal, NOW + WAIT) is None
+    assert await journal.turns.next_at(now=NOW) == end
+    lease = await claim(journal, end)
     assert lease is not None
     assert lease.turn.id == accepted.turn.id
 
@@ -56,17 +61,6 @@ async def test_a_message_in_time_joins_the_batch(journal: Journal, chat: Chat) -
     assert texts((await journal.messages.history("chat")).messages) == texts(batch.messages)
 
 
-async def test_a_message_in_time_starts_the_wait_anew(journal: Journal, chat: Chat) -> None:
-    """Who goes on writing is not interrupted."""
-    await say_at(chat, NOW)
-    second = await say_at(chat, NOW + WAIT - MOMENT)
-    assert second.turn.available_at == NOW + 2 * WAIT - MOMENT
-    assert second.turn.queued_at == NOW
-    assert await claim(journal, NOW + WAIT) is None
-    assert await journal.turns.next_at(now=NOW) == NOW + 2 * WAIT - MOMENT
-    assert await claim(journal, NOW + 2 * WAIT - MOMENT) is not None
-
-
 async def test_the_wait_ends_however_much_is_written(journal: Journal, chat: Chat) -> None:
     """Five times its length after the first message the turn can be taken."""
     moment = NOW
@@ -80,12 +74,18 @@ async def test_the_wait_ends_however_much_is_written(journal: Journal, chat: Cha
     assert (await say_at(chat, NOW + 5 * WAIT)).turn.id != lease.turn.id
 
 
-async def test_a_message_after_the_wait_begins_a_batch(chat: Chat) -> None:
-    """A turn that could have been taken is not held back again, taken or not."""
-    first = await say_at(chat, NOW)
-    second = await say_at(chat, NOW + WAIT)
-    assert second.turn.id != first.turn.id
-    assert second.turn.batch != first.turn.batch
+async def test_a_message_joins_only_a_turn_that_waits_last_in_line(chat: Chat) -> None:
+    """Neither after the wait, nor past another message, nor if the turn is to be stopped."""
+    turns = [(await say_at(chat, NOW)).turn.id]
+    turns.append((await say_at(chat, NOW + WAIT)).turn.id)
+    alone = await say_at(chat, NOW + WAIT + MOMENT, collect=None)
+    assert alone.turn.available_at == NOW + WAIT + MOMENT
+    turns.append(alone.turn.id)
+    turns.append((await say_at(chat, NOW + WAIT + MOMENT)).turn.id)
+    await chat.journal.turns.cancel("chat", ids=chat.ids, now=chat.now)
+    last = (await say_at(chat, NOW + WAIT + 2 * MOMENT)).turn
+    assert not last.cancel_requested
+    assert len({*turns, last.id}) == 5
 
 
 async def test_a_message_does_not_join_a_turn_that_was_begun(journal: Journal, chat: Chat) -> None:
@@ -96,31 +96,6 @@ async def test_a_message_does_not_join_a_turn_that_was_begun(journal: Journal, c
     await journal.turns.release(lease, now=NOW + WAIT, retry_at=NOW + HOUR)
     second = await say_at(chat, NOW + WAIT + MOMENT)
     assert second.turn.id != first.turn.id
-
-
-async def test_a_message_does_not_join_a_turn_that_is_to_be_stopped(chat: Chat) -> None:
-    """What is said after a stop is answered."""
-    first = await say_at(chat, NOW)
-    await chat.journal.turns.cancel("chat", ids=chat.ids, now=NOW)
-    second = await say_at(chat, NOW + MOMENT)
-    assert second.turn.id != first.turn.id
-    assert not second.turn.cancel_requested
-
-
-async def test_a_message_that_does_not_wait_has_a_turn_of_its_own(chat: Chat) -> None:
-    """Only who asks for it is put together with others."""
-    first = await say_at(chat, NOW)
-    second = await say_at(chat, NOW + MOMENT, collect=None)
-    assert second.turn.id != first.turn.id
-    assert second.turn.available_at == NOW + MOMENT
-
-
-async def test_only_the_last_in_line_is_joined(chat: Chat) -> None:
-    """A message does not overtake one that was sent before it."""
-    first = await say_at(chat, NOW)
-    between = await say_at(chat, NOW, collect=None)
-    last = await say_at(chat, NOW + MOMENT)
-    assert len({first.turn.id, between.turn.id, last.turn.id}) == 3
 
 
 async def test_a_collected_turn_waits_behind_a_running_one(journal: Journal, chat: Chat) -> None:

@@ -25,27 +25,14 @@ def decision(ids: SnowflakeSource, now: datetime, thread_id: str = "chat") -> De
     )
 
 
-async def test_a_decision_is_kept_as_it_was_made(chat: Chat, ids: SnowflakeSource) -> None:
-    """Outcome, reasons and facts read back the same."""
-    made = decision(ids, NOW)
-    await chat.journal.decisions.record(made)
-    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
-
-
 async def test_decisions_are_listed_newest_first(chat: Chat, ids: SnowflakeSource) -> None:
-    """The last one explains the present, and a list can be cut short."""
-    made = [decision(ids, NOW) for _ in range(3)]
-    for each in made:
-        await chat.journal.decisions.record(each)
-    assert await chat.journal.decisions.list_of(chat.thread_id) == made[::-1]
-    assert await chat.journal.decisions.list_of(chat.thread_id, limit=1) == made[-1:]
-
-
-async def test_decisions_stay_with_their_thread(chat: Chat, ids: SnowflakeSource) -> None:
-    """One conversation does not explain another."""
+    """As they were made, those of one thread, as many as asked for."""
     await chat.another("second")
-    await chat.journal.decisions.record(decision(ids, NOW, "second"))
-    assert await chat.journal.decisions.list_of("chat") == []
+    decisions, made = chat.journal.decisions, [decision(ids, NOW) for _ in range(3)]
+    for each in (*made, decision(ids, NOW, "second")):
+        await decisions.record(each)
+    assert await decisions.list_of(chat.thread_id) == made[::-1]
+    assert await decisions.list_of(chat.thread_id, limit=1) == made[-1:]
 
 
 async def test_a_decision_is_not_overwritten(chat: Chat, ids: SnowflakeSource) -> None:

@@ -19,25 +19,21 @@ from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 MOMENT = timedelta(milliseconds=1)
 
 
-async def test_a_users_message_begins_a_batch_of_its_own(chat: Chat) -> None:
-    """Each message is the first of a new batch that is named after its position."""
-    for accepted in (await chat.say("Is it open?"), await chat.say("And tomorrow?")):
+async def test_a_users_message_begins_a_batch_of_its_own(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """The batch is named after the message's position, and every process reads it at once."""
+    elsewhere = await open_journal()
+    for text in ("Is it open?", "And tomorrow?"):
+        accepted = await chat.say(text)
+        assert accepted.is_new
         placed = MessageMetadata.of(accepted.message)
         assert placed.batch == placed.position == accepted.turn.batch
         assert placed.sequence_num == 0
         assert placed.batch_type is BatchType.USER_REQUEST
+        batch = await elsewhere.messages.load_batch("chat", accepted.turn.batch)
+        assert batch.messages == [accepted.message]
     assert texts(await chat.messages()) == ["Is it open?", "And tomorrow?"]
-
-
-async def test_a_users_message_is_stored_as_it_is_returned(
-    open_journal: OpenJournal, chat: Chat
-) -> None:
-    """Once the step returns, every other process reads the message."""
-    accepted = await chat.say("Is it open?")
-    assert accepted.is_new
-    elsewhere = await open_journal()
-    batch = await elsewhere.messages.load_batch("chat", accepted.turn.batch)
-    assert batch.messages == [accepted.message]
 
 
 async def test_a_users_message_queues_its_turn(journal: Journal, chat: Chat) -> None:
@@ -96,11 +92,15 @@ async def test_a_message_sent_twice_at_once_is_accepted_once(
     assert (await journal.threads.get("chat")).epoch == 1
 
 
-async def test_a_clients_id_belongs_to_its_thread(chat: Chat) -> None:
-    """Two clients may count their messages alike."""
-    second = await chat.another("second")
-    assert (await chat.say(client_message_id="1")).is_new
-    assert (await second.say(client_message_id="1")).is_new
+async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: SnowflakeSource) -> None:
+    """The same message can be given to two agents, and two clients may count alike."""
+    await chat.another("lesson", agent_id="tutor")
+    message = user_message("Is it open?", id="m-1")
+    for thread_id in ("chat", "lesson"):
+        accepted = await chat.journal.inbox.accept(
+            thread_id, message, ids=ids, now=NOW, client_message_id="1"
+        )
+        assert accepted.is_new
 
 
 async def test_a_messages_id_can_be_used_once(chat: Chat, ids: SnowflakeSource) -> None:
@@ -114,14 +114,6 @@ async def test_a_messages_id_can_be_used_once(chat: Chat, ids: SnowflakeSource) 
     assert await chat.journal.threads.get("chat") == before
     assert await chat.journal.timers.list_of("chat") == [timer]
     assert len(await chat.journal.turns.list_of("chat")) == 1
-
-
-async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: SnowflakeSource) -> None:
-    """The same message can be given to two agents."""
-    await chat.another("lesson", agent_id="tutor")
-    message = user_message("Is it open?", id="m-1")
-    for thread_id in ("chat", "lesson"):
-        assert (await chat.journal.inbox.accept(thread_id, message, ids=ids, now=NOW)).is_new
 
 
 async def test_messages_accepted_at_once_are_all_stored(
@@ -226,19 +218,16 @@ async def test_a_follow_up_that_nobody_can_have_read_is_void(
 
 
 async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat) -> None:
-    """It is in the history already, however new it is."""
+    """It is in the history, however new it is; one that was given back left the screen."""
+    lease = await chat.shown_follow_up(HOUR)
+    await chat.journal.turns.release(lease, now=NOW)
+    assert (await chat.say()).voided_turns == (lease.turn.id,)
+    await chat.reply()
     lease = await chat.shown_follow_up()
     call = {"name": "look", "args": {}, "id": "call-1"}
     await chat.write(lease, AIMessage("Let me look.", tool_calls=[call]))
     accepted = await chat.say()
     assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
-
-
-async def test_a_follow_up_that_was_given_back_is_void(journal: Journal, chat: Chat) -> None:
-    """Its pieces were taken off the screen, so nobody misses it."""
-    lease = await chat.shown_follow_up(HOUR)
-    await journal.turns.release(lease, now=NOW)
-    assert (await chat.say()).voided_turns == (lease.turn.id,)
 
 
 async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Chat) -> None:
@@ -305,18 +294,21 @@ async def test_a_message_for_an_idle_thread_is_refused_while_a_reply_is_due(
     assert texts(await chat.messages()) == ["First."]
 
 
-async def test_a_message_for_an_idle_thread_is_refused_during_a_continuation(chat: Chat) -> None:
-    """What an answer still has to do is part of the answer."""
-    await chat.continue_batch(await chat.exchange())
+async def test_a_message_for_an_idle_thread_is_accepted_when_all_is_said(chat: Chat) -> None:
+    """Sent again it is not refused; another thread's answer does not count, a continuation does."""
+    await (await chat.another("second")).say()
+    await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
+    first = await chat.say(client_message_id="c-1", only_if_idle=True)
+    assert first.is_new
+    again = await chat.say(client_message_id="c-1", only_if_idle=True)
+    assert (again.is_new, again.turn) == (False, first.turn)
+    await chat.reply()
+    second = await chat.say(only_if_idle=True)
+    assert second.is_new
+    await chat.reply()
+    await chat.continue_batch(second.turn.batch)
     with pytest.raises(ConflictError, match="An answer is being written"):
         await chat.say(only_if_idle=True)
-
-
-async def test_a_message_for_an_idle_thread_is_accepted_when_all_is_said(chat: Chat) -> None:
-    """In a new thread, and after an answer."""
-    assert (await chat.say(only_if_idle=True)).is_new
-    await chat.reply()
-    assert (await chat.say(only_if_idle=True)).is_new
 
 
 async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
@@ -327,19 +319,6 @@ async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
     await chat.follow_up()
     await chat.journal.turns.show(await chat.take_turn(), now=NOW)
     assert (await chat.say(only_if_idle=True)).is_new
-
-
-async def test_the_answer_in_another_thread_does_not_make_one_busy(chat: Chat) -> None:
-    """Each conversation has its own answer."""
-    await (await chat.another("second")).say()
-    assert (await chat.say(only_if_idle=True)).is_new
-
-
-async def test_a_message_that_was_accepted_before_is_not_refused(chat: Chat) -> None:
-    """Sent again, it gets its first acceptance, though its own answer is being written."""
-    first = await chat.say(client_message_id="c-1", only_if_idle=True)
-    again = await chat.say(client_message_id="c-1", only_if_idle=True)
-    assert (again.is_new, again.turn) == (False, first.turn)
 
 
 async def test_of_messages_for_an_idle_thread_sent_at_once_one_is_accepted(
@@ -355,35 +334,23 @@ async def test_of_messages_for_an_idle_thread_sent_at_once_one_is_accepted(
     assert len(await journal.turns.list_of("chat")) == 1
 
 
-async def test_another_agents_question_says_whose_it_is(chat: Chat, ids: SnowflakeSource) -> None:
-    """It begins a batch of its own that names the batch and the agent behind it."""
-    parent = ids.next()
-    accepted = await chat.say("How much is it?", parent_batch=parent, source_agent_id="planner")
-    batch = await chat.journal.messages.load_batch("chat", accepted.turn.batch)
-    assert batch.messages == [accepted.message]
-    assert (batch.type, batch.parent) == (BatchType.AGENT_TO_AGENT, parent)
-    assert MessageMetadata.of(accepted.message).source_agent_id == "planner"
-    assert (accepted.turn.kind, accepted.turn.epoch) == (TurnKind.REPLY, 1)
-
-
-@pytest.mark.parametrize("known", [{"parent_batch": 7}, {"source_agent_id": "planner"}], ids=str)
-async def test_half_of_where_a_question_comes_from_is_enough(
-    journal: Journal, chat: Chat, known: dict[str, Any]
-) -> None:
-    """An agent without a batch, or a batch without an agent's name, is no user either."""
-    accepted = await chat.say(**known)
-    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
-    assert batch.type is BatchType.AGENT_TO_AGENT
-    assert known.items() <= batch.messages[0].additional_kwargs.items()
-
-
-async def test_the_answer_to_another_agent_belongs_to_the_same_cycle(chat: Chat) -> None:
-    """What is appended has the type and the parent of the question."""
-    accepted = await chat.say(parent_batch=7, source_agent_id="planner")
-    await chat.finish(await chat.take_turn(), AIMessage("Nine."))
-    for message in (await chat.journal.messages.load_batch("chat", accepted.turn.batch)).messages:
-        metadata = MessageMetadata.of(message)
-        assert (metadata.batch_type, metadata.parent_batch) == (BatchType.AGENT_TO_AGENT, 7)
+async def test_another_agents_question_says_whose_it_is(chat: Chat) -> None:
+    """Half of where it comes from is enough; its answer has the same type and parent."""
+    origins: list[dict[str, Any]] = [
+        {"parent_batch": 7, "source_agent_id": "planner"},
+        {"parent_batch": 7},
+        {"source_agent_id": "planner"},
+    ]
+    for known in origins:
+        accepted = await chat.say("How much is it?", **known)
+        assert accepted.turn.kind is TurnKind.REPLY
+        await chat.reply("Nine.")
+        batch = await chat.journal.messages.load_batch("chat", accepted.turn.batch)
+        assert batch.messages[0] == accepted.message
+        assert (batch.type, batch.parent) == (BatchType.AGENT_TO_AGENT, known.get("parent_batch"))
+        question, answer = map(MessageMetadata.of, batch.messages)
+        assert question.source_agent_id == known.get("source_agent_id")
+        assert (answer.batch_type, answer.parent_batch) == (batch.type, batch.parent)
 
 
 async def test_what_comes_along_with_a_message_reaches_its_turn(chat: Chat) -> None:

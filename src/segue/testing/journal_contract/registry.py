@@ -15,30 +15,24 @@ from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat, po
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 
 SECOND = timedelta(seconds=1)
+MILLIS = int(START.timestamp() * 1000)
 
 
-async def test_of_an_unknown_user_nothing_is_set(journal: Journal) -> None:
-    """Nobody has to be entered before somebody asks, and asking enters nobody."""
-    assert await journal.users.get_settings("nobody") == {}
-    assert await journal.users.update_settings("nobody", {}, now=NOW) == {}
-
-
-async def test_a_users_settings_are_merged_and_null_removes_one(journal: Journal) -> None:
-    """What is not named stays, and all that is set comes back."""
-    quiet = {"from": "22:00", "to": "07:00", "zone": "Europe/Paris 🙂"}
-    first = await journal.users.update_settings(USER, {"quiet": quiet, "mute": True}, now=NOW)
-    assert first == {"quiet": quiet, "mute": True}
-    merged = await journal.users.update_settings(USER, {"mute": None, "daily": 3}, now=NOW + HOUR)
-    assert merged == {"quiet": quiet, "daily": 3}
-    assert await journal.users.get_settings(USER) == merged
-
-
-async def test_a_users_settings_are_read_by_every_process(
-    open_journal: OpenJournal, journal: Journal
+async def test_a_users_settings_are_merged_and_null_removes_one(
+    open_journal: OpenJournal, chat: Chat
 ) -> None:
-    """Whoever opts out in one place is left alone by all."""
-    await journal.users.update_settings(USER, {"opted_out": True}, now=NOW)
-    assert await (await open_journal()).users.get_settings(USER) == {"opted_out": True}
+    """Every process reads them; other users and threads have their own, an unknown user none."""
+    users = chat.journal.users
+    quiet = {"from": "22:00", "to": "07:00", "zone": "Europe/Paris 🙂"}
+    first = await users.update_settings(USER, {"quiet": quiet, "mute": True}, now=NOW)
+    assert first == {"quiet": quiet, "mute": True}
+    merged = await users.update_settings(USER, {"mute": None, "daily": 3}, now=NOW + HOUR)
+    assert merged == {"quiet": quiet, "daily": 3}
+    assert await users.update_settings("unknown", {}, now=NOW) == {}
+    assert await users.get_settings("unknown") == {}
+    assert (await chat.journal.threads.get(chat.thread_id)).settings == {}
+    await chat.journal.threads.delete(chat.thread_id)
+    assert await (await open_journal()).users.get_settings(USER) == merged
 
 
 async def test_settings_made_at_once_are_all_kept(
@@ -52,22 +46,9 @@ async def test_settings_made_at_once_are_all_kept(
     assert await journal.users.get_settings(USER) == {f"key-{n}": n for n in range(8)}
 
 
-async def test_users_do_not_share_settings(journal: Journal, chat: Chat) -> None:
-    """One user's wish says nothing about another, and a thread has settings of its own."""
-    await journal.users.update_settings(USER, {"mute": True}, now=NOW)
-    assert await journal.users.get_settings("bo") == {}
-    assert (await journal.threads.get(chat.thread_id)).settings == {}
-
-
-async def test_a_users_settings_outlive_their_threads(journal: Journal, chat: Chat) -> None:
-    """Who deletes a conversation has not opted in again."""
-    await journal.users.update_settings(USER, {"opted_out": True}, now=NOW)
-    await journal.threads.delete(chat.thread_id)
-    assert await journal.users.get_settings(USER) == {"opted_out": True}
-
-
 async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: Chat) -> None:
-    """Who types has said nothing yet: the epoch, the list and the timers stay as they are."""
+    """The epoch, the list, the timers and other threads stay as they are."""
+    other = await journal.threads.get((await chat.another("second")).thread_id)
     await chat.exchange()
     timer = await chat.arm(HOUR)
     before = await journal.threads.get("chat")
@@ -75,13 +56,7 @@ async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: C
     await journal.threads.note_typing("chat", now=NOW + HOUR)
     assert await journal.threads.get("chat") == replace(before, typing_at=NOW + HOUR)
     assert await journal.timers.list_of("chat") == [timer]
-
-
-async def test_typing_is_noted_of_one_thread(journal: Journal, chat: Chat) -> None:
-    """In another conversation of the same user nobody is typing."""
-    await chat.another("second")
-    await journal.threads.note_typing("second", now=NOW)
-    assert (await journal.threads.get("chat")).typing_at is None
+    assert await journal.threads.get("second") == other
 
 
 def _key(now: datetime, key_id: str = "k1", user_id: str | None = USER) -> ApiKey:
@@ -163,33 +138,17 @@ async def test_an_extended_number_stays_with_its_owner(journal: Journal) -> None
 
 
 async def test_a_number_that_was_taken_over_cannot_be_extended(journal: Journal) -> None:
-    """A process that slept too long is told, and the new owner keeps the number."""
+    """Its new owner keeps it and alone can release it; a number that was not leased is refused."""
     node = await lease(journal, "process-a", NOW)
     assert await lease(journal, "process-b", NOW + LEASE) == node
-    with pytest.raises(ConflictError):
-        await journal.nodes.extend(node, "process-a", now=NOW + LEASE, lease_for=HOUR)
-    await journal.nodes.extend(node, "process-b", now=NOW + LEASE, lease_for=HOUR)
-
-
-async def test_a_number_that_nobody_leased_cannot_be_extended(journal: Journal) -> None:
-    """A number comes from the journal, not from the caller."""
-    with pytest.raises(ConflictError):
-        await journal.nodes.extend(7, "process-a", now=NOW, lease_for=LEASE)
-
-
-async def test_a_released_number_is_free(journal: Journal) -> None:
-    """A process that shuts down in order gives its number back at once."""
-    node = await lease(journal, "process-a", NOW)
-    await journal.nodes.release(node, "process-a")
-    assert await lease(journal, "process-b", NOW) == node
-
-
-async def test_a_number_is_released_by_its_owner_only(journal: Journal) -> None:
-    """A process that lost its number does not take it away from the next one."""
-    node = await lease(journal, "process-a", NOW)
-    await lease(journal, "process-b", NOW + LEASE)
+    for number in (node, 7):
+        with pytest.raises(ConflictError):
+            await journal.nodes.extend(number, "process-a", now=NOW + LEASE, lease_for=HOUR)
     await journal.nodes.release(node, "process-a")
     assert await lease(journal, "process-c", NOW + LEASE) != node
+    await journal.nodes.extend(node, "process-b", now=NOW + LEASE, lease_for=HOUR)
+    await journal.nodes.release(node, "process-b")
+    assert await lease(journal, "process-d", NOW + LEASE) == node
 
 
 async def test_the_last_number_can_be_leased_and_no_more(journal: Journal) -> None:
@@ -203,54 +162,43 @@ async def test_the_last_number_can_be_leased_and_no_more(journal: Journal) -> No
 
 
 async def test_the_last_position_is_the_highest_of_all_threads(chat: Chat) -> None:
-    """A generator that is seeded with it starts above everything stored."""
+    """A generator seeded with it starts above everything stored, up to an id if one is given."""
+    nodes = chat.journal.nodes
+    assert await nodes.last_position() == 0
     await chat.exchange()
-    await (await chat.another("second")).exchange()
-    stored = await chat.messages()
-    elsewhere = await Chat(chat.journal, chat.ids, chat.now, "second").messages()
-    assert await chat.journal.nodes.last_position() >= max(positions([*stored, *elsewhere]))
-
-
-async def test_the_last_position_up_to_an_id_leaves_out_later_threads(chat: Chat) -> None:
-    """A generator of the present is not seeded with what a wrong clock left."""
-    await chat.exchange()
-    last = await chat.journal.nodes.last_position()
+    second = await chat.another("second")
+    await second.exchange()
+    last = await nodes.last_position()
+    assert last >= max(positions([*await chat.messages(), *await second.messages()]))
     years = timedelta(days=6_000)
     later = Chat(chat.journal, ticking_ids(2, START + years), chat.now + years, "later")
     await (await later.begin()).exchange()
-    assert await chat.journal.nodes.last_position() > last
-    assert await chat.journal.nodes.last_position(latest=latest_id(chat.now)) == last
-    assert await chat.journal.nodes.last_position(latest=1) == 0
+    assert await nodes.last_position() > last
+    assert await nodes.last_position(latest=latest_id(chat.now)) == last
+    assert await nodes.last_position(latest=1) == 0
 
 
-async def test_an_empty_journal_has_no_last_position(journal: Journal, chat: Chat) -> None:
-    """Threads without messages do not count."""
-    assert chat.thread_id == "chat"
-    assert await journal.nodes.last_position() == 0
+async def set_back(journal: Journal) -> SnowflakeGenerator:
+    """The generator after a restart, an hour before the ids that the journal holds."""
+    last = await journal.nodes.last_position()
+    return SnowflakeGenerator(node=5, last=last, clock=lambda: MILLIS - 3_600_000)
 
 
 async def test_a_restart_with_the_clock_set_back_repeats_no_id(journal: Journal) -> None:
     """A generator seeded with the last position gives no id that the journal holds, timers too."""
-    millis = int(START.timestamp() * 1000)
-    fast = SnowflakeGenerator(node=5, clock=lambda: millis)
+    fast = SnowflakeGenerator(node=5, clock=lambda: MILLIS)
     before = await Chat(journal, fast, NOW, "before").begin()
     await before.exchange()
     used = await before.arm(HOUR)
-    slow = SnowflakeGenerator(
-        node=5, last=await journal.nodes.last_position(), clock=lambda: millis - 3_600_000
-    )
-    after = await Chat(journal, slow, NOW, "after").begin()
+    after = await Chat(journal, await set_back(journal), NOW, "after").begin()
     assert (await after.arm(HOUR)).id > used.id
 
 
 async def test_a_restart_with_the_clock_set_back_repeats_no_memorys_id(journal: Journal) -> None:
     """Memories belong to no thread, but their ids come from the same generators."""
-    millis = int(START.timestamp() * 1000)
-    before = SnowflakeGenerator(node=5, clock=lambda: millis)
-    await (await Chat(journal, before, NOW).begin()).exchange()
-    used = await journal.memories.put(NewMemory("guide", "ada", "a", "A."), ids=before, now=NOW)
-    after = SnowflakeGenerator(
-        node=5, last=await journal.nodes.last_position(), clock=lambda: millis - 3_600_000
-    )
+    fast = SnowflakeGenerator(node=5, clock=lambda: MILLIS)
+    await (await Chat(journal, fast, NOW).begin()).exchange()
+    used = await journal.memories.put(NewMemory("guide", "ada", "a", "A."), ids=fast, now=NOW)
+    after = await set_back(journal)
     new = await journal.memories.put(NewMemory("guide", "bob", "b", "B."), ids=after, now=NOW)
     assert new.id != used.id

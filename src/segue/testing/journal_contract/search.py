@@ -53,20 +53,15 @@ async def found(journal: Journal, text: str, user_id: str = "ada") -> list[str]:
 
 
 async def test_a_search_finds_messages_of_both_sides(journal: Journal, chat: Chat) -> None:
-    """Own words and the agent's are found, with the thread and the place of the message."""
-    await chat.exchange("Is the lighthouse open?", "The lighthouse is closed.")
+    """In upper and lower case, with the thread and the place of each, at most the limit."""
+    await chat.exchange("Is the Lighthouse open?", "The lighthouse is closed.")
     await chat.exchange("And the mill?", "Open until six.")
-    results = await journal.search.find("ada", "lighthouse")
-    assert {f.text for f in results} == {"Is the lighthouse open?", "The lighthouse is closed."}
+    results = await journal.search.find("ada", "LIGHTHOUSE")
+    assert {f.text for f in results} == {"Is the Lighthouse open?", "The lighthouse is closed."}
     assert {f.thread_id for f in results} == {"chat"}
     stored = {m.id: (m.text, m.type, position(m)) for m in await chat.messages()}
     assert all(stored[f.message_id] == (f.text, f.role, f.position) for f in results)
-
-
-async def test_upper_and_lower_case_are_the_same_to_a_search(journal: Journal, chat: Chat) -> None:
-    """A person need not remember how a word was written."""
-    await chat.say("Is the Lighthouse open?")
-    assert await found(journal, "LIGHTHOUSE") == ["Is the Lighthouse open?"]
+    assert len(await journal.search.find("ada", "lighthouse", limit=1)) == 1
 
 
 async def test_the_best_match_comes_first(journal: Journal, chat: Chat) -> None:
@@ -81,60 +76,36 @@ async def test_the_best_match_comes_first(journal: Journal, chat: Chat) -> None:
 
 
 async def test_a_search_finds_only_what_a_person_may_see(journal: Journal, chat: Chat) -> None:
-    """Neither a trigger's words nor a tool's are found."""
+    """Neither a trigger's words nor a tool's are found, unless a person typed the same words."""
+    words = TRIGGER_PROMPTS["check_in"]
     await chat.follow_up()
     lease = await chat.take_turn()
     call = AIMessage("", tool_calls=[{"name": "lookup", "args": {"q": "tide"}, "id": "call_1"}])
     await chat.write(lease, call, ToolMessage("high tide", tool_call_id="call_1"))
     await chat.finish(lease, AIMessage("Are you there?"))
-    assert await found(journal, TRIGGER_PROMPTS["check_in"]) == []
+    assert await found(journal, words) == []
     assert await found(journal, "tide lookup call_1 check_in") == []
     assert await found(journal, "there") == ["Are you there?"]
-
-
-async def test_a_user_who_typed_a_triggers_words_finds_them(journal: Journal, chat: Chat) -> None:
-    """The same words are found where a person said them."""
-    words = TRIGGER_PROMPTS["check_in"]
-    await chat.follow_up()
     await chat.say(words)
     assert await found(journal, words) == [words]
 
 
-async def test_a_search_stays_with_its_user(journal: Journal, chat: Chat) -> None:
-    """Nobody finds another user's messages."""
-    bobs = await chat.another("bobs", user_id="bob")
-    await bobs.say("Is the lighthouse open?")
-    assert await found(journal, "lighthouse") == []
-    assert await found(journal, "lighthouse", user_id="bob") == ["Is the lighthouse open?"]
+async def test_a_search_stays_with_its_user(chat: Chat) -> None:
+    """And in one thread if it is named; a nested thread is searched only then."""
+    nested = nested_id("chat", "clerk")
+    threads = [chat, await chat.another("second"), await chat.another("bobs", user_id="bob")]
+    for each in (*threads, await chat.another(nested, agent_id="clerk")):
+        await each.say(f"The lighthouse of {each.thread_id}.")
 
+    async def places(user_id: str, thread_id: str | None = None) -> set[str]:
+        hits = await chat.journal.search.find(user_id, "lighthouse", thread_id=thread_id)
+        return {hit.thread_id for hit in hits}
 
-async def test_a_search_can_stay_in_one_thread(journal: Journal, chat: Chat) -> None:
-    """With a thread named, messages of others are left out."""
-    second = await chat.another("second")
-    await chat.say("Is the lighthouse open?")
-    await second.say("The lighthouse, please.")
-    assert {f.thread_id for f in await journal.search.find("ada", "lighthouse")} == {
-        "chat",
-        "second",
-    }
-    [one] = await journal.search.find("ada", "lighthouse", thread_id="second")
-    assert one.thread_id == "second"
-
-
-async def test_what_agents_asked_each_other_is_found_only_where_it_was_said(chat: Chat) -> None:
-    """A person finds own conversations; a nested thread is searched when it is named."""
-    nested = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
-    await nested.say("Is the lighthouse open?")
-    assert await found(chat.journal, "lighthouse") == []
-    [one] = await chat.journal.search.find("ada", "lighthouse", thread_id=nested.thread_id)
-    assert one.thread_id == "chat/clerk"
-
-
-async def test_a_search_returns_at_most_its_limit(journal: Journal, chat: Chat) -> None:
-    """A word that is everywhere does not return everything."""
-    for n in range(4):
-        await chat.say(f"Lighthouse {n}")
-    assert len(await journal.search.find("ada", "lighthouse", limit=3)) == 3
+    assert await places("ada") == {"chat", "second"}
+    assert await places("bob") == {"bobs"}
+    assert await places("ada", "second") == {"second"}
+    assert await places("ada", nested) == {nested}
+    assert await places("ada", "bobs") == set()
 
 
 async def test_words_inside_blocks_are_found(journal: Journal, chat: Chat) -> None:
@@ -168,22 +139,8 @@ async def test_an_excerpt_starts_at_the_first_of_the_words(journal: Journal, cha
     assert "lighthouse" not in hit.text
 
 
-async def test_a_query_without_words_finds_nothing(journal: Journal, chat: Chat) -> None:
-    """Signs alone are a valid query that matches no message."""
+async def test_any_text_is_a_valid_query(journal: Journal, chat: Chat) -> None:
+    """Signs alone match nothing and hide no word beside them, and a query may be a whole page."""
     await chat.say("Is it open?")
-    results = {text: await found(journal, text) for text in WORDLESS}
-    assert results == {text: [] for text in WORDLESS}
-
-
-async def test_signs_around_a_word_do_not_hide_it(journal: Journal, chat: Chat) -> None:
-    """What commands a search engine means nothing to a person, who is looking for a word."""
-    await chat.say("Is it open?")
-    results = {text: await found(journal, text) for text in AROUND_A_WORD}
-    assert results == {text: ["Is it open?"] for text in AROUND_A_WORD}
-
-
-async def test_a_query_may_be_long(journal: Journal, chat: Chat) -> None:
-    """A whole page pasted into the search field is a valid query."""
-    await chat.say("Is it open?")
-    results = {kind: await found(journal, text) for kind, text in LONG.items()}
-    assert results == {kind: ["Is it open?"] if "open" in LONG[kind] else [] for kind in LONG}
+    for text in (*WORDLESS, *AROUND_A_WORD, *LONG.values()):
+        assert await found(journal, text) == ["Is it open?"] * ("open" in text), ascii(text)

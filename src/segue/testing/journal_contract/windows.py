@@ -5,7 +5,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.core.batch import Batch, BatchState
 from segue.core.metadata import MessageMetadata
-from segue.core.snowflake import SnowflakeSource
 from segue.core.tokens import estimate_tokens
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
@@ -78,38 +77,20 @@ async def test_a_long_tail_is_read_to_its_end(journal: Journal, chat: Chat) -> N
     assert all(len(batch.messages) == 2 for batch in tail)
 
 
-async def test_the_tail_holds_nothing_newer_than_the_current_batch(chat: Chat) -> None:
-    """A batch that is worked on late does not see what was said after it."""
-    batches = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
-    tail = await chat.journal.messages.tail("chat", max_tokens=PLENTY, current_batch=batches[1])
-    assert [batch.id for batch in tail] == [batches[1], batches[0]]
-
-
-async def test_the_tail_holds_unfinished_batches(journal: Journal, chat: Chat) -> None:
-    """Whether an unfinished batch counts is decided by whoever builds the context."""
-    await chat.exchange()
-    accepted = await chat.say("And tomorrow?")
-    [newest, _] = await journal.messages.tail("chat", max_tokens=PLENTY)
-    assert (newest.id, newest.state) == (accepted.turn.batch, BatchState.OPEN)
-
-
-async def test_archived_batches_are_not_in_the_tail(chat: Chat, ids: SnowflakeSource) -> None:
-    """What a summary stands for is read as the summary."""
-    first, second, new = [await chat.exchange(f"Question {n}?") for n in range(3)]
-    await chat.journal.summaries.save("chat", "They asked.", [first, second], ids=ids, now=NOW)
-    assert [b.id for b in await chat.journal.messages.tail("chat", max_tokens=PLENTY)] == [new]
-
-
-async def test_a_tail_ends_at_its_thread(journal: Journal, chat: Chat) -> None:
-    """A thread without messages has no tail, whatever other threads hold."""
+async def test_the_tail_ends_at_the_current_batch_and_the_summary(chat: Chat) -> None:
+    """It has no other thread's batches and none without a budget, but unfinished ones."""
+    messages = chat.journal.messages
     await (await chat.another("second")).exchange()
-    assert await journal.messages.tail("chat", max_tokens=PLENTY) == []
-
-
-async def test_a_budget_of_nothing_reads_nothing(journal: Journal, chat: Chat) -> None:
-    """No tokens asked for, no batch read."""
-    await chat.exchange()
-    assert await journal.messages.tail("chat", max_tokens=0) == []
+    assert await messages.tail("chat", max_tokens=PLENTY) == []
+    batches = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
+    assert await messages.tail("chat", max_tokens=0) == []
+    tail = await messages.tail("chat", max_tokens=PLENTY, current_batch=batches[1])
+    assert [batch.id for batch in tail] == [batches[1], batches[0]]
+    await chat.journal.summaries.save("chat", "They asked.", batches[:2], ids=chat.ids, now=NOW)
+    accepted = await chat.say("And tomorrow?")
+    newest, last = await messages.tail("chat", max_tokens=PLENTY)
+    assert (newest.id, newest.state) == (accepted.turn.batch, BatchState.OPEN)
+    assert last.id == batches[2]
 
 
 async def test_a_batch_is_loaded_from_its_own_thread_only(journal: Journal, chat: Chat) -> None:
@@ -164,13 +145,15 @@ async def test_unfinished_batches_of_another_agent_are_not_listed(chat: Chat) ->
     assert await chat.journal.messages.list_incomplete_batches("tutor") == []
 
 
-async def test_a_batch_that_was_closed_after_a_failure_is_not_listed(chat: Chat) -> None:
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_batch_that_a_failure_left_open_is_listed(chat: Chat, closed: bool) -> None:
     """What counts is the batch, not how its turn ended."""
-    await chat.say()
+    accepted = await chat.say()
+    sorry = [AIMessage("Something went wrong.")] if closed else []
     lease = await chat.take_turn()
-    sorry = [AIMessage("Something went wrong.")]
     await chat.journal.turns.fail(lease, "timeout", ids=chat.ids, now=NOW, messages=sorry)
-    assert await chat.journal.messages.list_incomplete_batches("guide") == []
+    listed = await chat.journal.messages.list_incomplete_batches("guide")
+    assert [batch.id for _, batch in listed] == ([] if closed else [accepted.turn.batch])
 
 
 async def test_a_batch_that_waits_for_its_continuation_is_listed(chat: Chat) -> None:
@@ -190,11 +173,3 @@ async def test_the_batch_of_a_void_follow_up_is_not_listed(journal: Journal, cha
     accepted = await chat.say()
     listed = await journal.messages.list_incomplete_batches("guide")
     assert [batch.id for _, batch in listed] == [accepted.turn.batch]
-
-
-async def test_a_batch_that_a_failure_left_open_is_listed(chat: Chat, ids: SnowflakeSource) -> None:
-    """A turn that failed without settling its batch leaves something to look at."""
-    accepted = await chat.say()
-    await chat.journal.turns.fail(await chat.take_turn(), "timeout", ids=ids, now=NOW)
-    [(_, batch)] = await chat.journal.messages.list_incomplete_batches("guide")
-    assert batch.id == accepted.turn.batch
