@@ -45,16 +45,19 @@ def keys(memories: Sequence[Memory | FoundMemory]) -> list[str]:
     return [m.key if isinstance(m, Memory) else m.memory.key for m in memories]
 
 
-async def test_a_memory_is_kept_as_it_was_given(journal: Journal, notebook: Notebook) -> None:
-    """Content, metadata and the embedding's model read back the same."""
+async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) -> None:
+    """Until then it is as it was given; then it is not found, by words or by meaning."""
+    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
     metadata = {"source": "chat", "n": 2**63 - 1, "deep": [{"x": None}]}
-    memory = await notebook.remember(
-        "tea", "Drinks tea 🍵.", metadata=metadata, embedding=[1.0, 0.0], embedding_model="m"
-    )
+    memory = await notebook.remember("tea", "Drinks tea 🍵.", metadata=metadata, **vector)
     assert (memory.agent_id, memory.user_id, memory.key) == ("guide", "ada", "tea")
     assert (memory.content, memory.metadata) == ("Drinks tea 🍵.", metadata)
     assert (memory.embedding_model, memory.created_at, memory.updated_at) == ("m", NOW, NOW)
     assert await journal.memories.list_of("guide", "ada") == [memory]
+    assert await journal.memories.delete("guide", "ada", "tea")
+    assert not await journal.memories.delete("guide", "ada", "tea")
+    assert await journal.memories.list_of("guide", "ada") == []
+    assert await notebook.recall("tea", **vector) == []
 
 
 async def test_a_memory_with_a_known_key_is_replaced(journal: Journal, notebook: Notebook) -> None:
@@ -98,38 +101,20 @@ async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> Non
     assert await journal.memories.count("guide", "ada") == 1
 
 
-async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) -> None:
-    """It is neither listed nor found, by words or by meaning, and deleting it again says so."""
-    await notebook.embed("tea", "Likes tea.", 1, 0)
-    assert await journal.memories.delete("guide", "ada", "tea")
-    assert not await journal.memories.delete("guide", "ada", "tea")
-    assert await journal.memories.list_of("guide", "ada") == []
-    assert await notebook.recall("tea", embedding=[1.0, 0.0], embedding_model="m") == []
-
-
 async def test_memories_are_listed_newest_first_in_pages(
-    journal: Journal, notebook: Notebook
+    open_journal: OpenJournal, notebook: Notebook
 ) -> None:
-    """Paging by the last id reaches every memory once."""
-    for n in range(5):
-        await notebook.remember(f"fact-{n}", "A fact.")
-    listed: list[Memory] = []
-    while page := await journal.memories.list_of(
+    """Paging reaches every memory once; one that a slow clock stored last is still the newest."""
+    slow = Notebook(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
+    for n, book in enumerate([notebook] * 4 + [slow]):
+        await book.remember(f"fact-{n}", "A fact.")
+    memories, listed = notebook.journal.memories, list[Memory]()
+    while page := await memories.list_of(
         "guide", "ada", limit=2, before=listed[-1].id if listed else None
     ):
         listed += page
     assert keys(listed) == [f"fact-{n}" for n in reversed(range(5))]
-    assert await journal.memories.count("guide", "ada") == 5
-
-
-async def test_memories_are_listed_newest_first_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, notebook: Notebook
-) -> None:
-    """A memory stored last by a process with a slow clock is still the newest."""
-    slow = Notebook(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
-    await notebook.remember("first", "A fact.")
-    await slow.remember("second", "A fact.")
-    assert keys(await journal.memories.list_of("guide", "ada")) == ["second", "first"]
+    assert await memories.count("guide", "ada") == 5
 
 
 async def test_memories_are_found_by_words(notebook: Notebook) -> None:
@@ -197,31 +182,20 @@ async def test_the_one_memory_with_the_words_profits_from_them(notebook: Noteboo
     assert keys(found) == ["boat", "other"]
 
 
-@pytest.mark.parametrize(
-    ("vector", "model"),
-    [([1.0, 0.0], "other"), ([1.0, 0.0, 0.0], "m"), ([1.0], "m")],
-    ids=["other model", "more dimensions", "fewer dimensions"],
-)
-async def test_vectors_of_another_kind_are_not_compared(
-    notebook: Notebook, vector: list[float], model: str
-) -> None:
-    """A vector of another model or dimension is as good as none; words still find the memory."""
-    await notebook.embed("tea", "Likes tea.", 1, 0)
-    fields: dict[str, Any] = {"embedding": vector, "embedding_model": model}
-    assert await notebook.recall("zebra", **fields) == []
-    [found] = await notebook.recall("tea", **fields)
-    assert found.vector_score is None
-
-
-async def test_vectors_of_several_kinds_live_side_by_side(notebook: Notebook) -> None:
-    """After a change of model each search finds those of its own kind."""
-    await notebook.embed("old", "unrelated", 1, 0, model="old")
+async def test_vectors_of_another_kind_are_not_compared(notebook: Notebook) -> None:
+    """Each search finds the vectors of its own model and size; words still find the memory."""
+    await notebook.embed("old", "Likes tea.", 1, 0, model="old")
     await notebook.embed("new", "also unrelated", 1, 0, 0, model="new")
     await notebook.remember("none", "without any")
-    found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="old")
-    assert keys(found) == ["old"]
     found = await notebook.recall(embedding=[1.0, 0.0, 0.0], embedding_model="new")
     assert keys(found) == ["new"]
+    found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="old")
+    assert keys(found) == ["old"]
+    for vector, model in (([1.0, 0.0], "other"), ([1.0, 0.0, 0.0], "old"), ([1.0], "old")):
+        fields: dict[str, Any] = {"embedding": vector, "embedding_model": model}
+        assert await notebook.recall("zebra", **fields) == []
+        [named] = await notebook.recall("tea", **fields)
+        assert named.vector_score is None
 
 
 async def test_a_vector_of_zeros_is_no_error(notebook: Notebook) -> None:

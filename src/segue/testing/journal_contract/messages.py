@@ -29,28 +29,23 @@ def result(call_id: str = "call_1") -> ToolMessage:
     return ToolMessage("found", tool_call_id=call_id)
 
 
-async def test_a_batch_is_numbered_without_a_gap(chat: Chat) -> None:
-    """However many steps write a batch, its messages count up from nought in one batch."""
+async def test_messages_are_returned_as_they_are_stored(
+    open_journal: OpenJournal, chat: Chat
+) -> None:
+    """Every reader gets what the writer got: whole messages, numbered without a gap."""
     accepted = await chat.say()
     lease = await chat.take_turn()
-    await chat.write(lease, call())
-    await chat.write(lease, result(), AIMessage("One moment."))
-    await chat.finish(lease, AIMessage("Yes."))
+    stored = await chat.write(lease, call())
+    stored += await chat.write(lease, result(), AIMessage("One moment."))
+    stored += await chat.finish(lease, AIMessageChunk(content="Yes."))
+    assert type(stored[-1]) is AIMessage
+    batch = await (await open_journal()).messages.load_batch("chat", accepted.turn.batch)
+    assert batch.messages == [accepted.message, *stored]
+    assert batch.is_complete
     placed = [MessageMetadata.of(m) for m in await chat.messages()]
     assert [m.sequence_num for m in placed] == [0, 1, 2, 3, 4]
     assert {m.batch for m in placed} == {accepted.turn.batch}
     assert {m.batch_type for m in placed} == {BatchType.USER_REQUEST}
-
-
-async def test_messages_are_returned_as_they_are_stored(
-    open_journal: OpenJournal, chat: Chat
-) -> None:
-    """What the writer gets back is what every reader gets."""
-    accepted = await chat.say()
-    stored = await chat.write(await chat.take_turn(), call(), result(), AIMessage("Yes."))
-    batch = await (await open_journal()).messages.load_batch("chat", accepted.turn.batch)
-    assert batch.messages == [accepted.message, *stored]
-    assert batch.is_complete
 
 
 async def test_a_message_without_an_id_gets_one(chat: Chat) -> None:
@@ -59,14 +54,6 @@ async def test_a_message_without_an_id_gets_one(chat: Chat) -> None:
     names = [m.id for m in await chat.messages()]
     assert all(names)
     assert len(set(names)) == 2
-
-
-async def test_a_finished_stream_is_stored_as_a_message(chat: Chat) -> None:
-    """Chunks are for streaming; the journal holds whole messages."""
-    await chat.say()
-    [stored] = await chat.finish(await chat.take_turn(), AIMessageChunk(content="Yes."))
-    assert type(stored) is AIMessage
-    assert (await chat.messages())[-1] == stored
 
 
 async def test_positions_rise_with_a_clock_that_is_an_hour_behind(
@@ -112,27 +99,19 @@ async def test_turns_queue_in_order_of_arrival_whatever_the_clock(
 
 
 async def test_a_step_that_is_repeated_stores_nothing_twice(chat: Chat) -> None:
-    """A worker that was cut off before it heard back may write the same messages again."""
+    """A worker that was cut off may write the same messages again; only new ones are stored."""
     await chat.say()
     lease = await chat.take_turn()
     messages = [call(), result(), AIMessage("Yes.")]
     named = [m.model_copy(update={"id": f"m-{n}"}) for n, m in enumerate(messages)]
-    first = await chat.write(lease, *named)
-    again = await chat.write(lease, *named)
-    assert again == first
-    assert len(await chat.messages()) == 4
-
-
-async def test_a_step_that_got_half_way_is_completed(chat: Chat) -> None:
-    """Of known and new messages only the new ones are stored, in the next places."""
-    await chat.say()
-    lease = await chat.take_turn()
-    known = call().model_copy(update={"id": "m-1"})
-    [stored] = await chat.write(lease, known)
-    again, new = await chat.write(lease, known, result())
-    assert again == stored
-    assert MessageMetadata.of(new).sequence_num == 2
-    assert [MessageMetadata.of(m).sequence_num for m in await chat.messages()] == [0, 1, 2]
+    first = await chat.write(lease, *named[:2])
+    assert await chat.write(lease, *named[:2]) == first
+    completed = await chat.write(lease, *named)
+    assert completed[:2] == first
+    await chat.finish(lease, named[-1])
+    stored = await chat.messages()
+    assert stored[1:] == completed
+    assert [MessageMetadata.of(m).sequence_num for m in stored] == [0, 1, 2, 3]
 
 
 async def test_a_result_delivered_twice_in_one_step_is_stored_once(chat: Chat) -> None:
@@ -143,16 +122,6 @@ async def test_a_result_delivered_twice_in_one_step_is_stored_once(chat: Chat) -
     first, second = await chat.write(lease, once, once)
     assert first == second
     assert len(await chat.messages()) == 2
-
-
-async def test_a_message_of_the_last_step_may_be_known_already(chat: Chat) -> None:
-    """Ending a turn with a message that was appended before stores it once."""
-    await chat.say()
-    lease = await chat.take_turn()
-    last = AIMessage("Yes.", id="m-1")
-    await chat.write(lease, last)
-    await chat.finish(lease, last)
-    assert texts(await chat.messages()) == ["Is it open?", "Yes."]
 
 
 async def test_a_refused_message_takes_its_whole_step_with_it(chat: Chat) -> None:
@@ -240,27 +209,13 @@ def old_messages() -> list[BaseMessage]:
 
 
 async def test_imported_messages_keep_their_places(journal: Journal, chat: Chat) -> None:
-    """Positions, batches and metadata are those that the messages came with."""
+    """Nothing is imported twice, so that an import that was cut off can be repeated."""
     messages = old_messages()
-    assert await journal.messages.import_messages("chat", messages) == 4
-    assert await chat.messages() == messages
-
-
-async def test_importing_again_changes_nothing(journal: Journal, chat: Chat) -> None:
-    """An import that was cut off can be repeated: what is there is left alone."""
-    messages = old_messages()
-    await journal.messages.import_messages("chat", messages[:2])
-    assert await journal.messages.import_messages("chat", messages) == 2
+    assert await journal.messages.import_messages("chat", messages[:2]) == 2
+    assert await journal.messages.import_messages("chat", [*messages, messages[2]]) == 2
     before = await journal.threads.get("chat")
     assert await journal.messages.import_messages("chat", iter(messages)) == 0
     assert await journal.threads.get("chat") == before
-    assert await chat.messages() == messages
-
-
-async def test_a_message_given_twice_is_imported_once(journal: Journal, chat: Chat) -> None:
-    """A file that holds a message twice still imports."""
-    messages = old_messages()
-    assert await journal.messages.import_messages("chat", [*messages, messages[0]]) == 4
     assert await chat.messages() == messages
 
 

@@ -52,21 +52,16 @@ async def test_an_effect_with_a_used_key_is_not_queued_again(journal: Journal, c
 
 
 async def test_a_completed_effect_is_over(journal: Journal, chat: Chat) -> None:
-    """It is never claimed again, however late."""
-    await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, NOW)
-    await journal.effects.complete(lease)
-    assert await due_effects(journal, NOW + HOUR) == []
-    assert await journal.effects.list_dead() == []
-
-
-async def test_what_was_answered_is_kept_with_the_effect(journal: Journal, chat: Chat) -> None:
-    """The evidence that it was done can be looked at later; there need not be any."""
+    """It is neither claimed again nor revived; the evidence, if there is any, is kept."""
     await queue(chat, "reply-1", "reply-2")
     first, second = await due_effects(journal, NOW)
     assert first.effect.evidence is None
     await journal.effects.complete(first, "HTTP 200 🙂\x00")
     await journal.effects.complete(second)
+    with pytest.raises(ConflictError):
+        await journal.effects.revive(first.effect.id, now=NOW)
+    assert await due_effects(journal, NOW + HOUR) == []
+    assert await journal.effects.list_dead() == []
     proven, plain = sorted(await journal.effects.list_of("chat"), key=lambda e: e.dedupe_key)
     assert (proven.state, plain.state) == (EffectState.DONE, EffectState.DONE)
     assert proven.evidence is not None
@@ -88,82 +83,46 @@ async def test_a_threads_effects_are_listed_newest_first(journal: Journal, chat:
     assert await journal.effects.list_of("chat", limit=1) == listed[:1]
 
 
-async def test_the_next_effect_is_known_without_asking_again(journal: Journal, chat: Chat) -> None:
-    """A worker can sleep until one is queued, is to be tried again, or its lease has run out."""
-    assert await journal.effects.next_at("webhook", now=NOW) is None
-    await queue(chat, "reply-1")
-    assert await journal.effects.next_at("webhook", now=NOW) == NOW
-    [lease] = await due_effects(journal, NOW)
-    assert await journal.effects.next_at("webhook", now=NOW) == NOW + LEASE
-    await journal.effects.retry(lease, "HTTP 503", retry_at=NOW + HOUR)
-    assert await journal.effects.next_at("webhook", now=NOW) == NOW + HOUR
-    [again] = await due_effects(journal, NOW + HOUR)
-    await journal.effects.complete(again)
-    assert await journal.effects.next_at("webhook", now=NOW) is None
+async def test_an_effect_to_retry_waits_for_its_time(journal: Journal, chat: Chat) -> None:
+    """A worker can sleep until one is queued, is to be retried, or its lease has run out."""
 
+    async def next_at() -> datetime | None:
+        return await journal.effects.next_at("webhook", now=NOW)
 
-async def test_an_effect_whose_lease_ran_out_is_claimed_again(journal: Journal, chat: Chat) -> None:
-    """An effect is done at least once, also if the worker died over it."""
+    assert await next_at() is None
     await queue(chat, "reply-1")
+    assert await next_at() == NOW
     [late] = await due_effects(journal, NOW, "worker-a")
+    assert await next_at() == NOW + LEASE
     assert await due_effects(journal, NOW + LEASE - SECOND) == []
     [lease] = await due_effects(journal, NOW + LEASE, "worker-b")
     assert lease.token != late.token
-    assert lease.effect.attempts == 2
-
-
-async def test_an_effect_to_retry_waits_for_its_time(journal: Journal, chat: Chat) -> None:
-    """A failed attempt is on record, and the next one comes when it was asked for."""
-    await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, NOW)
     effect = await journal.effects.retry(lease, "HTTP 503", retry_at=NOW + HOUR)
     assert (effect.state, effect.error) == (EffectState.PENDING, "HTTP 503")
-    assert (effect.due_at, effect.attempts) == (NOW + HOUR, 1)
+    assert (effect.due_at, effect.attempts) == (NOW + HOUR, 2)
+    assert await next_at() == NOW + HOUR
     assert await due_effects(journal, NOW + HOUR - SECOND) == []
     [again] = await due_effects(journal, NOW + HOUR)
-    assert again.effect.attempts == 2
+    assert again.effect.attempts == 3
+    await journal.effects.complete(again)
+    assert await next_at() is None
 
 
 async def test_an_effect_that_was_given_up_is_kept(journal: Journal, chat: Chat) -> None:
-    """A dead effect is not tried again, but listed with its error."""
+    """It is listed with its error, up to a limit, and due again only when it is revived."""
     await queue(chat, "reply-1", "reply-2")
-    first, second = await due_effects(journal, NOW)
-    dead = await journal.effects.retry(first, "HTTP 410", retry_at=None)
-    await journal.effects.complete(second)
-    assert (dead.state, dead.error) == (EffectState.DEAD, "HTTP 410")
-    assert await journal.effects.list_dead() == [dead]
-    assert await due_effects(journal, NOW + HOUR) == []
-
-
-async def test_the_list_of_dead_effects_can_be_cut_short(journal: Journal, chat: Chat) -> None:
-    """A flood of failures does not flood the list."""
-    await queue(chat, "reply-1", "reply-2", "reply-3")
     for lease in await due_effects(journal, NOW):
-        await journal.effects.retry(lease, "HTTP 410", retry_at=None)
-    assert len(await journal.effects.list_dead(limit=2)) == 2
-
-
-async def test_a_revived_effect_is_due_at_once(journal: Journal, chat: Chat) -> None:
-    """An operator who mended the cause starts the attempts afresh."""
-    await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, NOW)
-    dead = await journal.effects.retry(lease, "HTTP 410", retry_at=None)
+        dead = await journal.effects.retry(lease, "HTTP 410", retry_at=None)
+        assert (dead.state, dead.error) == (EffectState.DEAD, "HTTP 410")
+    assert dead in await journal.effects.list_dead()
+    assert len(await journal.effects.list_dead(limit=1)) == 1
+    assert await due_effects(journal, NOW + HOUR) == []
     revived = await journal.effects.revive(dead.id, now=NOW + HOUR)
     assert (revived.state, revived.attempts) == (EffectState.PENDING, 0)
     assert revived.due_at == NOW + HOUR
-    assert await journal.effects.list_dead() == []
+    assert len(await journal.effects.list_dead()) == 1
     [again] = await due_effects(journal, NOW + HOUR)
     assert again.effect.id == dead.id
-
-
-async def test_an_effect_that_is_not_dead_cannot_be_revived(journal: Journal, chat: Chat) -> None:
-    """What is done is not done again by mistake."""
-    await queue(chat, "reply-1")
-    [lease] = await due_effects(journal, NOW)
-    await journal.effects.complete(lease)
-    with pytest.raises(ConflictError):
-        await journal.effects.revive(lease.effect.id, now=NOW)
-    assert await due_effects(journal, NOW + HOUR) == []
 
 
 LATE_EFFECT_STEPS: dict[str, Callable[[Journal, EffectLease, datetime], Awaitable[object]]] = {

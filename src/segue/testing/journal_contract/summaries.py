@@ -1,7 +1,6 @@
 """Summaries: words that stand for archived batches, together or not at all."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
@@ -30,8 +29,11 @@ async def talk(chat: Chat, times: int) -> list[int]:
 
 
 async def test_a_summary_replaces_its_batches_in_the_tail(journal: Journal, chat: Chat) -> None:
-    """The words are stored and the batches archived in one step."""
+    """The words are stored and the batches archived in one step; without batches it is refused."""
     first, second, third = await talk(chat, 3)
+    with pytest.raises(UsageError):
+        await summarise(chat, "Nothing.")
+    assert await journal.summaries.find("chat") is None
     summary = await summarise(chat, "They asked twice 🙂.", second, first)
     assert (summary.thread_id, summary.text) == ("chat", "They asked twice 🙂.")
     assert (summary.first_batch, summary.last_batch) == (first, second)
@@ -41,70 +43,30 @@ async def test_a_summary_replaces_its_batches_in_the_tail(journal: Journal, chat
     assert await batches_in_tail(chat) == [third]
 
 
-async def test_a_thread_begins_without_a_summary(journal: Journal, chat: Chat) -> None:
-    """Nothing was archived, nothing is found."""
-    await talk(chat, 1)
-    assert await journal.summaries.find("chat") is None
-
-
-async def test_summaries_form_a_chain(journal: Journal, chat: Chat) -> None:
-    """The newest one is found, and names the one before."""
+async def test_summaries_form_a_chain(open_journal: OpenJournal, chat: Chat) -> None:
+    """The newest one names the one before, also if a process with a slow clock wrote it."""
     batches = await talk(chat, 3)
+    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
     first = await summarise(chat, "First.", batches[0])
-    second = await summarise(chat, "First and second.", batches[1])
+    second = await summarise(slow, "First and second.", batches[1])
     assert second.previous_id == first.id
-    assert await journal.summaries.find("chat") == second
+    assert await chat.journal.summaries.find("chat") == second
     assert await batches_in_tail(chat) == batches[2:]
 
 
-async def test_the_newest_summary_is_found_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
-    """A summary written last by a process with a slow clock is the one that counts."""
-    batches = await talk(chat, 2)
-    slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
-    await summarise(chat, "First.", batches[0])
-    newest = await summarise(slow, "First and second.", batches[1])
-    assert await journal.summaries.find("chat") == newest
-
-
-@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["last", "first"])
-async def test_a_batch_is_archived_once(journal: Journal, chat: Chat, order: slice) -> None:
-    """A batch that an earlier summary stands for is a conflict, and nothing is changed."""
+async def test_a_batch_is_archived_once(journal: Journal, chat: Chat) -> None:
+    """One that is archived, named twice or not in the thread is refused, and nothing is changed."""
     archived, kept = await talk(chat, 2)
+    [elsewhere] = await talk(await chat.another("second"), 1)
     summary = await summarise(chat, "First.", archived)
-    wanted: Sequence[int] = [kept, archived][order]
-    with pytest.raises(ConflictError):
-        await summarise(chat, "Both.", *wanted)
+    for wanted in ([kept, archived], [archived, kept], [kept, kept]):
+        with pytest.raises(ConflictError):
+            await summarise(chat, "Both.", *wanted)
+    for unknown in (kept + 1, elsewhere):
+        with pytest.raises(NotFoundError):
+            await summarise(chat, "Both.", kept, unknown)
     assert await journal.summaries.find("chat") == summary
     assert await batches_in_tail(chat) == [kept]
-
-
-async def test_a_batch_that_is_named_twice_is_a_conflict(journal: Journal, chat: Chat) -> None:
-    """The summary would cite it twice; nothing is changed."""
-    first, second = await talk(chat, 2)
-    with pytest.raises(ConflictError):
-        await summarise(chat, "Both.", first, second, first)
-    assert await journal.summaries.find("chat") is None
-    assert await batches_in_tail(chat) == [second, first]
-
-
-async def test_an_unknown_batch_cannot_be_summarised(journal: Journal, chat: Chat) -> None:
-    """Neither one that is nowhere nor one of another thread, and the others are not archived."""
-    [batch] = await talk(chat, 1)
-    [elsewhere] = await talk(await chat.another("second"), 1)
-    for unknown in (batch + 1, elsewhere):
-        with pytest.raises(NotFoundError):
-            await summarise(chat, "Both.", batch, unknown)
-    assert await journal.summaries.find("chat") is None
-    assert await batches_in_tail(chat) == [batch]
-
-
-async def test_a_summary_of_nothing_is_refused(journal: Journal, chat: Chat) -> None:
-    """Words that stand for no batch would only take up room."""
-    with pytest.raises(UsageError):
-        await summarise(chat, "Nothing.")
-    assert await journal.summaries.find("chat") is None
 
 
 async def test_two_summaries_at_once_do_not_both_archive(
@@ -162,39 +124,24 @@ async def test_batches_are_read_together(journal: Journal, chat: Chat) -> None:
     assert second not in {batch.id for batch in read}
 
 
-async def test_undoing_a_summary_brings_its_batches_back(journal: Journal, chat: Chat) -> None:
-    """Only its own batches return, and the summary before it counts again."""
-    batches = await talk(chat, 3)
-    first = await summarise(chat, "First.", batches[0])
-    second = await summarise(chat, "First and second.", batches[1])
-    await journal.summaries.undo(second)
-    assert await journal.summaries.find("chat") == first
-    assert await batches_in_tail(chat) == [batches[2], batches[1]]
-    await journal.summaries.undo(first)
-    assert await journal.summaries.find("chat") is None
-    assert await batches_in_tail(chat) == batches[::-1]
-
-
 async def test_only_the_newest_summary_can_be_undone(journal: Journal, chat: Chat) -> None:
-    """An older one, or one that is undone already, is a conflict, and nothing is changed."""
-    batches = await talk(chat, 2)
+    """Once; its batches return to be summarised again, and the summary before it counts."""
+    batches = await talk(chat, 3)
     first = await summarise(chat, "First.", batches[0])
     second = await summarise(chat, "First and second.", batches[1])
     with pytest.raises(ConflictError):
         await journal.summaries.undo(first)
     assert await journal.summaries.find("chat") == second
-    assert await batches_in_tail(chat) == []
+    assert await batches_in_tail(chat) == batches[2:]
     await journal.summaries.undo(second)
     with pytest.raises(ConflictError):
         await journal.summaries.undo(second)
-    assert await batches_in_tail(chat) == [batches[1]]
-
-
-async def test_a_batch_can_be_summarised_again_after_an_undo(journal: Journal, chat: Chat) -> None:
-    """An undone summary leaves no trace that stands in the way of a better one."""
-    [batch] = await talk(chat, 1)
-    await journal.summaries.undo(await summarise(chat, "Bad.", batch))
-    better = await summarise(chat, "Better.", batch)
+    assert await journal.summaries.find("chat") == first
+    assert await batches_in_tail(chat) == [batches[2], batches[1]]
+    await journal.summaries.undo(first)
+    assert await journal.summaries.find("chat") is None
+    assert await batches_in_tail(chat) == batches[::-1]
+    better = await summarise(chat, "Better.", batches[0])
     assert better.previous_id is None
     assert await journal.summaries.find("chat") == better
 

@@ -185,41 +185,21 @@ async def test_whoever_lost_a_timer_changes_nothing(chat: Chat, step: str) -> No
     assert await chat.journal.turns.list_of("chat") == []
 
 
-async def test_the_next_due_time_is_known(journal: Journal, chat: Chat) -> None:
-    """A worker can sleep until the earliest timer is due, or a claimed one may be taken again."""
-    assert await journal.timers.next_at() is None
-    second = await chat.another("second")
-    await chat.arm(HOUR)
-    await second.arm(SECOND)
-    assert await journal.timers.next_at() == NOW + SECOND
-    [lease] = await due_timers(journal, NOW + SECOND)
-    assert await journal.timers.next_at() == lease.until
-    await journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
-    assert await journal.timers.next_at() == NOW + HOUR
-
-
-async def test_live_timers_are_counted_up_to_a_bound(journal: Journal, chat: Chat) -> None:
-    """Those that wait and those that somebody looks at; not what is over, and not all of many."""
-    assert await journal.timers.count(limit=10) == 0
-    second = await chat.another("second")
-    await chat.arm(HOUR)
-    await second.arm(SECOND)
-    [lease] = await due_timers(journal, NOW + SECOND)
-    assert await journal.timers.count(limit=10) == 2
-    assert await journal.timers.count(limit=1) == 1
-    await journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
-    assert await journal.timers.count(limit=10) == 1
-
-
 async def test_live_timers_of_all_threads_are_listed_soonest_first(chat: Chat) -> None:
-    """As many as are asked for, of all users, and none that is over."""
-    assert await chat.journal.timers.list_pending() == []
+    """They are counted up to a bound, and a worker can sleep until the next one is due."""
+    timers = chat.journal.timers
+    assert await timers.list_pending() == []
+    assert (await timers.count(limit=10), await timers.next_at()) == (0, None)
     late, soon = await chat.arm(HOUR), await (await chat.another("bobs", user_id="bob")).arm(SECOND)
-    assert await chat.journal.timers.list_pending() == [soon, late]
-    assert await chat.journal.timers.list_pending(limit=1) == [soon]
+    assert await timers.list_pending() == [soon, late]
+    assert await timers.list_pending(limit=1) == [soon]
+    assert await timers.next_at() == NOW + SECOND
     [lease] = await due_timers(chat.journal, NOW + SECOND)
-    await chat.journal.timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
-    assert await chat.journal.timers.list_pending() == [late]
+    assert await timers.next_at() == lease.until
+    assert [await timers.count(limit=limit) for limit in (10, 1)] == [2, 1]
+    await timers.close(lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW)
+    assert await timers.list_pending() == [late]
+    assert (await timers.count(limit=10), await timers.next_at()) == (1, NOW + HOUR)
 
 
 async def test_a_postponed_timer_waits_for_its_new_time(journal: Journal, chat: Chat) -> None:
@@ -349,20 +329,12 @@ async def test_what_was_decided_before_a_drop_is_not_armed_after_it(chat: Chat) 
     assert len(await chat.journal.timers.list_of("chat")) == 1
 
 
-async def test_timers_are_listed_newest_first(journal: Journal, chat: Chat) -> None:
-    """The history of a thread's timers begins with the present one and can be cut short."""
-    armed = [(await chat.arm(HOUR)).id for _ in range(4)]
-    assert ids_of(await journal.timers.list_of("chat")) == armed[::-1]
-    assert ids_of(await journal.timers.list_of("chat", limit=2)) == armed[:1:-1]
-
-
-async def test_timers_are_listed_newest_first_whatever_the_clock(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
-    """A timer armed last by a process with a slow clock is still the newest."""
+async def test_timers_are_listed_newest_first(open_journal: OpenJournal, chat: Chat) -> None:
+    """Up to a limit; also one that a process with a slow clock armed last."""
     slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
-    armed = [(await chat.arm(HOUR)).id, (await slow.arm(HOUR)).id]
-    assert ids_of(await journal.timers.list_of("chat")) == armed[::-1]
+    armed = [(await each.arm(HOUR)).id for each in (chat, chat, slow)]
+    assert ids_of(await chat.journal.timers.list_of("chat")) == armed[::-1]
+    assert ids_of(await chat.journal.timers.list_of("chat", limit=2)) == armed[:0:-1]
 
 
 def ids_of(timers: list[Timer]) -> list[int]:

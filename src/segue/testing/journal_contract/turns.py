@@ -25,43 +25,31 @@ async def next_turn(journal: Journal, now: datetime, owner: str = "worker-a") ->
 
 
 async def test_a_claimed_turn_is_running_and_leased(journal: Journal, chat: Chat) -> None:
-    """The lease names the owner and its end, and the turn counts the attempt."""
+    """The lease has an owner and an end, and the turn counts the attempt."""
+    assert await next_turn(journal, NOW) is None
     accepted = await chat.say()
     lease = await chat.take_turn("worker-a")
     assert (lease.owner, lease.until) == ("worker-a", NOW + LEASE)
     assert (lease.turn.id, lease.turn.state) == (accepted.turn.id, TurnState.RUNNING)
     assert lease.turn.attempts == 1
     assert await journal.turns.get(lease.turn.id) == lease.turn
-
-
-async def test_there_is_nothing_to_claim_in_an_empty_queue(journal: Journal, chat: Chat) -> None:
-    """Neither a thread without turns nor one whose turns are over gives work."""
-    assert await next_turn(journal, NOW) is None
-    await chat.exchange()
+    await chat.finish(lease, AIMessage("Yes."))
     assert await next_turn(journal, NOW) is None
 
 
 async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, chat: Chat) -> None:
-    """A user's messages are answered in the order in which they were sent."""
+    """One at a time: the next message waits until the one before it is answered."""
     expected = [(await chat.say(f"Question {n}?")).turn.id for n in range(3)]
     taken = []
     for _ in expected:
         lease = await chat.take_turn()
         taken.append(lease.turn.id)
+        assert await next_turn(journal, NOW, "worker-b") is None
+        assert await journal.turns.next_at(now=NOW) == lease.until
         await chat.finish(lease, AIMessage("Yes."))
     assert taken == expected
     assert [turn.id for turn in await journal.turns.list_of("chat")] == expected[::-1]
     assert [t.id for t in await journal.turns.list_of("chat", limit=1)] == expected[-1:]
-
-
-async def test_one_turn_runs_per_thread(journal: Journal, chat: Chat) -> None:
-    """The second message waits until the first is answered."""
-    await chat.say("First.")
-    await chat.say("Second.")
-    lease = await chat.take_turn()
-    assert await next_turn(journal, NOW, "worker-b") is None
-    await chat.finish(lease, AIMessage("Yes."))
-    assert await next_turn(journal, NOW, "worker-b") is not None
 
 
 async def test_the_thread_served_longest_ago_comes_first(journal: Journal, chat: Chat) -> None:
@@ -132,26 +120,25 @@ async def test_two_workers_never_run_one_thread(open_journal: OpenJournal, chat:
 
 
 async def test_a_released_turn_can_be_taken_at_once(journal: Journal, chat: Chat) -> None:
-    """A worker that shuts down hands its work on."""
-    await chat.say()
+    """Or when it is to be tried again; others are served meanwhile, those behind it wait."""
+    await chat.say("First.")
+    await chat.say("Second.")
     lease = await chat.take_turn("worker-a")
     await journal.turns.release(lease, now=NOW)
     assert (await journal.turns.get(lease.turn.id)).state is TurnState.QUEUED
     again = await chat.take_turn("worker-b")
     assert (again.turn.id, again.turn.attempts) == (lease.turn.id, 2)
-
-
-async def test_a_turn_to_retry_waits_for_its_time(journal: Journal, chat: Chat) -> None:
-    """Neither the turn nor the thread's next one is taken before the time to retry."""
-    await chat.say("First.")
-    await chat.say("Second.")
-    lease = await chat.take_turn()
-    await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
+    other = await (await chat.another("second")).say("Third.")
+    await journal.turns.release(again, now=NOW, retry_at=NOW + HOUR)
     assert (await journal.turns.get(lease.turn.id)).available_at == NOW + HOUR
+    taken = await next_turn(journal, NOW)
+    assert taken is not None
+    assert taken.turn.id == other.turn.id
+    await chat.finish(taken, AIMessage("Yes."))
     assert await next_turn(journal, NOW + HOUR - SECOND) is None
-    again = await next_turn(journal, NOW + HOUR)
-    assert again is not None
-    assert again.turn.id == lease.turn.id
+    late = await next_turn(journal, NOW + HOUR)
+    assert late is not None
+    assert late.turn.id == lease.turn.id
 
 
 async def test_finishing_stores_messages_and_effects_with_the_end(chat: Chat) -> None:
@@ -268,14 +255,6 @@ async def test_the_next_turn_is_known_without_asking_again(journal: Journal, cha
     assert (await journal.turns.next_at(now=later) or later + HOUR) <= later
 
 
-async def test_a_turn_behind_a_running_one_is_not_next(journal: Journal, chat: Chat) -> None:
-    """A worker is not woken for a turn that it cannot take."""
-    await chat.say("First.")
-    lease = await chat.take_turn()
-    await chat.say("Second.")
-    assert await journal.turns.next_at(now=NOW) == lease.until
-
-
 async def test_what_waits_behind_a_void_turn_moves_up(journal: Journal, chat: Chat) -> None:
     """When the user's message voids a running follow-up, the reply can be taken at once."""
     await chat.follow_up()
@@ -283,22 +262,6 @@ async def test_what_waits_behind_a_void_turn_moves_up(journal: Journal, chat: Ch
     accepted = await chat.say()
     assert await journal.turns.next_at(now=NOW) == NOW
     assert (await chat.take_turn("worker-b")).turn.id == accepted.turn.id
-
-
-async def test_a_thread_that_waits_for_a_retry_does_not_hold_up_others(chat: Chat) -> None:
-    """Others are served meanwhile, and the turns behind the one that waits stay behind it."""
-    first = await chat.say("One")
-    await chat.say("Two")
-    second = await (await chat.another("second")).say("Three")
-    await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
-    taken = await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
-    assert taken is not None
-    assert taken.turn.id == second.turn.id
-    await chat.finish(taken, AIMessage("Yes."))
-    assert await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE) is None
-    late = await chat.journal.turns.claim_one("worker-a", now=NOW + HOUR, lease_for=LEASE)
-    assert late is not None
-    assert late.turn.id == first.turn.id
 
 
 async def test_new_threads_do_not_starve_old_ones(journal: Journal, chat: Chat) -> None:
