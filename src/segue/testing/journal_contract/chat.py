@@ -91,7 +91,9 @@ class Chat:
         """Take the next turn and end it with one answer."""
         return await self.finish(await self.take_turn(), AIMessage(text))
 
-    async def exchange(self, question: str = "Is it open?", answer: str = "Yes.") -> int:
+    async def exchange(
+        self, question: str | list[Any] = "Is it open?", answer: str = "Yes."
+    ) -> int:
         """A question with its answer; the batch they are in."""
         accepted = await self.say(question)
         await self.reply(answer)

@@ -26,9 +26,15 @@ def _seen(event: StoredEvent) -> str:
     return f"<{event.turn.ending['why']}>"
 
 
-async def test_a_new_thread_has_no_events(journal: Journal, chat: Chat) -> None:
-    """There is nothing to see, and nothing is being written."""
-    assert await journal.feed.read(chat.thread_id) == FeedPage([], None)
+async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
+    """Whatever is said and written in another one, a new thread has no events."""
+    second = await chat.another("second")
+    await second.say("One?")
+    lease = await second.take_turn()
+    await journal.turns.save_draft(lease, "m-1", "Let me")
+    assert await journal.feed.read("chat") == FeedPage([], None)
+    await second.finish(lease, says={"why": "done"})
+    assert await journal.feed.read("chat") == FeedPage([], None)
 
 
 async def test_messages_and_ends_of_turns_are_seen_in_order(journal: Journal, chat: Chat) -> None:
@@ -90,73 +96,38 @@ async def test_what_is_hidden_is_no_event(journal: Journal, chat: Chat) -> None:
 
 
 async def test_a_listener_that_comes_back_sees_what_it_missed(journal: Journal, chat: Chat) -> None:
-    """After the last position that it knows, nothing comes twice and nothing is left out."""
+    """The oldest first, page after page: nothing comes twice and nothing is left out."""
     for n in range(3):
         await chat.say(f"{n}?")
         await chat.finish(await chat.take_turn(), AIMessage(f"{n}."), says={"why": f"end {n}"})
     everything = (await journal.feed.read("chat")).events
+    assert len(everything) == 9
     for n, known in enumerate(everything):
-        assert (await journal.feed.read("chat", after=known.position)).events == everything[n + 1 :]
+        rest = everything[n + 1 :]
+        assert (await journal.feed.read("chat", after=known.position)).events == rest
+        for limit in (1, 2, 3, 8):
+            page = await journal.feed.read("chat", after=known.position, limit=limit)
+            assert page.events == rest[:limit]
     assert (await journal.feed.read("chat", after=MAX_ID)).events == []
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 8, 9, 10])
-async def test_events_come_in_pages(journal: Journal, chat: Chat, limit: int) -> None:
-    """The oldest come first, so a page after a page gives everything once."""
-    for n in range(3):
-        await chat.say(f"{n}?")
-        await chat.finish(await chat.take_turn(), AIMessage(f"{n}."), says={"why": f"end {n}"})
-    pages, after = [], 0
-    while page := (await journal.feed.read("chat", after=after, limit=limit)).events:
-        assert len(page) <= limit
-        pages += page
-        after = page[-1].position
-    assert pages == (await journal.feed.read("chat")).events
-    assert len(pages) == 9
-
-
-async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
-    """Nobody listens in on another conversation."""
-    second = await chat.another("second")
-    await second.say("One?")
-    lease = await second.take_turn()
-    await journal.turns.save_draft(lease, "m-1", "Let me")
-    assert await journal.feed.read("chat") == FeedPage([], None)
-    await second.finish(lease, says={"why": "done"})
-    assert await journal.feed.read("chat") == FeedPage([], None)
-
-
 async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
-    """A listener gets the whole of it, and later more."""
-    await chat.say()
+    """Whole each time, until its message is stored; it does not touch thread, turn or history."""
+    await chat.say("One?")
     lease = await chat.take_turn()
+    before = await journal.threads.get("chat")
     assert (await journal.feed.read("chat")).partial is None
     for text in ("Let", "Let me see 🙂", ""):
         await journal.turns.save_draft(lease, "m-1", text)
         assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-1", text)
     await journal.turns.save_draft(lease, "m-2", "Next")
     assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-2", "Next")
-
-
-async def test_the_text_so_far_is_no_message(journal: Journal, chat: Chat) -> None:
-    """It is in no batch, in no history, and does not touch the thread."""
-    await chat.say("One?")
-    lease = await chat.take_turn()
-    before = await journal.threads.get("chat")
-    await journal.turns.save_draft(lease, "m-1", "Let me")
     assert len(await chat.messages()) == 1
     assert await journal.threads.get("chat") == before
     assert await journal.turns.get(lease.turn.id) == lease.turn
-
-
-async def test_a_stored_message_is_no_longer_being_written(journal: Journal, chat: Chat) -> None:
-    """Nobody sees it as stored and as on its way, also while the turn goes on."""
-    await chat.say("One?")
-    lease = await chat.take_turn()
-    await journal.turns.save_draft(lease, "m-1", "Let me")
-    await chat.write(lease, AIMessage("Let me see.", id="m-1"))
+    await chat.write(lease, AIMessage("Next, please.", id="m-2"))
     events = await journal.feed.read("chat")
-    assert (seen(events), events.partial) == (["One?", "Let me see."], None)
+    assert (seen(events), events.partial) == (["One?", "Next, please."], None)
 
 
 @pytest.mark.parametrize("end", ["finish", "fail"])

@@ -144,34 +144,22 @@ async def test_a_time_without_a_zone_is_refused(chat: Chat, ids: SnowflakeSource
 
 @pytest.mark.parametrize(
     ("embedding", "model"),
-    [([], "m"), ([float("nan"), 1.0], "m"), ([1e39, 1.0], "m"), ([1.0, 0.0], None)],
-    ids=["empty", "not a number", "too large", "of an unnamed model"],
+    [([], "m"), ([float("nan"), 1.0], "m"), ([1e39, 1.0], "m"), ([1.0, 0.0], None), (None, "m")],
+    ids=["empty", "not a number", "too large", "of an unnamed model", "a model without a vector"],
 )
 async def test_an_embedding_that_cannot_be_compared_is_refused(
-    journal: Journal,
-    ids: SnowflakeSource,
-    embedding: Sequence[float],
-    model: str | None,
+    journal: Journal, ids: SnowflakeSource, embedding: Sequence[float] | None, model: str | None
 ) -> None:
     """One such vector would spoil the order of all others in its namespace."""
-    memory = NewMemory(
-        "guide", "ada", "tea", "Likes tea.", embedding=embedding, embedding_model=model
-    )
+    vector: dict[str, Any] = {"embedding": embedding, "embedding_model": model}
     with pytest.raises(UsageError, match="embedding"):
-        await journal.memories.put(memory, ids=ids, now=NOW)
+        await journal.memories.put(
+            NewMemory("guide", "ada", "tea", "Likes tea.", **vector), ids=ids, now=NOW
+        )
     assert await journal.memories.count("guide", "ada") == 0
-    query = MemorySearch("guide", "ada", "tea", embedding=embedding, embedding_model=model)
-    with pytest.raises(UsageError, match="embedding"):
-        await journal.memories.search(query)
-
-
-async def test_a_models_name_without_a_vector_is_refused(
-    journal: Journal, ids: SnowflakeSource
-) -> None:
-    """It would pass for an embedding, and the memory would never get one."""
-    memory = NewMemory("guide", "ada", "tea", "Likes tea.", embedding_model="m")
-    with pytest.raises(UsageError, match="embedding"):
-        await journal.memories.put(memory, ids=ids, now=NOW)
+    if embedding is not None:
+        with pytest.raises(UsageError, match="embedding"):
+            await journal.memories.search(MemorySearch("guide", "ada", "tea", **vector))
 
 
 async def test_a_message_cannot_choose_its_batch(chat: Chat, ids: SnowflakeSource) -> None:
@@ -248,46 +236,30 @@ async def test_an_unknown_thread_is_not_found(chat: Chat, ids: SnowflakeSource, 
     assert [thread.id for thread in await chat.journal.threads.list_of("ada")] == [chat.thread_id]
 
 
-async def test_an_unknown_turn_is_not_found(chat: Chat, ids: SnowflakeSource) -> None:
-    """Neither can it be read, nor can anything be done with a lease for it."""
-    await chat.say()
-    lease = await chat.take_turn()
-    unknown = replace(lease, turn=replace(lease.turn, id=ids.next()))
-    with pytest.raises(NotFoundError):
-        await chat.journal.turns.get(unknown.turn.id)
-    with pytest.raises(NotFoundError):
-        await chat.write(unknown, AIMessage("Yes."))
-    with pytest.raises(NotFoundError):
-        await chat.journal.turns.extend(unknown, now=NOW, lease_for=LEASE)
-    with pytest.raises(NotFoundError):
-        await chat.journal.turns.save_draft(unknown, "m-1", "Let me")
-    with pytest.raises(NotFoundError):
-        await chat.journal.turns.withdraw(unknown, "muted", ids=ids, now=NOW)
-    with pytest.raises(NotFoundError):
-        await chat.journal.inbox.answer(unknown.turn.id, "yes", ids=ids, now=NOW)
-
-
-async def test_an_unknown_timer_is_not_found(chat: Chat, ids: SnowflakeSource) -> None:
-    """A lease for a timer that is not there fires, postpones and closes nothing."""
-    await chat.arm()
-    lease = await chat.take_timer()
-    unknown = replace(lease, timer=replace(lease.timer, id=ids.next()))
-    with pytest.raises(NotFoundError):
-        await chat.journal.timers.fire(unknown, synthetic_message("check_in"), ids=ids, now=NOW)
-    with pytest.raises(NotFoundError):
-        await chat.journal.timers.postpone(unknown, NOW, "busy", now=NOW)
-    with pytest.raises(NotFoundError):
-        await chat.journal.timers.close(unknown, TimerState.MISSED, "late", ids=ids, now=NOW)
-
-
-async def test_an_unknown_effect_is_not_found(chat: Chat, ids: SnowflakeSource) -> None:
-    """An effect that is not there is neither completed, nor tried again, nor revived."""
+async def test_an_unknown_turn_timer_or_effect_is_not_found(chat: Chat) -> None:
+    """It cannot be read, and a lease for it does nothing."""
+    ids, journal = chat.ids, chat.journal
     await chat.queue_effect()
-    lease = await chat.take_effect()
-    unknown = replace(lease, effect=replace(lease.effect, id=ids.next()))
-    with pytest.raises(NotFoundError):
-        await chat.journal.effects.complete(unknown)
-    with pytest.raises(NotFoundError):
-        await chat.journal.effects.retry(unknown, "late", retry_at=NOW)
-    with pytest.raises(NotFoundError):
-        await chat.journal.effects.revive(unknown.effect.id, now=NOW)
+    await chat.say()
+    await chat.arm()
+    turn, timer, effect = await chat.take_turn(), await chat.take_timer(), await chat.take_effect()
+    turn = replace(turn, turn=replace(turn.turn, id=ids.next()))
+    timer = replace(timer, timer=replace(timer.timer, id=ids.next()))
+    effect = replace(effect, effect=replace(effect.effect, id=ids.next()))
+    steps: list[Awaitable[object]] = [
+        journal.turns.get(turn.turn.id),
+        chat.write(turn, AIMessage("Yes.")),
+        journal.turns.extend(turn, now=NOW, lease_for=LEASE),
+        journal.turns.save_draft(turn, "m-1", "Let me"),
+        journal.turns.withdraw(turn, "muted", ids=ids, now=NOW),
+        journal.inbox.answer(turn.turn.id, "yes", ids=ids, now=NOW),
+        journal.timers.fire(timer, synthetic_message("check_in"), ids=ids, now=NOW),
+        journal.timers.postpone(timer, NOW, "busy", now=NOW),
+        journal.timers.close(timer, TimerState.MISSED, "late", ids=ids, now=NOW),
+        journal.effects.complete(effect),
+        journal.effects.retry(effect, "late", retry_at=NOW),
+        journal.effects.revive(effect.effect.id, now=NOW),
+    ]
+    for step in steps:
+        with pytest.raises(NotFoundError):
+            await step

@@ -81,34 +81,23 @@ async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
 
 
 async def test_a_removed_batch_is_gone_from_everywhere(journal: Journal, chat: Chat) -> None:
-    """From history, search, the tail and the thread's count, title and preview; the rest stays."""
+    """From history, search, the list and the thread's row, once; the newest batch always stays."""
+    await journal.removal.wipe()
     first = await chat.exchange("Is the mill open?", "The mill is.")
     second = await chat.exchange("And the mine?", "No.")
-    assert await journal.removal.remove_batches("chat", [first]) == Removed(1, 2)
+    last_position = (await journal.threads.get("chat")).last_position
+    assert await journal.removal.remove_batches("chat", [first, second]) == Removed(1, 2)
+    thread = await journal.threads.get("chat")
+    assert (thread.message_count, thread.title, thread.preview) == (2, "And the mine?", "No.")
+    assert await journal.removal.remove_batches("chat", [first, MAX_ID]) == Removed()
+    await journal.removal.wipe()
+    assert await journal.threads.get("chat") == thread
     assert texts((await journal.messages.history("chat")).messages) == ["And the mine?", "No."]
     assert await journal.search.find("ada", "mill") == []
     assert len(await journal.search.find("ada", "mine")) == 1
     assert await stored(journal) == [second]
-    thread = await journal.threads.get("chat")
-    assert (thread.message_count, thread.title, thread.preview) == (2, "And the mine?", "No.")
-
-
-async def test_removing_again_changes_nothing(journal: Journal, chat: Chat) -> None:
-    """A batch that is not there is no mistake: somebody else was faster."""
-    first = await chat.exchange()
-    await chat.exchange()
-    await journal.removal.remove_batches("chat", [first])
-    before = await journal.threads.get("chat"), await chat.messages()
-    assert await journal.removal.remove_batches("chat", [first, MAX_ID]) == Removed()
-    assert (await journal.threads.get("chat"), await chat.messages()) == before
-
-
-async def test_the_newest_batch_is_never_removed(journal: Journal, chat: Chat) -> None:
-    """A thread keeps its last words, whoever asks."""
-    first = await chat.exchange()
-    newest = await chat.exchange()
-    assert (await journal.removal.remove_batches("chat", [first, newest])).batches == 1
-    assert await stored(journal) == [newest]
+    assert thread.last_position == last_position
+    assert await chat.exchange() > second
 
 
 async def test_a_batch_that_waits_or_is_worked_on_is_never_removed(chat: Chat) -> None:
@@ -180,25 +169,3 @@ async def test_a_title_that_was_set_stays(journal: Journal, chat: Chat) -> None:
     await journal.threads.update("chat", title="Opening hours")
     await journal.removal.remove_batches("chat", [first])
     assert (await journal.threads.get("chat")).title == "Opening hours"
-
-
-async def test_new_messages_come_after_removed_ones(journal: Journal, chat: Chat) -> None:
-    """A position is never used again."""
-    first = await chat.exchange()
-    second = await chat.exchange()
-    before = (await journal.threads.get("chat")).last_position
-    await journal.removal.remove_batches("chat", [first])
-    assert (await journal.threads.get("chat")).last_position == before
-    assert await chat.exchange() > second
-
-
-async def test_wiping_what_was_removed_changes_nothing_else(journal: Journal, chat: Chat) -> None:
-    """What is left reads and is found as before; with nothing removed there is nothing to do."""
-    await journal.removal.wipe()
-    old = await chat.exchange("Is the mill open?", "No.")
-    await chat.exchange("Is the mine open?", "Yes.")
-    await journal.removal.remove_batches("chat", [old])
-    await journal.removal.wipe()
-    assert texts((await journal.messages.history("chat")).messages) == ["Is the mine open?", "Yes."]
-    assert await journal.search.find("ada", "mill") == []
-    assert len(await journal.search.find("ada", "mine")) == 1

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
@@ -32,24 +31,17 @@ async def test_a_new_thread_is_empty_and_keeps_its_settings(journal: Journal) ->
 
 
 async def test_creating_a_thread_again_returns_it_as_it_is(journal: Journal, chat: Chat) -> None:
-    """A repeated request changes neither the settings nor the times of a thread in use."""
+    """A repeated request changes nothing; one for another agent or user is refused."""
     await chat.exchange()
     before = await journal.threads.get("chat")
     again = await journal.threads.create(
         "chat", agent_id="guide", user_id="ada", now=NOW + HOUR, settings={"mute": True}
     )
     assert again == before
-
-
-@pytest.mark.parametrize(("agent_id", "user_id"), [("tutor", "ada"), ("guide", "bob")])
-async def test_a_threads_id_cannot_be_taken_by_others(
-    journal: Journal, chat: Chat, agent_id: str, user_id: str
-) -> None:
-    """Another agent or user with the id of a thread is refused, and the thread stays."""
-    before = await journal.threads.get(chat.thread_id)
-    with pytest.raises(ConflictError):
-        await journal.threads.create(chat.thread_id, agent_id=agent_id, user_id=user_id, now=NOW)
-    assert await journal.threads.get(chat.thread_id) == before
+    for agent_id, user_id in (("tutor", "ada"), ("guide", "bob")):
+        with pytest.raises(ConflictError):
+            await journal.threads.create("chat", agent_id=agent_id, user_id=user_id, now=NOW)
+    assert await journal.threads.get("chat") == before
 
 
 async def test_the_thread_written_to_last_is_listed_first(journal: Journal, chat: Chat) -> None:
@@ -132,22 +124,14 @@ async def test_where_agents_ask_each_other_is_listed_only_on_request(
 
 
 async def test_the_title_is_the_first_thing_the_user_said(journal: Journal, chat: Chat) -> None:
-    """Neither a greeting by the agent nor a later message names the thread."""
+    """Neither the agent's greeting, nor a picture, nor a later message names the thread."""
     await chat.follow_up()
     await chat.reply("Hello there.")
+    await chat.exchange([{"type": "image", "url": "https://example.org/cat.png"}])
     assert (await journal.threads.get("chat")).title is None
     await chat.exchange("Is it open?")
     await chat.exchange("And tomorrow?")
     assert (await journal.threads.get("chat")).title == "Is it open?"
-
-
-async def test_a_picture_leaves_the_title_to_the_first_words(journal: Journal, chat: Chat) -> None:
-    """A message without words names no thread; the next one with words does."""
-    picture = user_message([{"type": "image", "url": "https://example.org/cat.png"}])
-    await journal.inbox.accept("chat", picture, ids=chat.ids, now=NOW)
-    assert (await journal.threads.get("chat")).title is None
-    await chat.say("What is that?")
-    assert (await journal.threads.get("chat")).title == "What is that?"
 
 
 async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat) -> None:
@@ -163,19 +147,14 @@ async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat
 
 
 async def test_the_preview_is_the_newest_visible_message(journal: Journal, chat: Chat) -> None:
-    """The list shows who spoke last, and what."""
+    """Who spoke last, and what; triggers, calls and results leave the thread's row alone."""
     await chat.say("Is it open?")
     asked = await journal.threads.get("chat")
     assert (asked.preview, asked.preview_role, asked.message_count) == ("Is it open?", "human", 1)
     await chat.reply("Yes, until six.")
-    told = await journal.threads.get("chat")
-    assert (told.preview, told.preview_role, told.message_count) == ("Yes, until six.", "ai", 2)
-
-
-async def test_hidden_rows_are_neither_counted_nor_previewed(journal: Journal, chat: Chat) -> None:
-    """Triggers, calls and results leave title, preview, count and time of a thread alone."""
-    await chat.exchange("Is it open?", "Yes.")
     before = await journal.threads.get("chat")
+    assert (before.preview, before.preview_role) == ("Yes, until six.", "ai")
+    assert before.message_count == 2
     chat.now += HOUR
     await chat.follow_up()
     call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
@@ -220,9 +199,11 @@ async def fill(chat: Chat, ids: SnowflakeSource, now: datetime) -> None:
 
 
 async def test_deleting_a_thread_says_what_it_took(chat: Chat, ids: SnowflakeSource) -> None:
-    """The counts are those of the rows that the thread had, table by table."""
+    """The rows that the thread had, table by table; other threads and all memories stay."""
     await fill(chat, ids, NOW)
-    await fill(await chat.another("second"), ids, NOW)
+    second = await chat.another("second")
+    await fill(second, ids, NOW)
+    kept = await second.messages()
     deleted = await chat.journal.threads.delete("chat")
     assert dict(deleted.rows) == {
         "threads": 1,
@@ -233,6 +214,9 @@ async def test_deleting_a_thread_says_what_it_took(chat: Chat, ids: SnowflakeSou
         "decisions": 1,
         "summaries": 1,
     }
+    assert await chat.journal.memories.count("guide", "ada") == 2
+    assert await second.messages() == kept
+    assert {f.thread_id for f in await chat.journal.search.find("ada", "lighthouse")} == {"second"}
 
 
 async def test_nothing_of_a_deleted_thread_is_left(chat: Chat, ids: SnowflakeSource) -> None:
@@ -264,18 +248,6 @@ async def test_deleted_words_do_not_lead_to_new_messages(chat: Chat, ids: Snowfl
     await chat.exchange("Is the mill open?", "Yes.")
     assert await chat.journal.search.find("ada", "lighthouse") == []
     assert len(await chat.journal.search.find("ada", "mill")) == 1
-
-
-async def test_deleting_a_thread_leaves_others_and_memories_alone(chat: Chat) -> None:
-    """Memories belong to the user, and another thread is untouched."""
-    await fill(chat, chat.ids, NOW)
-    second = await chat.another("second")
-    await fill(second, chat.ids, NOW)
-    kept = await second.messages()
-    await chat.journal.threads.delete("chat")
-    assert await chat.journal.memories.count("guide", "ada") == 2
-    assert await second.messages() == kept
-    assert {f.thread_id for f in await chat.journal.search.find("ada", "lighthouse")} == {"second"}
 
 
 async def test_what_is_nested_in_a_thread_is_deleted_with_it(journal: Journal, chat: Chat) -> None:
