@@ -45,7 +45,8 @@ async def test_firing_stores_the_trigger_and_queues_its_turn(journal: Journal, c
 
 
 async def test_a_fired_timer_is_closed(journal: Journal, chat: Chat) -> None:
-    """A timer fires once: it is on record as fired and never due again."""
+    """It fires once, does not raise the epoch, and leaves room for the next follow-up."""
+    await chat.exchange()
     await chat.arm()
     lease = await chat.take_timer()
     await chat.fire(lease)
@@ -54,14 +55,11 @@ async def test_a_fired_timer_is_closed(journal: Journal, chat: Chat) -> None:
     assert await journal.timers.next_at() is None
     with pytest.raises(ConflictError, match="Nothing was written"):
         await chat.fire(lease)
-    assert len(await journal.turns.list_of("chat")) == 1
-
-
-async def test_firing_does_not_raise_the_epoch(journal: Journal, chat: Chat) -> None:
-    """A trigger is not something the user said."""
-    await chat.exchange()
-    await chat.follow_up()
+    assert len(await journal.turns.list_of("chat")) == 2
     assert (await journal.threads.get("chat")).epoch == 1
+    await chat.arm(HOUR)
+    states = [timer.state for timer in await journal.timers.list_of("chat")]
+    assert states == [TimerState.PENDING, TimerState.FIRED]
 
 
 async def test_a_reply_beats_a_timer_that_is_about_to_fire(journal: Journal, chat: Chat) -> None:
@@ -87,14 +85,6 @@ async def test_the_answer_to_a_follow_up_is_the_agents(journal: Journal, chat: C
     assert texts((await journal.messages.history("chat")).messages) == ["Still there?"]
 
 
-async def test_the_next_follow_up_can_be_armed_after_firing(journal: Journal, chat: Chat) -> None:
-    """A fired timer no longer stands in the way of the next one, nor is it replaced by it."""
-    await chat.follow_up()
-    await chat.arm(HOUR)
-    states = [timer.state for timer in await journal.timers.list_of("chat")]
-    assert states == [TimerState.PENDING, TimerState.FIRED]
-
-
 async def test_a_continuation_goes_on_in_its_batch(journal: Journal, chat: Chat) -> None:
     """The message takes the next place of the same batch, as a continuation."""
     accepted = await chat.say()
@@ -110,25 +100,17 @@ async def test_a_continuation_goes_on_in_its_batch(journal: Journal, chat: Chat)
 
 
 async def test_a_continued_batch_can_be_finished(journal: Journal, chat: Chat) -> None:
-    """What the continuation's turn writes completes the batch that it goes on with."""
+    """As soon as a continuation does not ask to go on again."""
     accepted = await chat.say()
-    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_1"), AIMessage("More soon."))
-    waiting = await journal.messages.load_batch("chat", accepted.turn.batch)
-    assert waiting.state is BatchState.AWAITING_CONTINUATION
-    await chat.continue_batch(accepted.turn.batch)
+    for n, words in enumerate(("More soon.", "Still more.")):
+        said = [*asks_to_go_on(f"call_{n}"), AIMessage(words)]
+        await chat.finish(await chat.take_turn(), *said)
+        waiting = await journal.messages.load_batch("chat", accepted.turn.batch)
+        assert waiting.state is BatchState.AWAITING_CONTINUATION
+        await chat.continue_batch(accepted.turn.batch)
     [last] = await chat.reply("All done.")
-    assert MessageMetadata.of(last).sequence_num == 5
+    assert MessageMetadata.of(last).sequence_num == 9
     assert (await journal.messages.load_batch("chat", accepted.turn.batch)).is_complete
-
-
-async def test_a_continuation_may_ask_to_go_on_again(journal: Journal, chat: Chat) -> None:
-    """A second request inside the continuation keeps the batch waiting for a second one."""
-    accepted = await chat.say()
-    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_1"), AIMessage("More soon."))
-    await chat.continue_batch(accepted.turn.batch)
-    await chat.finish(await chat.take_turn(), *asks_to_go_on("call_2"), AIMessage("Still more."))
-    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
-    assert batch.state is BatchState.AWAITING_CONTINUATION
 
 
 async def test_what_follows_a_continuation_has_the_type_of_its_batch(chat: Chat) -> None:
@@ -195,7 +177,7 @@ async def batch_of(chat: Chat, timer: Timer) -> Batch:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("state", [TimerState.PENDING, TimerState.CLAIMED], ids=str)
 async def test_a_user_can_end_a_continuation(chat: Chat, way: str, state: TimerState) -> None:
-    """Its timer says why, and its batch is complete and in the next context."""
+    """Once; its timer says why, and its batch is complete and in the next context."""
     planned = await plan_to_go_on(chat)
     lease = await chat.take_timer() if state is TimerState.CLAIMED else None
     await WAYS[way](chat)
@@ -207,21 +189,13 @@ async def test_a_user_can_end_a_continuation(chat: Chat, way: str, state: TimerS
     assert batch.id == planned.batch
     assert batch.is_complete
     assert texts(batch.messages)[-2:] == ["More soon.", CUT_OFF_REPLY]
+    assert await WAYS[way](chat) == []
+    assert await batch_of(chat, planned) == batch
+    assert await chat.journal.timers.list_of("chat") == [timer]
     if lease is not None:
         message = continuation_message()
         assert await chat.journal.timers.fire(lease, message, ids=chat.ids, now=chat.now) is None
         assert len(await chat.journal.turns.list_of("chat")) == 1
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_ending_a_continuation_again_changes_nothing(chat: Chat, way: str) -> None:
-    """The batch is closed once."""
-    planned = await plan_to_go_on(chat)
-    await WAYS[way](chat)
-    batch, timers = await batch_of(chat, planned), await chat.journal.timers.list_of("chat")
-    assert await WAYS[way](chat) == []
-    assert await batch_of(chat, planned) == batch
-    assert await chat.journal.timers.list_of("chat") == timers
 
 
 @pytest.mark.parametrize("way", WAYS)

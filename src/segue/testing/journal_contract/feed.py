@@ -130,39 +130,29 @@ async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
     assert (seen(events), events.partial) == (["One?", "Next, please."], None)
 
 
-@pytest.mark.parametrize("end", ["finish", "fail"])
+@pytest.mark.parametrize("end", ["finish", "fail", "release", "lose"])
 async def test_the_text_so_far_is_gone_with_the_end(journal: Journal, chat: Chat, end: str) -> None:
-    """What a turn did not finish is not being written any more, and the next begins anew."""
+    """Or when another worker begins anew; the old lease does not go on with it."""
     await chat.say("One?")
     lease = await chat.take_turn()
     await journal.turns.save_draft(lease, "m-1", "Let me")
-    if end == "finish":
-        await chat.finish(lease)
-    else:
-        await journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW)
-    assert (await journal.feed.read("chat")).partial is None
-    await chat.say("Two?")
-    await chat.take_turn()
-    assert (await journal.feed.read("chat")).partial is None
-
-
-async def test_whoever_takes_a_turn_again_begins_anew(journal: Journal, chat: Chat) -> None:
-    """The words of a dead worker are not taken for those of its successor."""
-    await chat.say()
-    await journal.turns.save_draft(await chat.take_turn(), "m-1", "Let me")
-    assert await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE) is not None
-    assert (await journal.feed.read("chat")).partial is None
-
-
-async def test_a_turn_in_the_queue_writes_nothing(journal: Journal, chat: Chat) -> None:
-    """Given back, it is not being written, and nobody may go on with the old lease."""
-    await chat.say()
-    lease = await chat.take_turn()
-    await journal.turns.save_draft(lease, "m-1", "Let me")
-    await journal.turns.release(lease, now=NOW)
+    match end:
+        case "finish":
+            await chat.finish(lease)
+        case "fail":
+            await journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW)
+        case "release":
+            await journal.turns.release(lease, now=NOW)
+        case _:
+            chat.now += LEASE
+            await chat.take_turn("worker-b")
     assert (await journal.feed.read("chat")).partial is None
     with pytest.raises(ConflictError, match="Nothing was written"):
         await journal.turns.save_draft(lease, "m-1", "Let me see")
+    await chat.say("Two?")
+    if end != "lose":
+        await chat.take_turn()
+    assert (await journal.feed.read("chat")).partial is None
 
 
 async def test_a_follow_up_is_not_seen_before_it_is_shown(journal: Journal, chat: Chat) -> None:

@@ -60,12 +60,16 @@ async def follow_up_and_reply(chat: Chat) -> None:
     await chat.reply("Still there?")
 
 
-async def test_history_is_the_newest_page_oldest_first(journal: Journal, chat: Chat) -> None:
-    """A client that opens a thread gets its end, in reading order."""
-    for n in range(4):
+async def test_history_goes_back_from_a_position(journal: Journal, chat: Chat) -> None:
+    """The newest page comes first, oldest message first; the next ends right in front of it."""
+    for n in range(3):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.messages.history("chat", limit=3)
-    assert texts(page.messages) == ["Answer 2.", "Question 3?", "Answer 3."]
+    newest = await journal.messages.history("chat", limit=2)
+    assert texts(newest.messages) == ["Question 2?", "Answer 2."]
+    page = await journal.messages.history("chat", limit=3, before=newest.before)
+    assert texts(page.messages) == ["Answer 0.", "Question 1?", "Answer 1."]
+    oldest = await journal.messages.history("chat", limit=3, before=page.before)
+    assert texts(oldest.messages) == ["Question 0?"]
 
 
 async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: Chat) -> None:
@@ -84,21 +88,13 @@ async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: 
 
 
 async def test_words_like_a_triggers_are_shown_when_a_user_types_them(chat: Chat) -> None:
-    """Visibility goes by who wrote a message, never by what it says."""
+    """Visibility goes by who wrote a message; a thread with a trigger alone has no history."""
+    assert (await chat.journal.messages.history("chat")).messages == []
+    await chat.follow_up()
+    assert (await chat.journal.messages.history("chat")).messages == []
     words = TRIGGER_PROMPTS["check_in"]
     await chat.say(words)
     assert texts((await chat.journal.messages.history("chat")).messages) == [words]
-
-
-async def test_history_goes_back_from_a_position(journal: Journal, chat: Chat) -> None:
-    """The page before a message ends right in front of it."""
-    for n in range(3):
-        await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    newest = await journal.messages.history("chat", limit=2)
-    page = await journal.messages.history("chat", limit=3, before=newest.before)
-    assert texts(page.messages) == ["Answer 0.", "Question 1?", "Answer 1."]
-    oldest = await journal.messages.history("chat", limit=3, before=page.before)
-    assert texts(oldest.messages) == ["Question 0?"]
 
 
 async def test_a_page_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
@@ -119,7 +115,7 @@ async def test_a_page_ends_after_a_number_of_bytes(journal: Journal, chat: Chat)
 
 
 async def test_a_page_has_at_least_one_message(journal: Journal, chat: Chat) -> None:
-    """One that is larger than a page is a page by itself, and is not passed over."""
+    """One that is larger than a page is a page by itself; bytes count and not characters."""
     await chat.say("Before.")
     await chat.say(picture("large", 2 * PAGE_BYTES))
     await chat.say("After.")
@@ -127,11 +123,7 @@ async def test_a_page_has_at_least_one_message(journal: Journal, chat: Chat) -> 
     assert names(page) == ["Before.", "large"]
     page = await journal.messages.history("chat", after=page.after)
     assert (names(page), page.after) == (["After."], None)
-
-
-async def test_bytes_count_and_not_characters(journal: Journal, chat: Chat) -> None:
-    """A text of emoji takes four times the room of as many Latin letters."""
-    for _ in range(3):
+    for _ in range(2):
         await chat.say("🙂" * (PAGE_BYTES // 4))
     assert len((await journal.messages.history("chat")).messages) == 1
 
@@ -153,12 +145,13 @@ async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat)
 
 
 async def test_history_goes_on_after_a_position(journal: Journal, chat: Chat) -> None:
-    """A client that comes back gets what it missed, from the oldest on."""
+    """A client that comes back gets what it missed, from the oldest on, also if that is nothing."""
     await chat.exchange("Question 0?", "Answer 0.")
-    seen = await journal.messages.history("chat")
+    last = position((await journal.messages.history("chat")).messages[-1])
+    assert (await journal.messages.history("chat", after=last)).messages == []
     for n in (1, 2):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.messages.history("chat", limit=3, after=position(seen.messages[-1]))
+    page = await journal.messages.history("chat", limit=3, after=last)
     assert texts(page.messages) == ["Question 1?", "Answer 1.", "Question 2?"]
     rest = await journal.messages.history("chat", limit=3, after=page.after)
     assert texts(rest.messages) == ["Answer 2."]
@@ -187,23 +180,6 @@ async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, ch
     assert (
         await journal.messages.history("chat", after=too_early.after)
     ).messages == everything.messages
-
-
-async def test_the_last_position_finds_what_comes_later(journal: Journal, chat: Chat) -> None:
-    """A client at the end asks again from its last message, as often as it wants."""
-    await chat.exchange()
-    last = position((await journal.messages.history("chat")).messages[-1])
-    assert (await journal.messages.history("chat", after=last)).messages == []
-    await chat.say("And tomorrow?")
-    later = await journal.messages.history("chat", after=last)
-    assert texts(later.messages) == ["And tomorrow?"]
-
-
-async def test_a_thread_without_messages_has_an_empty_history(journal: Journal, chat: Chat) -> None:
-    """So has one in which nobody but a timer has spoken."""
-    assert (await journal.messages.history("chat")).messages == []
-    await chat.follow_up()
-    assert (await journal.messages.history("chat")).messages == []
 
 
 async def test_archived_messages_stay_in_history(chat: Chat, ids: SnowflakeSource) -> None:

@@ -144,16 +144,8 @@ async def test_every_step_that_others_wait_for_is_heard_of(
         assert await hints.hear_of("chat")
 
 
-async def test_a_process_hears_of_its_own_steps(journal: Journal, chat: Chat) -> None:
-    """A listener need not know which process wrote."""
-    async with watching(journal) as hints:
-        await hints.catch_up(chat)
-        await chat.say()
-        assert await hints.hear_of("chat")
-
-
 async def test_all_who_watch_are_told(journal: Journal, chat: Chat) -> None:
-    """One does not take the hint away from another."""
+    """A process hears of its own steps, and one does not take the hint away from another."""
     async with watching(journal) as first, watching(journal) as second:
         await first.catch_up(chat)
         await second.catch_up(chat)
