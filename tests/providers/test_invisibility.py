@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import (
@@ -461,7 +461,6 @@ def test_a_request_holds_the_conversation_and_no_metadata(
 
 
 @given(st.one_of(threads(), broken_threads()), st.data())
-@settings(max_examples=60)
 def test_any_broken_history_reaches_every_provider_well_formed(
     client: Client, messages: list[BaseMessage], data: st.DataObject
 ) -> None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -95,7 +95,6 @@ async def chain(journal: Journal) -> list[Summary]:
     return found
 
 
-@settings(max_examples=40)
 @given(
     st.one_of(threads(max_batches=6), broken_threads()),
     st.sampled_from(Strategy),
@@ -274,7 +273,6 @@ async def foreseen(compressor: Compressor, thread: Thread) -> tuple[list[list[in
     return [[batch.id for batch in each.leaving] for each in rounds], certain
 
 
-@settings(max_examples=40)
 @given(
     st.one_of(threads(max_batches=8), broken_threads()),
     st.sampled_from(Strategy),

@@ -133,7 +133,7 @@ async def everything(site: Site) -> str:
     return answer.text
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("name", ["127.0.0.1", pytest.param("localhost", marks=pytest.mark.long)])
 async def test_a_page_of_another_port_gets_nothing(
     sqlite_stage: Stage, tmp_path: Path, name: str
 ) -> None:

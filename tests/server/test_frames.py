@@ -95,7 +95,7 @@ async def replies(socket: ClientConnection, frame: str | bytes) -> list[dict[str
     return (await frames_until(socket, "pong"))[:-1]
 
 
-@settings(max_examples=300, suppress_health_check=[*HealthCheck])
+@settings(max_examples=3 * settings().max_examples, suppress_health_check=[*HealthCheck])
 @given(frame=frames.filter(lambda frame: isinstance(frame, str)))
 def test_a_frame_is_read_or_refused_in_words(frame: str) -> None:
     """No text makes the reader fail in any other way, and it quotes nothing that cannot be sent."""
@@ -120,7 +120,7 @@ async def test_no_frame_ends_a_socket(sqlite_stage: Stage) -> None:
 
 
 def _fuzz(socket: ClientConnection, loop: asyncio.AbstractEventLoop) -> None:
-    @settings(max_examples=100, suppress_health_check=[*HealthCheck])
+    @settings(suppress_health_check=[*HealthCheck])
     @given(frame=frames)
     def attack(frame: str | bytes) -> None:
         if not refusal(frame) or not _can_be_sent(frame):

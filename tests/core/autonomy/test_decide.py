@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -457,7 +457,6 @@ def test_every_sign_has_a_reason(each: Sign) -> None:
     assert each.reason.endswith(".")
 
 
-@settings(max_examples=50)
 @given(broken_threads())
 def test_no_history_breaks_the_decider(messages: list[BaseMessage]) -> None:
     """Whatever a crash left behind, there is an answer and it is the same every time."""
