@@ -4,7 +4,7 @@ Not a test: the contract's modules use it so that a test shows only what it is a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from segue.journal.journal import Journal
 from segue.journal.records import (
     Accepted,
     Arrival,
+    Decision,
     EffectLease,
     Ending,
     NewEffect,
@@ -156,6 +157,13 @@ class Chat:
             owner, kind="webhook", now=self.now, lease_for=LEASE
         )
         return lease
+
+    def decision(self, **fields: Any) -> Decision:
+        """A decision about this thread, made now and not on record yet."""
+        reasons = ("quiet hours until 07:00 🙂", "cooldown")
+        facts = {"silence": 3.5, "ids": [2**63 - 1], "zone": None}
+        given = (self.ids.next(), self.thread_id, "gates", "postpone", reasons, facts)
+        return replace(Decision(*given, None, None, self.now), **fields)
 
     async def messages(self) -> list[BaseMessage]:
         """All that the thread holds, hidden rows too, in order of position."""

@@ -12,7 +12,7 @@ from segue.core.messages import continuation_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, FollowUpCounts, TimerState, Turn, TurnKind, TurnState
+from segue.journal.records import FollowUpCounts, TimerState, Turn, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 
@@ -231,14 +231,10 @@ async def test_of_two_follow_ups_at_once_one_is_fired(
         assert sum(isinstance(outcome, Turn) for outcome in outcomes) == 1
 
 
-def gate(ids: SnowflakeSource, now: datetime, turn_id: int | None = None) -> Decision:
-    return Decision(ids.next(), "chat", "gates", "allow", (), {"n": 1}, None, turn_id, now)
-
-
-async def test_why_a_timer_fired_is_stored_with_its_turn(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_why_a_timer_fired_is_stored_with_its_turn(chat: Chat) -> None:
     """Decisions name the turn that they led to, unless they name another."""
     await chat.arm()
-    made, named = gate(ids, NOW), gate(ids, NOW, turn_id=7)
+    made, named = chat.decision(), chat.decision(turn_id=7)
     turn = await chat.fire(await chat.take_timer(), decisions=[made, named])
     assert turn is not None
     assert await chat.journal.decisions.list_of("chat") == [named, replace(made, turn_id=turn.id)]
@@ -250,15 +246,15 @@ async def test_why_a_timer_did_not_fire_is_not_stored_as_why_it_did(chat: Chat) 
     lease = await chat.take_timer()
     wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
     with pytest.raises(ConflictError):
-        await chat.fire(lease, counted=wrong, decisions=[gate(chat.ids, NOW)])
+        await chat.fire(lease, counted=wrong, decisions=[chat.decision()])
     await chat.say()
-    assert await chat.fire(lease, decisions=[gate(chat.ids, NOW)]) is None
+    assert await chat.fire(lease, decisions=[chat.decision()]) is None
     assert await chat.journal.decisions.list_of("chat") == []
 
 
 async def test_a_timer_fires_with_its_decisions_or_not_at_all(journal: Journal, chat: Chat) -> None:
     """With one that is there already, neither the turn nor the end of the timer is stored."""
-    made = gate(chat.ids, NOW)
+    made = chat.decision()
     await journal.decisions.record(made)
     await chat.arm()
     lease = await chat.take_timer()
@@ -270,7 +266,7 @@ async def test_a_timer_fires_with_its_decisions_or_not_at_all(journal: Journal, 
 
 async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, chat: Chat) -> None:
     """A postponed and a suppressed timer have their reasons, as they were given."""
-    later, never = gate(chat.ids, NOW), gate(chat.ids, NOW)
+    later, never = chat.decision(), chat.decision()
     await chat.arm()
     lease = await chat.take_timer()
     await journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[later])
@@ -282,28 +278,26 @@ async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, cha
     assert await journal.decisions.list_of("chat") == [never, later]
 
 
-async def test_a_timer_waits_or_ends_with_its_decisions_or_not_at_all(
-    journal: Journal, chat: Chat, ids: SnowflakeSource
-) -> None:
+async def test_a_timer_waits_or_ends_with_its_decisions_or_not_at_all(chat: Chat) -> None:
     """With one that is there already, the timer stays claimed; without the lease, none is kept."""
-    made = gate(ids, NOW)
-    await journal.decisions.record(made)
+    made = chat.decision()
+    await chat.journal.decisions.record(made)
     await chat.arm()
     lease = await chat.take_timer()
     with pytest.raises(ConflictError):
-        await journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[made])
+        await chat.journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[made])
     with pytest.raises(ConflictError):
-        await journal.timers.close(
-            lease, TimerState.MISSED, "late", ids=ids, now=NOW, decisions=[made]
+        await chat.journal.timers.close(
+            lease, TimerState.MISSED, "late", ids=chat.ids, now=NOW, decisions=[made]
         )
-    assert (await journal.timers.list_of("chat"))[0] == lease.timer
+    assert (await chat.journal.timers.list_of("chat"))[0] == lease.timer
     lost = replace(lease, token=lease.token + 1)
     with pytest.raises(ConflictError):
-        await journal.timers.postpone(lost, NOW, "late", now=NOW, decisions=[gate(ids, NOW)])
+        await chat.journal.timers.postpone(lost, NOW, "late", now=NOW, decisions=[chat.decision()])
     with pytest.raises(ConflictError):
-        await journal.timers.close(
-            lost, TimerState.MISSED, "late", ids=ids, now=NOW, decisions=[gate(ids, NOW)]
+        await chat.journal.timers.close(
+            lost, TimerState.MISSED, "late", ids=chat.ids, now=NOW, decisions=[chat.decision()]
         )
-    assert await journal.decisions.list_of("chat") == [made]
-    assert (await journal.threads.get("chat")).epoch == 0
-    assert TurnState.QUEUED not in [turn.state for turn in await journal.turns.list_of("chat")]
+    assert await chat.journal.decisions.list_of("chat") == [made]
+    assert (await chat.journal.threads.get("chat")).epoch == 0
+    assert TurnState.QUEUED not in [turn.state for turn in await chat.journal.turns.list_of("chat")]

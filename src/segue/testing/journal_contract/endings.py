@@ -1,4 +1,4 @@
-"""The end of a turn, with all that follows from it."""
+"""The end of a turn, with all that follows from it, and decisions on record."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,7 +12,6 @@ from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import (
-    Decision,
     Ending,
     NewEffect,
     NewTimer,
@@ -38,11 +37,6 @@ ENDS: dict[str, End] = {
 }
 
 
-def why(ids: SnowflakeSource, now: datetime, thread_id: str = "chat") -> Decision:
-    facts = {"silence": 3.5}
-    return Decision(ids.next(), thread_id, "decider", "wait", ("soon",), facts, None, None, now)
-
-
 def check_in(now: datetime, thread_id: str = "chat") -> NewTimer:
     return NewTimer(thread_id, now + HOUR, "check_in", reason="asked to", payload={"n": 1})
 
@@ -52,7 +46,7 @@ async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> 
     """Effects, timers, decisions and words, whichever way a turn ends."""
     await chat.follow_up()
     lease = await chat.take_turn()
-    made = why(chat.ids, NOW)
+    made = chat.decision()
     ending = Ending(
         effects=[NewEffect("webhook", {"n": 1}, "key-1")],
         timers=[check_in(NOW)],
@@ -76,7 +70,7 @@ async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> 
 @pytest.mark.parametrize("end", ENDS)
 async def test_an_end_that_cannot_be_stored_is_none(journal: Journal, chat: Chat, end: str) -> None:
     """With a decision that is there already, the turn runs on and nothing else is stored."""
-    made = why(chat.ids, NOW)
+    made = chat.decision()
     await journal.decisions.record(made)
     await chat.follow_up()
     lease = await chat.take_turn()
@@ -114,7 +108,7 @@ async def test_no_follow_up_is_armed_once_the_user_wrote(chat: Chat, end: str) -
     await chat.say("First.")
     lease = await chat.take_turn()
     await chat.say("Second.")
-    made = why(chat.ids, NOW)
+    made = chat.decision()
     await ENDS[end](chat, lease, Ending(timers=[check_in(NOW)], decisions=[made], says={}))
     assert await chat.journal.timers.list_of("chat") == []
     assert await chat.journal.decisions.list_of("chat") == [made]
@@ -191,3 +185,22 @@ async def test_an_end_is_all_that_there_is_of_a_turn(journal: Journal, chat: Cha
     assert await journal.timers.list_of("chat") == []
     assert await journal.decisions.list_of("chat") == []
     assert await journal.effects.list_of("chat") == []
+
+
+async def test_decisions_are_listed_newest_first(chat: Chat) -> None:
+    """As they were made, those of one thread, as many as asked for."""
+    await chat.another("second")
+    decisions, made = chat.journal.decisions, [chat.decision(timer_id=2**63 - 1) for _ in range(3)]
+    for each in (*made, chat.decision(thread_id="second")):
+        await decisions.record(each)
+    assert await decisions.list_of(chat.thread_id) == made[::-1]
+    assert await decisions.list_of(chat.thread_id, limit=1) == made[-1:]
+
+
+async def test_a_decision_is_not_overwritten(chat: Chat) -> None:
+    """A second decision with the id of the first is refused."""
+    made = chat.decision(timer_id=2**63 - 1)
+    await chat.journal.decisions.record(made)
+    with pytest.raises(ConflictError):
+        await chat.journal.decisions.record(replace(made, outcome="allow"))
+    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]

@@ -133,24 +133,22 @@ LATE_EFFECT_STEPS: dict[str, Callable[[Journal, EffectLease, datetime], Awaitabl
 
 
 @pytest.mark.parametrize("taken_over", [True, False], ids=["taken over", "completed"])
-async def test_whoever_lost_an_effect_changes_nothing(
-    journal: Journal, chat: Chat, taken_over: bool
-) -> None:
+async def test_whoever_lost_an_effect_changes_nothing(chat: Chat, taken_over: bool) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
     await queue(chat, "reply-1")
-    [late] = await due_effects(journal, NOW, "worker-a")
+    [late] = await due_effects(chat.journal, NOW, "worker-a")
     if taken_over:
-        [current] = await due_effects(journal, NOW + LEASE, "worker-b")
+        [current] = await due_effects(chat.journal, NOW + LEASE, "worker-b")
     else:
-        await journal.effects.complete(late)
+        await chat.journal.effects.complete(late)
     for name, step in LATE_EFFECT_STEPS.items():
         with pytest.raises(ConflictError, match="Nothing was written"):
-            await step(journal, late, NOW)
-        assert await journal.effects.list_dead() == [], name
-        assert [effect.evidence for effect in await journal.effects.list_of("chat")] == [None]
-        assert await due_effects(journal, NOW + LEASE) == [], name
+            await step(chat.journal, late, NOW)
+        assert await chat.journal.effects.list_dead() == [], name
+        assert [effect.evidence for effect in await chat.journal.effects.list_of("chat")] == [None]
+        assert await due_effects(chat.journal, NOW + LEASE) == [], name
     if taken_over:
-        await journal.effects.complete(current)
+        await chat.journal.effects.complete(current)
 
 
 async def test_effects_are_claimed_in_order_up_to_the_limit(journal: Journal, chat: Chat) -> None:
