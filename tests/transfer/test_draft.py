@@ -103,7 +103,7 @@ async def test_without_room_for_what_was_checked_it_says_where(
 
 def test_a_draft_needs_memory_for_some_rows() -> None:
     """Eight times the rows need no more of it, neither to be checked nor to be read."""
-    few, many = (_peak(count) for count in (250, 2_000))
+    few, many = (_peak(count) for count in (500, 4_000))
     assert many < few * 1.5
 
 

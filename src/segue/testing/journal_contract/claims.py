@@ -11,7 +11,7 @@ from segue.errors import ConflictError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import Claimed, EffectLease, TurnLease, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions
-from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import START, ticking_ids
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -100,16 +100,15 @@ async def test_turns_whose_leases_ran_out_are_taken_together(journal: Journal, c
     assert (await journal.feed.read(late[0].turn.thread_id)).partial is None
 
 
-async def test_workers_that_take_several_never_share_one(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
+async def test_workers_that_take_several_never_share_one(crowd: list[Chat]) -> None:
     """Handles that claim at the same time get all turns, each once."""
-    expected = await queue_in_threads(chat, 9)
-    handles = [journal, await open_journal()]
-    claimed = await asyncio.gather(*(take(handles[n % 2], NOW, 3, f"worker-{n}") for n in range(6)))
+    expected = await queue_in_threads(crowd[0], 9)
+    claimed = await asyncio.gather(
+        *(take(each.journal, NOW, 3, f"worker-{n}") for n, each in enumerate(crowd))
+    )
     taken = [turn for each in claimed for turn in turn_ids(each.leases)]
     assert len(taken) == len(set(taken))
-    while leases := (await take(journal, NOW, 3)).leases:  # a claim may pass over a locked row
+    while leases := (await take(crowd[0].journal, NOW, 3)).leases:  # one may have been locked
         taken += turn_ids(leases)
     assert sorted(taken) == sorted(expected)
 

@@ -13,7 +13,6 @@ from segue.errors import ConflictError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import Accepted, Arrival, NewTimer, TimerState, TurnLease
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 
 WAIT = timedelta(seconds=4)
 MOMENT = timedelta(seconds=1)
@@ -186,29 +185,17 @@ async def test_a_message_that_joins_takes_type_and_parent_of_the_batch(chat: Cha
     assert {each.parent_batch for each in placed} == {7}
 
 
-async def test_messages_collected_at_once_are_one_batch(
-    open_journal: OpenJournal, chat: Chat
-) -> None:
+async def test_messages_collected_at_once_are_one_batch(crowd: list[Chat]) -> None:
     """Processes that accept at the same time lose nothing and leave no gap."""
-    journal = chat.journal
-    handles = [journal, await open_journal()]
+    said = [f"Message {n}" for n in range(len(crowd))]
     accepted = await asyncio.gather(
-        *(
-            handles[n % 2].inbox.accept(
-                "chat",
-                user_message(f"Message {n}"),
-                ids=ticking_ids(node=n),
-                now=NOW,
-                arrival=Arrival(collect=WAIT),
-            )
-            for n in range(8)
-        )
+        *(each.say(text, collect=WAIT) for each, text in zip(crowd, said, strict=True))
     )
     assert len({each.turn.id for each in accepted}) == 1
-    batch = await journal.messages.load_batch("chat", accepted[0].turn.batch)
-    assert sorted(texts(batch.messages)) == [f"Message {n}" for n in range(8)]
+    batch = await crowd[0].journal.messages.load_batch("chat", accepted[0].turn.batch)
+    assert sorted(texts(batch.messages)) == said
     places = [MessageMetadata.of(message).sequence_num for message in batch.messages]
-    assert places == list(range(8))
+    assert places == list(range(len(crowd)))
 
 
 @pytest.mark.parametrize("collect", [timedelta(0), -WAIT, timedelta.max], ids=str)

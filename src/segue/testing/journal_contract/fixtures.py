@@ -45,3 +45,10 @@ async def journal(open_journal: OpenJournal) -> Journal:
 @pytest.fixture
 async def chat(journal: Journal, ids: SnowflakeGenerator, now: datetime) -> Chat:
     return await Chat(journal, ids, now).begin()
+
+
+@pytest.fixture
+async def crowd(open_journal: OpenJournal, chat: Chat) -> list[Chat]:
+    """The thread as eight processes see it, over two handles."""
+    handles = [chat.journal, await open_journal()]
+    return [Chat(handles[n % 2], ticking_ids(node=n), chat.now) for n in range(8)]

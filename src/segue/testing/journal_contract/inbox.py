@@ -14,7 +14,7 @@ from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import SEEN_AFTER, WROTE, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import OpenJournal
 
 MOMENT = timedelta(milliseconds=1)
 
@@ -69,27 +69,13 @@ async def test_a_message_sent_twice_is_accepted_once(journal: Journal, chat: Cha
     assert len(await journal.turns.list_of("chat")) == 1
 
 
-async def test_a_message_sent_twice_at_once_is_accepted_once(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
-    """Two processes that get the same message at the same time store it once."""
-    handles = [journal, await open_journal()]
-    accepted = await asyncio.gather(
-        *(
-            handles[n % 2].inbox.accept(
-                "chat",
-                user_message("Is it open?"),
-                ids=ticking_ids(node=n),
-                now=NOW,
-                client_message_id="c-1",
-            )
-            for n in range(8)
-        )
-    )
+async def test_a_message_sent_twice_at_once_is_accepted_once(crowd: list[Chat]) -> None:
+    """Processes that get the same message at the same time store it once."""
+    accepted = await asyncio.gather(*(each.say(client_message_id="c-1") for each in crowd))
     assert sum(a.is_new for a in accepted) == 1
     assert len({a.turn.id for a in accepted}) == 1
-    assert await chat.messages() == [accepted[0].message]
-    assert (await journal.threads.get("chat")).epoch == 1
+    assert await crowd[0].messages() == [accepted[0].message]
+    assert (await crowd[0].journal.threads.get("chat")).epoch == 1
 
 
 async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: SnowflakeSource) -> None:
@@ -116,25 +102,16 @@ async def test_a_messages_id_can_be_used_once(chat: Chat, ids: SnowflakeSource) 
     assert len(await chat.journal.turns.list_of("chat")) == 1
 
 
-async def test_messages_accepted_at_once_are_all_stored(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
+async def test_messages_accepted_at_once_are_all_stored(crowd: list[Chat]) -> None:
     """Processes that write into one thread at the same time lose nothing and share no position."""
-    handles = [journal, await open_journal()]
-    accepted = await asyncio.gather(
-        *(
-            handles[n % 2].inbox.accept(
-                "chat", user_message(f"Message {n}"), ids=ticking_ids(node=n), now=NOW
-            )
-            for n in range(10)
-        )
-    )
-    stored = await chat.messages()
-    assert sorted(texts(stored)) == sorted(f"Message {n}" for n in range(10))
-    assert len(set(positions(stored))) == 10
-    thread = await journal.threads.get("chat")
-    assert (thread.epoch, thread.message_count) == (10, 10)
-    assert sorted(a.turn.epoch for a in accepted) == list(range(1, 11))
+    said = [f"Message {n}" for n in range(len(crowd))]
+    accepted = await asyncio.gather(*map(Chat.say, crowd, said))
+    stored = await crowd[0].messages()
+    assert sorted(texts(stored)) == said
+    assert len(set(positions(stored))) == len(crowd)
+    thread = await crowd[0].journal.threads.get("chat")
+    assert (thread.epoch, thread.message_count) == (len(crowd), len(crowd))
+    assert sorted(a.turn.epoch for a in accepted) == list(range(1, len(crowd) + 1))
 
 
 @pytest.mark.parametrize(
@@ -322,16 +299,14 @@ async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
 
 
 async def test_of_messages_for_an_idle_thread_sent_at_once_one_is_accepted(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
+    crowd: list[Chat],
 ) -> None:
     """Two tabs that find the thread idle at the same moment do not both get a turn."""
-    other = Chat(await open_journal(), ticking_ids(node=2), NOW)
-    outcomes = await asyncio.gather(
-        *(each.say(only_if_idle=True) for each in (chat, other) * 3), return_exceptions=True
-    )
+    said = (each.say(only_if_idle=True) for each in crowd)
+    outcomes = await asyncio.gather(*said, return_exceptions=True)
     assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
-    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 5
-    assert len(await journal.turns.list_of("chat")) == 1
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == len(crowd) - 1
+    assert len(await crowd[0].journal.turns.list_of("chat")) == 1
 
 
 async def test_another_agents_question_says_whose_it_is(chat: Chat) -> None:

@@ -11,7 +11,7 @@ import pytest
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
-from segue.testing.journal_contract.chat import HOUR, NOW
+from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS
 
@@ -73,18 +73,11 @@ async def test_a_memory_with_a_known_key_is_replaced(journal: Journal, notebook:
     assert await notebook.recall(embedding=[1.0, 0.0], embedding_model="m") == []
 
 
-async def test_a_key_written_at_once_is_one_memory(
-    open_journal: OpenJournal, journal: Journal
-) -> None:
-    """Two processes that learn the same fact do not store it twice."""
-    handles = [journal, await open_journal()]
-    await asyncio.gather(
-        *(
-            Notebook(handles[n % 2], ticking_ids(node=n), NOW).remember("tea", f"Tea {n}.")
-            for n in range(6)
-        )
-    )
-    assert await journal.memories.count("guide", "ada") == 1
+async def test_a_key_written_at_once_is_one_memory(crowd: list[Chat]) -> None:
+    """Processes that learn the same fact do not store it twice."""
+    books = [Notebook(each.journal, each.ids, NOW) for each in crowd]
+    await asyncio.gather(*(book.remember("tea", f"Tea {n}.") for n, book in enumerate(books)))
+    assert await crowd[0].journal.memories.count("guide", "ada") == 1
 
 
 async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> None:

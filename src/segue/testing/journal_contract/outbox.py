@@ -11,7 +11,6 @@ from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import EffectLease, EffectState, NewEffect
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
-from segue.testing.journal_contract.fixtures import OpenJournal
 
 SECOND = timedelta(seconds=1)
 
@@ -191,15 +190,14 @@ async def test_effects_of_some_agents_can_be_left_for_later(journal: Journal, ch
     assert {lease.agent_id for lease in await due_effects(journal, NOW)} == {"guide"}
 
 
-async def test_two_workers_never_get_the_same_effect(open_journal: OpenJournal, chat: Chat) -> None:
+async def test_two_workers_never_get_the_same_effect(crowd: list[Chat]) -> None:
     """Handles that claim at the same time share the outbox without overlap."""
     keys = [f"reply-{n}" for n in range(8)]
-    await queue(chat, *keys)
-    handles = [chat.journal, await open_journal()]
+    await queue(crowd[0], *keys)
     claimed = await asyncio.gather(
-        *(due_effects(handles[n % 2], NOW, f"worker-{n}", limit=3) for n in range(6))
+        *(due_effects(each.journal, NOW, f"worker-{n}", limit=3) for n, each in enumerate(crowd))
     )
     taken = [lease.effect.dedupe_key for leases in claimed for lease in leases]
     assert len(taken) == len(set(taken))
-    taken += [lease.effect.dedupe_key for lease in await due_effects(chat.journal, NOW)]
+    taken += [lease.effect.dedupe_key for lease in await due_effects(crowd[0].journal, NOW)]
     assert sorted(taken) == keys

@@ -186,7 +186,8 @@ async def test_a_gate_that_refused_is_named(journal: Journal, chat: Chat) -> Non
     await journal.timers.close(lease, TimerState.SUPPRESSED, "gone", ids=chat.ids, now=chat.now)
     refused = OutcomeCount("guide", "check_in", None, FollowUpOutcome.SUPPRESSED, 1)
     found = await journal.stats.count_outcomes(query(chat))
-    assert sorted(found, key=str) == [replace(refused, count=3, gate="daily_cap"), refused]
+    found.sort(key=lambda each: each.count)
+    assert found == [refused, replace(refused, count=3, gate="daily_cap")]
 
 
 async def test_a_gate_that_refused_at_the_last_moment_is_named(chat: Chat) -> None:

@@ -34,18 +34,13 @@ async def rounds(open_journal: OpenJournal, chat: Chat) -> AsyncIterator[tuple[C
     return pairs()
 
 
-async def test_a_thread_begun_twice_at_once_is_one_thread(
-    open_journal: OpenJournal, journal: Journal
-) -> None:
+async def test_a_thread_begun_twice_at_once_is_one_thread(crowd: list[Chat]) -> None:
     """Two tabs that open the same new conversation both get it."""
-    handles = [journal, await open_journal()]
+    threads = [each.journal.threads for each in crowd]
     made = await asyncio.gather(
-        *(
-            handle.threads.create("chat", agent_id="guide", user_id="ada", now=NOW)
-            for handle in handles * 3
-        )
+        *(each.create("new", agent_id="guide", user_id="ada", now=NOW) for each in threads)
     )
-    assert made == [await journal.threads.get("chat")] * 6
+    assert made == [await threads[0].get("new")] * len(crowd)
 
 
 async def test_a_reply_and_a_timer_at_the_same_moment(

@@ -35,15 +35,16 @@ async def test_a_users_settings_are_merged_and_null_removes_one(
     assert await (await open_journal()).users.get_settings(USER) == merged
 
 
-async def test_settings_made_at_once_are_all_kept(
-    open_journal: OpenJournal, journal: Journal
-) -> None:
+async def test_settings_made_at_once_are_all_kept(crowd: list[Chat]) -> None:
     """Two pages that set different things do not undo each other, also for a new user."""
-    handles = [journal, await open_journal()]
+    made = {f"key-{n}": n for n in range(len(crowd))}
     await asyncio.gather(
-        *(handles[n % 2].users.update_settings(USER, {f"key-{n}": n}, now=NOW) for n in range(8))
+        *(
+            each.journal.users.update_settings(USER, {key: value}, now=NOW)
+            for each, (key, value) in zip(crowd, made.items(), strict=True)
+        )
     )
-    assert await journal.users.get_settings(USER) == {f"key-{n}": n for n in range(8)}
+    assert await crowd[0].journal.users.get_settings(USER) == made
 
 
 async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: Chat) -> None:
@@ -111,13 +112,12 @@ async def lease(journal: Journal, owner: str, now: datetime) -> int:
     return await journal.nodes.lease(owner, now=now, lease_for=LEASE)
 
 
-async def test_every_lease_is_a_number_of_its_own(
-    open_journal: OpenJournal, journal: Journal
-) -> None:
+async def test_every_lease_is_a_number_of_its_own(crowd: list[Chat]) -> None:
     """Processes that start at the same time get different numbers in range."""
-    handles = [journal, await open_journal()]
-    nodes = await asyncio.gather(*(lease(handles[n % 2], f"p-{n}", NOW) for n in range(10)))
-    assert len(set(nodes)) == 10
+    nodes = await asyncio.gather(
+        *(lease(each.journal, f"p-{n}", NOW) for n, each in enumerate(crowd))
+    )
+    assert len(set(nodes)) == len(crowd)
     assert all(0 <= node <= MAX_NODE for node in nodes)
 
 

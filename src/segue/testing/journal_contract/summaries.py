@@ -69,17 +69,13 @@ async def test_a_batch_is_archived_once(journal: Journal, chat: Chat) -> None:
     assert await batches_in_tail(chat) == [kept]
 
 
-async def test_two_summaries_at_once_do_not_both_archive(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
+async def test_two_summaries_at_once_do_not_both_archive(crowd: list[Chat]) -> None:
     """Of two processes that summarise the same batch at the same time, one is refused."""
-    [batch] = await talk(chat, 1)
-    other = Chat(await open_journal(), ticking_ids(node=2), NOW)
-    results = await asyncio.gather(
-        summarise(chat, "Mine.", batch), summarise(other, "Yours.", batch), return_exceptions=True
-    )
+    [batch] = await talk(crowd[0], 1)
+    saved = (summarise(each, "Mine.", batch) for each in crowd[:2])
+    results = await asyncio.gather(*saved, return_exceptions=True)
     assert sorted(type(result).__name__ for result in results) == ["ConflictError", "Summary"]
-    assert await journal.summaries.find("chat") in results
+    assert await crowd[0].journal.summaries.find("chat") in results
 
 
 async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(chat: Chat) -> None:

@@ -98,15 +98,12 @@ async def test_arming_again_replaces_a_claimed_timer(journal: Journal, chat: Cha
     assert states == [TimerState.PENDING, TimerState.CANCELLED]
 
 
-async def test_arming_at_once_leaves_one_live_timer(open_journal: OpenJournal, chat: Chat) -> None:
-    """Two processes that arm a thread's timer at the same time do not make two."""
-    handles = [chat.journal, await open_journal()]
-    await asyncio.gather(
-        *(Chat(handles[n % 2], ticking_ids(node=n), NOW, chat.thread_id).arm() for n in range(6))
-    )
-    states = [timer.state for timer in await chat.journal.timers.list_of("chat")]
-    assert sorted(states) == [TimerState.CANCELLED] * 5 + [TimerState.PENDING]
-    assert len(await due_timers(chat.journal, NOW)) == 1
+async def test_arming_at_once_leaves_one_live_timer(crowd: list[Chat]) -> None:
+    """Processes that arm a thread's timer at the same time do not make two."""
+    await asyncio.gather(*(each.arm() for each in crowd))
+    states = [timer.state for timer in await crowd[0].journal.timers.list_of("chat")]
+    assert sorted(states) == [TimerState.CANCELLED] * (len(crowd) - 1) + [TimerState.PENDING]
+    assert len(await due_timers(crowd[0].journal, NOW)) == 1
 
 
 async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, chat: Chat) -> None:
@@ -137,12 +134,11 @@ async def test_due_timers_come_in_order_of_time(journal: Journal, chat: Chat) ->
     assert last.timer.thread_id == "thread-3"
 
 
-async def test_two_workers_never_get_the_same_timer(open_journal: OpenJournal, chat: Chat) -> None:
+async def test_two_workers_never_get_the_same_timer(crowd: list[Chat], chat: Chat) -> None:
     """Handles that claim at the same time share what is due without overlap."""
     expected = {(await (await chat.another(f"thread-{n}")).arm()).id for n in range(8)}
-    handles = [chat.journal, await open_journal()]
     claimed = await asyncio.gather(
-        *(due_timers(handles[n % 2], NOW, f"worker-{n}", limit=3) for n in range(6))
+        *(due_timers(each.journal, NOW, f"worker-{n}", limit=3) for n, each in enumerate(crowd))
     )
     taken = [lease.timer.id for leases in claimed for lease in leases]
     assert len(taken) == len(set(taken))
