@@ -316,9 +316,9 @@ async def test_another_agents_question_says_whose_it_is(chat: Chat) -> None:
         {"parent_batch": 7},
         {"source_agent_id": "planner"},
     ]
-    for known in origins:
+    for epoch, known in enumerate(origins, 1):
         accepted = await chat.say("How much is it?", **known)
-        assert accepted.turn.kind is TurnKind.REPLY
+        assert (accepted.turn.kind, accepted.turn.epoch) == (TurnKind.REPLY, epoch)
         await chat.reply("Nine.")
         batch = await chat.journal.messages.load_batch("chat", accepted.turn.batch)
         assert batch.messages[0] == accepted.message
