@@ -15,7 +15,7 @@ from segue.errors import ConflictError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import Rounds
 
 
 def booked(call_id: str) -> ToolMessage:
@@ -164,20 +164,16 @@ async def test_a_message_that_was_accepted_before_settles_nothing(chat: Chat) ->
     assert (await chat.journal.turns.get(lease.turn.id)).is_waiting
 
 
-async def test_an_answer_and_a_message_at_the_same_moment(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
+async def test_an_answer_and_a_message_at_the_same_moment(rounds: Rounds) -> None:
     """Either the answer came first and has its turn, or the batch is settled and it is refused."""
-    other = await open_journal()
-    for n in range(6):
-        mine = await chat.another(f"round-{n}")
+    async for mine, user in rounds:
         asked = await mine.ask_back()
         answered, _ = await asyncio.gather(
-            journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW),
-            Chat(other, ticking_ids(node=9), NOW, mine.thread_id).say("Never mind."),
+            mine.journal.inbox.answer(asked.id, "yes", ids=mine.ids, now=NOW),
+            user.say("Never mind."),
             return_exceptions=True,
         )
-        batch = await journal.messages.load_batch(mine.thread_id, asked.batch)
+        batch = await mine.journal.messages.load_batch(mine.thread_id, asked.batch)
         if isinstance(answered, BaseException):
             assert isinstance(answered, ConflictError)
             assert batch.is_complete

@@ -20,7 +20,7 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import Rounds
 
 
 async def test_all_live_turns_of_a_thread_are_marked(journal: Journal, chat: Chat) -> None:
@@ -103,17 +103,15 @@ async def test_an_interrupting_message_stops_what_has_begun(journal: Journal, ch
     assert await journal.turns.list_of("chat") == [third.turn, second.turn, stopped]
 
 
-async def test_an_interrupting_message_stops_a_turn_that_waits_for_its_next_try(chat: Chat) -> None:
-    """It has begun, so it ends at once instead of being tried again before the new message."""
-    first = await chat.say("First.")
-    await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
-    assert (await chat.say("No, wait.", interrupts=True)).stopped_turns == (first.turn.id,)
-    assert (await chat.take_turn()).turn.cancel_requested
-
-
 async def test_a_message_that_interrupts_is_accepted_once(journal: Journal, chat: Chat) -> None:
-    """Sent again, it does not stop what was begun since."""
-    await chat.say("No, wait.", "m-1", interrupts=True)
+    """It also stops a turn that waits for its next try; sent again, nothing begun since."""
+    first = await chat.say("First.")
+    await journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
+    wait = await chat.say("No, wait.", "m-1", interrupts=True)
+    assert wait.stopped_turns == (first.turn.id,)
+    stopped = await chat.take_turn()
+    assert stopped.turn.cancel_requested
+    await chat.finish(stopped)
     lease = await chat.take_turn()
     again = await chat.say("No, wait.", "m-1", interrupts=True)
     assert (again.is_new, again.stopped_turns) == (False, ())
@@ -185,23 +183,19 @@ async def test_only_a_follow_up_can_be_withdrawn(chat: Chat, kind: TurnKind) -> 
     assert await chat.journal.turns.get(lease.turn.id) == lease.turn
 
 
-async def test_a_withdrawal_and_a_reply_at_the_same_moment(
-    open_journal: OpenJournal, journal: Journal, chat: Chat
-) -> None:
+async def test_a_withdrawal_and_a_reply_at_the_same_moment(rounds: Rounds) -> None:
     """Whichever comes first, no follow-up is left that the user's message did not end."""
-    other = await open_journal()
-    for n in range(6):
-        mine = await chat.another(f"round-{n}")
+    async for mine, user in rounds:
         await mine.follow_up()
         lease = await mine.take_turn()
         again = Ending(timers=[NewTimer(mine.thread_id, NOW + HOUR, "check_in")])
         outcome, _ = await asyncio.gather(
-            journal.turns.withdraw(lease, "later", ids=chat.ids, now=NOW, ending=again),
-            Chat(other, ticking_ids(node=9), NOW, mine.thread_id).say(),
+            mine.journal.turns.withdraw(lease, "later", ids=mine.ids, now=NOW, ending=again),
+            user.say(),
             return_exceptions=True,
         )
         assert outcome is None or isinstance(outcome, ConflictError)
-        assert (await journal.turns.get(lease.turn.id)).state is TurnState.VOID
-        states = {timer.state for timer in await journal.timers.list_of(mine.thread_id)}
+        assert (await mine.journal.turns.get(lease.turn.id)).state is TurnState.VOID
+        states = {timer.state for timer in await mine.journal.timers.list_of(mine.thread_id)}
         assert states <= {TimerState.FIRED, TimerState.CANCELLED}
         await mine.reply()

@@ -1,6 +1,6 @@
 """The fixtures of the contract. `open_journal` is the one that a store's own tests must define."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from itertools import count
 
@@ -11,6 +11,7 @@ from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.journal_contract.chat import NOW, Chat
 
 OpenJournal = Callable[[], Awaitable[Journal]]
+Rounds = AsyncIterator[tuple[Chat, Chat]]
 
 START = NOW
 
@@ -52,3 +53,16 @@ async def crowd(open_journal: OpenJournal, chat: Chat) -> list[Chat]:
     """The thread as eight processes see it, over two handles."""
     handles = [chat.journal, await open_journal()]
     return [Chat(handles[n % 2], ticking_ids(node=n), chat.now) for n in range(8)]
+
+
+@pytest.fixture
+async def rounds(open_journal: OpenJournal, chat: Chat) -> Rounds:
+    """For each round a thread as two processes see it."""
+    other = await open_journal()
+
+    async def pairs() -> Rounds:
+        for n in range(6):
+            mine = await chat.another(f"round-{n}")
+            yield mine, Chat(other, ticking_ids(node=100 + n), chat.now, mine.thread_id)
+
+    return pairs()

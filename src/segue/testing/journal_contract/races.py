@@ -1,11 +1,9 @@
 """Steps of several processes at the same moment: one of them is first, and both know it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
 
-import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.batch import group_batches
@@ -15,23 +13,9 @@ from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import LEASE, NOW, Chat, positions
-from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
+from segue.testing.journal_contract.fixtures import OpenJournal, Rounds, ticking_ids
 
-ROUNDS = 6
 ALIVE = (TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED)
-
-
-@pytest.fixture
-async def rounds(open_journal: OpenJournal, chat: Chat) -> AsyncIterator[tuple[Chat, Chat]]:
-    """For each round a thread as two processes see it."""
-    other = await open_journal()
-
-    async def pairs() -> AsyncIterator[tuple[Chat, Chat]]:
-        for n in range(ROUNDS):
-            mine = await chat.another(f"round-{n}")
-            yield mine, Chat(other, ticking_ids(node=100 + n), chat.now, mine.thread_id)
-
-    return pairs()
 
 
 async def test_a_thread_begun_twice_at_once_is_one_thread(crowd: list[Chat]) -> None:
@@ -43,9 +27,7 @@ async def test_a_thread_begun_twice_at_once_is_one_thread(crowd: list[Chat]) -> 
     assert made == [await threads[0].get("new")] * len(crowd)
 
 
-async def test_a_reply_and_a_timer_at_the_same_moment(
-    rounds: AsyncIterator[tuple[Chat, Chat]],
-) -> None:
+async def test_a_reply_and_a_timer_at_the_same_moment(rounds: Rounds) -> None:
     """Either the timer did not fire, or what it queued is void: no stale follow-up is left."""
     async for worker, user in rounds:
         await worker.arm()
@@ -64,9 +46,7 @@ async def test_a_reply_and_a_timer_at_the_same_moment(
         await worker.reply()
 
 
-async def test_a_reply_and_the_first_token_at_the_same_moment(
-    rounds: AsyncIterator[tuple[Chat, Chat]],
-) -> None:
+async def test_a_reply_and_the_first_token_at_the_same_moment(rounds: Rounds) -> None:
     """Whichever comes first, the follow-up is void: nobody has read it yet."""
     async for worker, user in rounds:
         await worker.follow_up()
@@ -82,9 +62,7 @@ async def test_a_reply_and_the_first_token_at_the_same_moment(
         await worker.reply()
 
 
-async def test_an_end_and_a_takeover_at_the_same_moment(
-    rounds: AsyncIterator[tuple[Chat, Chat]],
-) -> None:
+async def test_an_end_and_a_takeover_at_the_same_moment(rounds: Rounds) -> None:
     """Of a slow worker and the one that takes over, exactly one goes on with the turn."""
     async for slow, quick in rounds:
         await slow.say()
