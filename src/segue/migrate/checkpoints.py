@@ -204,14 +204,11 @@ class SqliteSource(CheckpointSource):
 
     def _check(self) -> None:
         try:
-            tables = self._db.execute(
-                "SELECT count(*) FROM sqlite_master "
-                "WHERE type = 'table' AND name IN ('checkpoints', 'writes')"
-            ).fetchone()[0]
+            writes = self._db.execute("PRAGMA table_info(writes)").fetchall()
             columns = {row[1] for row in self._db.execute("PRAGMA table_info(checkpoints)")}
         except sqlite3.DatabaseError as error:
             raise UsageError(f"{str(self._path)!r} cannot be read as SQLite: {error}.") from error
-        if tables < 2 or not {"thread_id", "checkpoint_ns", "checkpoint"} <= columns:
+        if not writes or not {"thread_id", "checkpoint_ns", "checkpoint"} <= columns:
             raise UsageError(
                 f"{str(self._path)!r} is a SQLite file, but has no checkpoints of LangGraph: it "
                 "was not made by SqliteSaver or AsyncSqliteSaver."

@@ -69,14 +69,19 @@ class ThreadIds:
 
 
 def prepare_messages(messages: Sequence[BaseMessage], thread_id: str) -> list[BaseMessage]:
-    """The messages as they are stored: of known types, each with a unique id."""
+    """The messages as they are stored: of known types, each with a unique id. `UnreadableError` for
+    one that is nested too deeply to be shown.
+    """
     known: set[str] = set()
     ready = []
     for index, message in enumerate(messages):
-        _check_depth(message)
+        parts = [message.content, message.additional_kwargs, getattr(message, "tool_calls", None)]
+        if is_deeper(parts, DEEPEST):
+            raise UnreadableError("It holds something that is nested too deeply.")
         plain = _without_references(_without_place(_as_system(plain_type(message))))
-        is_own = is_name(plain.id, LONGEST_MESSAGE_ID) and plain.id not in known
-        name = plain.id if is_own and plain.id else f"{thread_id}-{index}"
+        name = plain.id
+        if not name or not is_name(name, LONGEST_MESSAGE_ID) or name in known:
+            name = f"{thread_id}-{index}"
         known.add(name)
         ready.append(plain.model_copy(update={"id": name}))
     return ready
@@ -84,7 +89,11 @@ def prepare_messages(messages: Sequence[BaseMessage], thread_id: str) -> list[Ba
 
 def without_instructions(ready: Sequence[DatedMessage]) -> list[DatedMessage]:
     """All but system messages: instructions are the agent's own here."""
-    return [old for old in ready if not _is_instruction(old.message)]
+    return [
+        old
+        for old in ready
+        if not isinstance(old.message, SystemMessage) or _is_summary(old.message)
+    ]
 
 
 def digest_of(messages: Sequence[BaseMessage]) -> str:
@@ -224,17 +233,6 @@ def _is_summary(message: BaseMessage) -> bool:
     return message.additional_kwargs.get(_SOURCE) == _SUMMARY
 
 
-def _is_instruction(message: BaseMessage) -> bool:
-    return isinstance(message, SystemMessage) and not _is_summary(message)
-
-
-def _check_depth(message: BaseMessage) -> None:
-    """`UnreadableError` for a message that is nested too deeply to be shown."""
-    values = [message.content, message.additional_kwargs, getattr(message, "tool_calls", None)]
-    if is_deeper(values, DEEPEST):
-        raise UnreadableError("It holds something that is nested too deeply.")
-
-
 def _without_references(message: BaseMessage) -> BaseMessage:
     """The message with a text in place of each address that a provider would fetch."""
     if isinstance(message.content, str):
@@ -246,6 +244,4 @@ def _without_references(message: BaseMessage) -> BaseMessage:
         else block
         for block in message.content
     ]
-    return (
-        message if content == message.content else message.model_copy(update={"content": content})
-    )
+    return message.model_copy(update={"content": content})

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -251,7 +251,10 @@ class _Simulation:
         """Run an event; if it is an outage, the time when the process is back."""
         agent = self._scenario.agent_of(event).id
         if event.down is not None:
-            return self._go_down(world, event.down)
+            back_at = self._clock.now() + event.down
+            what = f"the process is down for {show_duration(event.down)}"
+            self._add_entry(world, what, kind=EntryKind.OUTAGE, who="segue", until=back_at)
+            return back_at
         if event.say is not None:
             await self._say(world, agent, event.say)
         elif event.replies is not None:
@@ -262,12 +265,6 @@ class _Simulation:
         else:
             await self._set_preference(world, event)
         return None
-
-    def _go_down(self, world: World, span: timedelta) -> datetime:
-        back_at = self._clock.now() + span
-        what = f"the process is down for {show_duration(span)}"
-        self._add_entry(world, what, kind=EntryKind.OUTAGE, who="segue", until=back_at)
-        return back_at
 
     async def _say(self, world: World, agent: str, text: str) -> int:
         """The user writes; the message's position."""
@@ -299,8 +296,9 @@ class _Simulation:
             return
         for agent, seen in self._seen.items():
             turns = await world.journal.turns.list_of(agent, limit=_NEWEST)
-            new = [turn for turn in reversed(turns) if turn.id > seen and _is_seen(turn)]
-            for turn in new:
+            for turn in reversed(turns):
+                if turn.id <= seen or turn.kind is not TurnKind.FOLLOW_UP or not turn.shown_at:
+                    continue
                 self._seen[agent] = turn.id
                 number = self._follow_ups[agent] = self._follow_ups[agent] + 1
                 if _draw(self._scenario.seed, agent, number) < replies.share:
@@ -330,10 +328,6 @@ def _preferences(event: Event, now: datetime) -> tuple[str, dict[str, Any]]:
     hours = event.quiet_hours
     what = f"wants quiet hours, {hours}" if hours else "wants no quiet hours"
     return what, {"quiet_hours": hours}
-
-
-def _is_seen(turn: Turn) -> bool:
-    return turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is not None
 
 
 def _draw(seed: int, agent: str, number: int) -> float:
