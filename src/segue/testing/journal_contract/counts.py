@@ -104,20 +104,13 @@ async def test_the_day_is_of_the_user_and_the_row_of_the_thread(chat: Chat) -> N
 
 
 async def test_the_day_has_a_beginning(journal: Journal, chat: Chat) -> None:
-    """What was shown before it is of yesterday, though it is the last and in the same row."""
-    await send(chat)
-    later = NOW + timedelta(microseconds=1)
-    yesterday = await journal.timers.count_follow_ups("chat", day_began=later)
-    assert (yesterday.consecutive, yesterday.sent_today, yesterday.last_at) == (1, 0, NOW)
-
-
-async def test_a_follow_up_shown_after_midnight_is_of_the_day(journal: Journal, chat: Chat) -> None:
-    """It counts when the user saw it, not when it was queued."""
+    """A follow-up counts for the day on which the user saw it, not when it was queued."""
     await chat.follow_up()
-    lease = await chat.take_turn()
-    await journal.turns.show(lease, now=NOW + HOUR)
-    counts = await journal.timers.count_follow_ups("chat", day_began=NOW + HOUR)
-    assert (counts.sent_today, counts.last_at) == (1, NOW + HOUR)
+    shown = NOW + HOUR
+    await journal.turns.show(await chat.take_turn(), now=shown)
+    for day_began, today in ((shown, 1), (shown + timedelta(microseconds=1), 0)):
+        counts = await journal.timers.count_follow_ups("chat", day_began=day_began)
+        assert (counts.consecutive, counts.sent_today, counts.last_at) == (1, today, shown)
 
 
 async def test_the_last_one_is_the_last_that_was_seen(journal: Journal, chat: Chat) -> None:
@@ -132,12 +125,15 @@ async def test_the_last_one_is_the_last_that_was_seen(journal: Journal, chat: Ch
     assert (counts.sent_today, counts.last_at) == (0, NOW + HOUR)
 
 
-async def test_one_turn_can_be_left_out(chat: Chat) -> None:
-    """Who asks again before a follow-up is shown does not count that one itself."""
+async def test_one_turn_can_be_left_out(journal: Journal, chat: Chat) -> None:
+    """From the count before a follow-up is shown, and when a timer fires by that count."""
     await send(chat)
     running = await chat.follow_up()
     assert await counted(chat) == (2, 2, NOW)
     assert await counted(chat, leaving_out=running.id) == (1, 1, NOW)
+    counts = await journal.timers.count_follow_ups("chat", day_began=NOW, leaving_out=running.id)
+    await chat.arm()
+    assert await chat.fire(await chat.take_timer(), counted=counts) is not None
 
 
 async def test_a_timer_fires_only_if_the_count_still_holds(journal: Journal, chat: Chat) -> None:
@@ -163,33 +159,15 @@ async def test_a_timer_fires_only_if_the_count_still_holds(journal: Journal, cha
 
 
 async def test_a_timer_counts_the_users_other_threads(journal: Journal, chat: Chat) -> None:
-    """A follow-up of another agent that came in between stops this one."""
+    """Another agent's follow-up stops this one; once the user wrote, the count does not matter."""
     await chat.arm()
     lease = await chat.take_timer()
     counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
     await (await chat.another("lesson", agent_id="tutor")).follow_up()
     with pytest.raises(ConflictError, match="Nothing was written"):
         await chat.fire(lease, counted=counts)
-
-
-async def test_a_turn_left_out_of_the_count_is_left_out_again(journal: Journal, chat: Chat) -> None:
-    """The count is repeated as it was made."""
-    turn = await chat.follow_up()
-    await chat.arm()
-    lease = await chat.take_timer()
-    counts = await journal.timers.count_follow_ups("chat", day_began=NOW, leaving_out=turn.id)
-    assert counts.consecutive == 0
-    assert await chat.fire(lease, counted=counts) is not None
-
-
-async def test_a_reply_comes_before_the_count(journal: Journal, chat: Chat) -> None:
-    """Once the user wrote there is nothing to ask the gates again."""
-    await chat.arm()
-    lease = await chat.take_timer()
-    counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
     await chat.say()
-    wrong = replace(counts, sent_today=9)
-    assert await chat.fire(lease, counted=wrong) is None
+    assert await chat.fire(lease, counted=counts) is None
 
 
 async def test_a_continuation_is_fired_whatever_was_counted(

@@ -220,14 +220,17 @@ async def test_imported_messages_keep_their_places(journal: Journal, chat: Chat)
 
 
 async def test_imported_messages_appear_in_list_history_and_search(chat: Chat) -> None:
-    """Title, preview, count, history and search follow what was imported, triggers left out."""
-    await chat.journal.messages.import_messages(chat.thread_id, old_messages())
-    thread = await chat.journal.threads.get(chat.thread_id)
+    """Title, preview, count, time, history and search follow the import, triggers left out."""
+    await chat.journal.messages.import_messages("chat", old_messages())
+    thread = await chat.journal.threads.get("chat")
     assert (thread.title, thread.preview) == ("Is the mill open?", "Still there?")
-    assert thread.message_count == 3
+    assert (thread.message_count, thread.updated_at) == (3, START)
     page = await chat.journal.messages.history("chat")
     assert texts(page.messages) == ["Is the mill open?", "Yes.", "Still there?"]
     assert [f.text for f in await chat.journal.search.find("ada", "mill")] == ["Is the mill open?"]
+    [late] = stamp([user_message("Later.")], ticking_ids(node=7, start=START + HOUR))
+    await chat.journal.messages.import_messages("chat", [late])
+    assert (await chat.journal.threads.get("chat")).updated_at == time_of(position(late))
 
 
 async def test_new_messages_come_after_imported_ones(journal: Journal, chat: Chat) -> None:
@@ -261,32 +264,18 @@ async def test_the_order_of_an_import_does_not_matter(journal: Journal, chat: Ch
     assert thread.last_position == position(messages[-1])
 
 
-async def test_an_import_moves_a_thread_to_the_time_of_its_messages(chat: Chat) -> None:
-    """Old messages do not make a thread look as if somebody had just written."""
-    await chat.journal.messages.import_messages(chat.thread_id, old_messages())
-    assert (await chat.journal.threads.get("chat")).updated_at == START
-    ids = ticking_ids(node=7, start=START + HOUR)
-    [late] = stamp([user_message("Later.")], ids)
-    await chat.journal.messages.import_messages("chat", [late])
-    assert (await chat.journal.threads.get("chat")).updated_at == time_of(position(late))
-
-
 async def test_a_message_without_a_place_cannot_be_imported(journal: Journal, chat: Chat) -> None:
-    """A message that was never stamped is refused, and the others are not stored either."""
-    with pytest.raises(UsageError):
-        await journal.messages.import_messages(
-            "chat", [*old_messages(), user_message("New.", id="m-1")]
-        )
-    assert await chat.messages() == []
-
-
-async def test_a_place_that_is_taken_refuses_the_import(journal: Journal, chat: Chat) -> None:
-    """Another message at a position in use is a conflict, and nothing of the import is stored."""
+    """Nor one at a place or under an id in use; nothing else of such an import is stored."""
     messages = old_messages()
     await journal.messages.import_messages("chat", messages[:1])
+    unplaced = user_message("New.", id="m-1")
+    with pytest.raises(UsageError):
+        await journal.messages.import_messages("chat", [*messages, unplaced])
     imposter = messages[0].model_copy(update={"id": "m-1", "content": "Is the mine open?"})
-    with pytest.raises(ConflictError):
-        await journal.messages.import_messages("chat", [*messages[2:], imposter])
+    namesake = messages[2].model_copy(update={"id": messages[1].id})
+    for wrong in (imposter, namesake):
+        with pytest.raises(ConflictError):
+            await journal.messages.import_messages("chat", [messages[1], wrong])
     assert await chat.messages() == messages[:1]
 
 
@@ -296,13 +285,3 @@ async def test_messages_without_an_id_are_all_imported(journal: Journal, chat: C
     assert await journal.messages.import_messages("chat", messages) == 4
     assert await journal.messages.import_messages("chat", messages) == 0
     assert [m.id for m in await chat.messages()] == [m.id for m in old_messages()]
-
-
-async def test_two_messages_cannot_be_imported_under_one_id(journal: Journal, chat: Chat) -> None:
-    """A file in which two messages share an id is refused, not imported in part."""
-    first, second, *_ = old_messages()
-    with pytest.raises(ConflictError):
-        await journal.messages.import_messages(
-            "chat", [first, second.model_copy(update={"id": first.id})]
-        )
-    assert await chat.messages() == []
