@@ -32,19 +32,19 @@ async def test_a_turn_that_asks_leaves_its_batch_open(journal: Journal, chat: Ch
     assert await journal.messages.list_incomplete_batches("guide") == [("chat", batch)]
 
 
-@pytest.mark.parametrize(
-    "answer", [True, "Yes 🙂", 2**63, [1.5, {"rows": []}], {"approve": {"n": None}}], ids=str
-)
-async def test_an_answer_queues_a_turn_for_the_same_batch(chat: Chat, answer: Any) -> None:
-    """The answer comes to whoever takes it, as it was given."""
-    asked = await chat.ask_back()
-    turn = await chat.journal.inbox.answer(asked.id, answer, ids=chat.ids, now=NOW)
-    assert turn.id > asked.id
-    assert (turn.batch, turn.kind, turn.state) == (asked.batch, TurnKind.REPLY, TurnState.QUEUED)
-    assert (turn.queued_at, turn.available_at) == (NOW, NOW)
-    assert turn.payload == {"answer": answer}
-    lease = await chat.take_turn()
-    assert (lease.turn.id, lease.turn.payload) == (turn.id, {"answer": answer})
+async def test_an_answer_queues_a_turn_for_the_same_batch(chat: Chat) -> None:
+    """The answer comes to the worker that takes it, as it was given."""
+    answers: list[Any] = [True, "Yes 🙂", 2**63, [1.5, {"rows": []}], {"approve": {"n": None}}]
+    for answer in answers:
+        asked = await chat.ask_back()
+        turn = await chat.journal.inbox.answer(asked.id, answer, ids=chat.ids, now=NOW)
+        assert turn.id > asked.id
+        assert (turn.batch, turn.kind) == (asked.batch, TurnKind.REPLY)
+        assert (turn.state, turn.queued_at, turn.available_at) == (TurnState.QUEUED, NOW, NOW)
+        assert turn.payload == {"answer": answer}
+        lease = await chat.take_turn()
+        assert (lease.turn.id, lease.turn.payload) == (turn.id, {"answer": answer})
+        await chat.finish(lease, booked(f"call {asked.id}"), AIMessage("Done."))
 
 
 async def test_only_a_turn_that_waits_can_be_answered(chat: Chat) -> None:

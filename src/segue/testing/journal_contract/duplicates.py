@@ -37,28 +37,23 @@ async def test_a_new_fact_is_added(journal: Journal, notebook: Notebook) -> None
     assert keys(await notebook.recall("cat")) == ["cat"]
 
 
-@pytest.mark.parametrize(
-    ("key", "content", "vector"),
-    [
-        ("tea", "Likes green tea.", (0.0, 1.0)),
-        ("new", "Likes tea.", (0.0, 1.0)),
-        ("new", "Likes tea.", ()),
-        ("new", "Is fond of tea.", (2.0, 0.1)),
-    ],
-    ids=["same key", "same content", "same content without a vector", "near"],
-)
-async def test_a_fact_that_is_known_is_updated(
-    journal: Journal, notebook: Notebook, key: str, content: str, vector: tuple[float, ...]
-) -> None:
+async def test_a_fact_that_is_known_is_updated(notebook: Notebook) -> None:
     """Its id, key and birth stay; its words, vector and time are the new ones."""
-    old = await keep(notebook, "tea", "Likes tea.", 1, 0)
-    notebook.now += HOUR
-    kept = await keep(notebook, key, content, *vector, metadata={"v": 2})
-    assert (kept.added, kept.count) == (False, 1)
-    assert (kept.memory.id, kept.memory.key) == (old.memory.id, "tea")
-    assert (kept.memory.created_at, kept.memory.updated_at) == (notebook.now - HOUR, notebook.now)
-    assert (kept.memory.content, kept.memory.metadata) == (content, {"v": 2})
-    assert await journal.memories.list_of("guide", "ada") == [kept.memory]
+    told: dict[str, tuple[str, str, tuple[float, ...]]] = {
+        "same key": ("tea", "Likes green tea.", (0.0, 1.0)),
+        "same content": ("new", "Likes tea.", (0.0, 1.0)),
+        "same content without a vector": ("new", "Likes tea.", ()),
+        "near": ("new", "Is fond of tea.", (2.0, 0.1)),
+    }
+    for user, (key, content, vector) in told.items():
+        old = await keep(notebook, "tea", "Likes tea.", 1, 0, user_id=user)
+        first, notebook.now = notebook.now, notebook.now + HOUR
+        kept = await keep(notebook, key, content, *vector, metadata={"v": 2}, user_id=user)
+        assert (kept.added, kept.count) == (False, 1), user
+        assert (kept.memory.id, kept.memory.key) == (old.memory.id, "tea"), user
+        assert (kept.memory.created_at, kept.memory.updated_at) == (first, notebook.now)
+        assert (kept.memory.content, kept.memory.metadata) == (content, {"v": 2}), user
+        assert await notebook.journal.memories.list_of("guide", user) == [kept.memory], user
 
 
 async def test_a_fact_that_is_like_several_updates_one(

@@ -63,14 +63,19 @@ async def test_times_come_back_in_utc(journal: Journal, chat: Chat) -> None:
 
 
 async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat) -> None:
-    """A thread has one live follow-up; the one replaced is on record as cancelled, with why."""
-    first = await chat.arm(HOUR)
-    second = await chat.arm(2 * HOUR)
-    newest, replaced = await journal.timers.list_of("chat")
-    assert newest == second
-    assert (replaced.id, replaced.state) == (first.id, TimerState.CANCELLED)
-    assert replaced.state_reason
-    assert await journal.timers.next_at() == second.due_at
+    """Also a claimed one, which its worker then loses; those replaced are on record, with why."""
+    claimed = await chat.arm()
+    lease = await chat.take_timer()
+    pending = await chat.arm(HOUR)
+    with pytest.raises(ConflictError, match="Nothing was written"):
+        await journal.timers.postpone(lease, chat.now + HOUR, "busy", now=chat.now)
+    live = await chat.arm(2 * HOUR)
+    newest, *replaced = await journal.timers.list_of("chat")
+    assert newest == live
+    assert ids_of(replaced) == [pending.id, claimed.id]
+    assert {timer.state for timer in replaced} == {TimerState.CANCELLED}
+    assert all(timer.state_reason for timer in replaced)
+    assert await journal.timers.next_at() == live.due_at
 
 
 async def test_what_was_decided_before_the_user_wrote_is_not_armed(chat: Chat) -> None:
@@ -85,17 +90,6 @@ async def test_what_was_decided_before_the_user_wrote_is_not_armed(chat: Chat) -
     assert await chat.journal.timers.list_of("chat") == [later]
     armed = await chat.journal.timers.arm(stale, ids=chat.ids, now=chat.now, epoch=decided_at + 1)
     assert armed.epoch == decided_at + 1
-
-
-async def test_arming_again_replaces_a_claimed_timer(journal: Journal, chat: Chat) -> None:
-    """Whoever was about to decide about the old one can no longer close or postpone it."""
-    await chat.arm()
-    lease = await chat.take_timer()
-    await chat.arm(HOUR)
-    with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.timers.postpone(lease, chat.now + HOUR, "busy", now=chat.now)
-    states = [timer.state for timer in await journal.timers.list_of("chat")]
-    assert states == [TimerState.PENDING, TimerState.CANCELLED]
 
 
 async def test_arming_at_once_leaves_one_live_timer(crowd: list[Chat]) -> None:
@@ -115,13 +109,18 @@ async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, c
 
 
 async def test_timers_are_claimed_when_they_are_due(journal: Journal, chat: Chat) -> None:
-    """Not a moment earlier, and then with a lease for their owner."""
+    """Not a moment earlier, by one worker; by another when the lease has run out."""
     timer = await chat.arm(HOUR)
     assert await due_timers(journal, NOW + HOUR - SECOND) == []
-    [lease] = await due_timers(journal, NOW + HOUR, "worker-b")
-    assert (lease.owner, lease.until) == ("worker-b", NOW + HOUR + LEASE)
-    assert (lease.timer.id, lease.timer.state) == (timer.id, TimerState.CLAIMED)
-    assert await due_timers(journal, NOW + HOUR) == []
+    [late] = await due_timers(journal, NOW + HOUR, "worker-a")
+    end = NOW + HOUR + LEASE
+    assert (late.owner, late.until) == ("worker-a", end)
+    assert (late.timer.id, late.timer.state) == (timer.id, TimerState.CLAIMED)
+    for early in (NOW + HOUR, end - SECOND):
+        assert await due_timers(journal, early) == []
+    [lease] = await due_timers(journal, end, "worker-b")
+    assert (lease.owner, lease.timer.id) == ("worker-b", timer.id)
+    assert lease.token != late.token
 
 
 async def test_due_timers_come_in_order_of_time(journal: Journal, chat: Chat) -> None:
@@ -144,16 +143,6 @@ async def test_two_workers_never_get_the_same_timer(crowd: list[Chat], chat: Cha
     assert len(taken) == len(set(taken))
     taken += [lease.timer.id for lease in await due_timers(chat.journal, NOW)]
     assert sorted(taken) == sorted(expected)
-
-
-async def test_a_claim_that_ran_out_can_be_claimed_again(journal: Journal, chat: Chat) -> None:
-    """A timer whose worker died is not lost, and the dead one's lease counts no more."""
-    await chat.arm()
-    late = await chat.take_timer("worker-a")
-    assert await due_timers(journal, NOW + LEASE - SECOND) == []
-    [lease] = await due_timers(journal, NOW + LEASE, "worker-b")
-    assert lease.timer.id == late.timer.id
-    assert lease.token != late.token
 
 
 LATE_TIMER_STEPS: dict[str, Callable[[Chat, TimerLease], Awaitable[object]]] = {
