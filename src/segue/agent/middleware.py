@@ -1,7 +1,7 @@
 """Middleware for `create_agent`: context window, invisible metadata, unique ids, limits.
 
-Each also works in your own agent. Order matters: `RetrieveMemories` reads the metadata that
-`Invisibility` removes, so it stands before it; `Invisibility` comes last.
+Each also works in your own agent, in async runs. Order matters: `RetrieveMemories` reads the
+metadata that `Invisibility` removes, so it stands before it; `Invisibility` comes last.
 """
 
 import asyncio
@@ -45,10 +45,8 @@ _MAX_CACHED: Final = 8_192
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
-Handler = Callable[[Request], ModelResponse[Any]]
-AsyncHandler = Callable[[Request], Awaitable[ModelResponse[Any]]]
-ToolHandler = Callable[[ToolCallRequest], ToolResult]
-AsyncToolHandler = Callable[[ToolCallRequest], Awaitable[ToolResult]]
+Handler = Callable[[Request], Awaitable[ModelResponse[Any]]]
+ToolHandler = Callable[[ToolCallRequest], Awaitable[ToolResult]]
 
 
 class MiddlewareChain(AgentMiddleware[Any, Any, Any]):
@@ -65,9 +63,7 @@ class MiddlewareChain(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._parts = parts
 
-    def awrap_model_call(
-        self, request: Request, handler: AsyncHandler
-    ) -> Coroutine[Any, Any, Response]:
+    def awrap_model_call(self, request: Request, handler: Handler) -> Coroutine[Any, Any, Response]:
         inner: Any = handler
         for part in reversed(self._parts):
             inner = partial(part.awrap_model_call, handler=inner)
@@ -75,7 +71,7 @@ class MiddlewareChain(AgentMiddleware[Any, Any, Any]):
         return response
 
     def awrap_tool_call(
-        self, request: ToolCallRequest, handler: AsyncToolHandler
+        self, request: ToolCallRequest, handler: ToolHandler
     ) -> Coroutine[Any, Any, ToolResult]:
         inner: Any = handler
         for part in reversed(self._parts):
@@ -93,10 +89,7 @@ class Invisibility(AgentMiddleware[Any, Any, Any]):
         # Most messages of a request are the same objects as in the request before.
         self._cache: dict[int, tuple[BaseMessage, BaseMessage]] = {}
 
-    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(self._without_metadata(request))
-
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         return await handler(self._without_metadata(request))
 
     def _without_metadata(self, request: Request) -> Request:
@@ -121,10 +114,7 @@ class ContextWindow(AgentMiddleware[Any, Any, Any]):
         self._max_tokens = max_tokens
         self._tool_tokens: dict[str, int] = {}
 
-    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(self._with_history(request))
-
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         return await handler(self._with_history(request))
 
     def _with_history(self, request: Request) -> Request:
@@ -164,10 +154,7 @@ class UniqueIds(AgentMiddleware[Any, Any, Any]):
     A graph's state would replace the earlier message by the later one.
     """
 
-    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return _with_unique_ids(request, handler(request))
-
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         return _with_unique_ids(request, await handler(request))
 
 
@@ -175,18 +162,14 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
     """Time limits for model calls and tools, and an error result for every tool that fails.
 
     Without it one tool that raises discards the finished results of the others. A tool whose result
-    was stored before a crash does not run again. Time limits hold in async runs only: a thread
-    cannot be stopped.
+    was stored before a crash does not run again.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__()
         self._limits = limits or Limits()
 
-    def wrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return handler(request)
-
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         limit = self._limits.model_time
         try:
             async with asyncio.timeout(limit.total_seconds()) as clock:
@@ -202,19 +185,7 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
         _refuse_cut_calls(response)
         return response
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolResult:
-        if known := find_result(request):
-            return known
-        try:
-            return valid_result(request, handler(request))
-        except GraphBubbleUp:
-            raise
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            return error_result(request, _describe(error), error)
-
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: AsyncToolHandler
-    ) -> ToolResult:
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolResult:
         if known := find_result(request):
             return known
         limit = self._limits.tool_time

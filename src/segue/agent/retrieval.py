@@ -12,7 +12,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from segue.agent.current import current_run
-from segue.agent.middleware import AsyncHandler, Request, Response
+from segue.agent.middleware import Handler, Request, Response
 from segue.core.context import memory_lines
 from segue.core.memory import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
@@ -65,7 +65,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
         self._config = config or MemoryConfig()
         self._whose = whose
 
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         memories = await self._recall(request)
         if not memories:
             return await handler(request)

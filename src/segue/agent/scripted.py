@@ -14,13 +14,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Any, Final, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCallChunk
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
 from segue.core.calls import calls_of
@@ -83,57 +81,30 @@ class ScriptedChatModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "segue-scripted"
 
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Self:
         """The model itself: its script says what it calls."""
-        del tool_choice, kwargs
         self._tools = list(tools)
         return self
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the caller reports to it
-        **kwargs: Any,  # noqa: ARG002
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **_options: Any) -> ChatResult:
         reply = self._reply(messages)
         time.sleep(self.delay * len(_pieces(reply)))
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
-    ) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **_options: Any) -> ChatResult:
         reply = await self._areply(messages)
         await asyncio.sleep(self.delay * len(_pieces(reply)))
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
+        self, messages: list[BaseMessage], *_: Any, **_options: Any
     ) -> Iterator[ChatGenerationChunk]:
         for piece in _pieces(self._reply(messages)):
             time.sleep(self.delay)
             yield ChatGenerationChunk(message=piece)
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
+        self, messages: list[BaseMessage], *_: Any, **_options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         for piece in _pieces(await self._areply(messages)):
             # Even without a delay, so that a reply can be cancelled and others can run.

@@ -7,12 +7,11 @@ out: it forgets, repeats itself and calls no tools. For real conversations use a
 import asyncio
 import logging
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import (
@@ -24,7 +23,6 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
 from segue.agent.local.engine import ENGINE, Completion, EngineEvent, TextChunk
@@ -61,18 +59,11 @@ class LocalChatModel(BaseChatModel):
             "seed": self.seed,
         }
 
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
+    def bind_tools(self, tools: Sequence[Any], *, tool_choice: str | None = None, **_: Any) -> Self:
         """The model without the tools, which it cannot call.
 
         `UsageError` if a call is required, as for structured output.
         """
-        del kwargs
         if tool_choice not in (None, "auto", "none"):
             raise UsageError(
                 f"The local model does not call tools, so it supports neither "
@@ -82,34 +73,18 @@ class LocalChatModel(BaseChatModel):
             _log_that_tools_are_ignored()
         return self
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
+    def _generate(self, *args: Any, **options: Any) -> ChatResult:
+        return generate_from_stream(self._stream(*args, **options))
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        chunks = [chunk async for chunk in self._astream(messages, stop, run_manager, **kwargs)]
+    async def _agenerate(self, *args: Any, **options: Any) -> ChatResult:
+        chunks = [chunk async for chunk in self._astream(*args, **options)]
         return generate_from_stream(iter(chunks))
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the caller reports chunks to it
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **options: Any
     ) -> Iterator[ChatGenerationChunk]:
         events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
-        generation = ENGINE.submit(self._request(messages, stop, kwargs), events.put)
+        generation = ENGINE.submit(self._request(messages, stop, options), events.put)
         try:
             is_done = False
             while not is_done:
@@ -120,11 +95,7 @@ class LocalChatModel(BaseChatModel):
             ENGINE.cancel(generation)
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # as above
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         events: asyncio.Queue[EngineEvent] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -132,7 +103,7 @@ class LocalChatModel(BaseChatModel):
         def put(event: EngineEvent) -> None:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
-        generation = ENGINE.submit(self._request(messages, stop, kwargs), put)
+        generation = ENGINE.submit(self._request(messages, stop, options), put)
         try:
             is_done = False
             while not is_done:
