@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from bench.table import print_columns, progress
 from segue import TriggerType, synthetic_message
-from segue.agent.local.model import LocalChatModel
+from segue.agent.local import LocalChatModel
 from segue.core.metadata import strip_metadata
 from segue.settings.agents import AgentConfig
 from segue.testing.leaks import Leak, find_leaks

@@ -18,7 +18,7 @@ from langgraph.graph import MessagesState, StateGraph
 
 from segue import Batch, BatchType, group_batches, settle, stamp, synthetic_message
 from segue.agent.decider import ModelDecider
-from segue.agent.local.model import LocalChatModel
+from segue.agent.local import LocalChatModel
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.autonomy.decide import Delays
 from segue.core.autonomy.policy import Policy

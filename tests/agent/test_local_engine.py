@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
 
-from segue.agent.local import engine as local_engine
-from segue.agent.local.engine import Completion, EngineEvent, Generation, LocalEngine, TextChunk
+from segue.agent import local
+from segue.agent.local import EngineEvent, Generation, LocalEngine
 from segue.errors import BackendError, UsageError
 
 Event = dict[str, Any]
@@ -63,7 +64,7 @@ class PlayedServer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> PlayedServer:
     played = PlayedServer()
-    monkeypatch.setattr(local_engine, "_load", lambda: played)
+    monkeypatch.setattr(local, "_load", lambda: played)
     return played
 
 
@@ -74,6 +75,10 @@ def engine(server: PlayedServer) -> Iterator[LocalEngine]:
     for _ in range(100):
         server.go.release()
     made.close()
+
+
+def is_end(event: EngineEvent) -> bool:
+    return isinstance(event, AIMessageChunk) and event.chunk_position == "last"
 
 
 class Caller:
@@ -88,18 +93,23 @@ class Caller:
 
     def hear_all(self) -> list[EngineEvent]:
         heard = [self.hear()]
-        while isinstance(heard[-1], TextChunk):
+        while isinstance(heard[-1], AIMessageChunk) and not is_end(heard[-1]):
             heard.append(self.hear())
         return heard
 
 
 def test_pieces_come_first_and_the_end_last(engine: LocalEngine) -> None:
     """A reply is told as it grows, and its end says why and what it cost."""
-    assert Caller(engine, "a").hear_all() == [
-        TextChunk("Hi "),
-        TextChunk("there"),
-        Completion("stop", input_tokens=5, cached_tokens=3, output_tokens=2),
-    ]
+    *pieces, end = Caller(engine, "a").hear_all()
+    assert pieces == [AIMessageChunk("Hi "), AIMessageChunk("there")]
+    assert isinstance(end, AIMessageChunk)
+    assert (end.text, end.response_metadata["finish_reason"]) == ("", "stop")
+    assert end.usage_metadata == {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "total_tokens": 7,
+        "input_token_details": {"cache_read": 3},
+    }
 
 
 def test_one_at_a_time_in_the_order_of_asking(engine: LocalEngine, server: PlayedServer) -> None:
@@ -134,7 +144,7 @@ def test_a_cancelled_reply_says_no_more(engine: LocalEngine, server: PlayedServe
     caller = Caller(engine, "a", hold=True)
     assert server.holding.acquire(timeout=10)
     server.go.release()
-    assert caller.hear() == TextChunk("Hi ")
+    assert caller.hear() == AIMessageChunk("Hi ")
     engine.cancel(caller.generation)
     server.go.release()
     Caller(engine, "next").hear_all()
@@ -167,7 +177,7 @@ def test_whoever_waits_hears_of_a_failure(
     told = Caller(engine, "a", **request_).hear_all()[-1]
     assert isinstance(told, BackendError)
     assert words in str(told)
-    assert isinstance(Caller(engine, "next").hear_all()[-1], Completion)
+    assert is_end(Caller(engine, "next").hear_all()[-1])
 
 
 def test_a_caller_who_cannot_be_told_is_given_up(engine: LocalEngine) -> None:
@@ -177,7 +187,7 @@ def test_a_caller_who_cannot_be_told_is_given_up(engine: LocalEngine) -> None:
         raise RuntimeError("Event loop is closed")
 
     generation = engine.submit({"name": "gone"}, closed)
-    assert isinstance(Caller(engine, "next").hear_all()[-1], Completion)
+    assert is_end(Caller(engine, "next").hear_all()[-1])
     assert generation.cancelled.is_set()
 
 
@@ -193,10 +203,10 @@ def test_a_load_that_fails_is_tried_again(
             raise result
         return result
 
-    monkeypatch.setattr(local_engine, "_load", load)
+    monkeypatch.setattr(local, "_load", load)
     engine = LocalEngine()
     assert [str(o) for o in Caller(engine, "a").hear_all()] == ["not installed"]
-    assert isinstance(Caller(engine, "b").hear_all()[-1], Completion)
+    assert is_end(Caller(engine, "b").hear_all()[-1])
     engine.close()
 
 
@@ -215,7 +225,7 @@ def test_closing_stops_what_runs_and_refuses_what_waits(
     closing.join(10)
     for caller in (running, waiting):
         assert isinstance(caller.hear(), BackendError)
-    assert isinstance(Caller(engine, "later").hear_all()[-1], Completion)
+    assert is_end(Caller(engine, "later").hear_all()[-1])
 
 
 def test_closing_what_was_never_used_does_nothing() -> None:

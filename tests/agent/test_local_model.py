@@ -25,10 +25,8 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from segue.agent.local import engine as local_engine
-from segue.agent.local import model as local_model
-from segue.agent.local.engine import CONTEXT_TOKENS, ENGINE, EngineEvent, Generation, TextChunk
-from segue.agent.local.model import LocalChatModel
+from segue.agent import local
+from segue.agent.local import CONTEXT_TOKENS, ENGINE, EngineEvent, Generation, LocalChatModel
 from segue.core.messages import synthetic_message
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
@@ -106,7 +104,7 @@ async def test_settings_reach_the_engine() -> None:
 
 async def test_tools_are_taken_and_not_called(caplog: pytest.LogCaptureFixture) -> None:
     """Agents bind tools at every call; that they are ignored is said once."""
-    local_model._log_that_tools_are_ignored.cache_clear()
+    local._log_that_tools_are_ignored.cache_clear()
     model = LocalChatModel()
     with caplog.at_level(logging.INFO):
         assert model.bind_tools([remember]) is model
@@ -225,17 +223,19 @@ def wait_until_taken() -> None:
 async def assert_engine_is_free() -> None:
     """The next reply gets its turn, and hardly a token was made for the one that is gone."""
     made: list[EngineEvent] = []
-    tell = local_engine._notify
+    tell = local._notify
 
     def counted(generation: Generation, outcome: EngineEvent) -> None:
         made.append(outcome)
         tell(generation, outcome)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_engine, "_notify", counted)
+        patch.setattr(local, "_notify", counted)
         assert (await LocalChatModel(max_tokens=3).ainvoke("Hi")).text
     # Three of its own, and whatever was on its way when the other one was cancelled.
-    assert sum(isinstance(outcome, TextChunk) for outcome in made) <= 3 + 2
+    assert (
+        sum(isinstance(outcome, AIMessageChunk) and bool(outcome.text) for outcome in made) <= 3 + 2
+    )
 
 
 @pytest.mark.local
@@ -273,7 +273,7 @@ async def test_an_agent_with_tools_streams_through_it() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from segue.agent.local.model import LocalChatModel
+from segue.agent.local import LocalChatModel
 
 async def main(tokens, leave_early):
     async for chunk in LocalChatModel(max_tokens=tokens).astream("Tell me a long story."):

@@ -10,7 +10,7 @@ import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
-from segue.agent.local.model import LocalChatModel
+from segue.agent.local import LocalChatModel
 from segue.agent.models import load_model
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import user_message

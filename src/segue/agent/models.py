@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import SecretStr, ValidationError
 
 from segue.agent.demo import demo_reply
-from segue.agent.local.model import LocalChatModel
+from segue.agent.local import LocalChatModel
 from segue.agent.scripted import ScriptedChatModel
 from segue.errors import UsageError
 from segue.settings.settings import require_local

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
@@ -16,7 +16,7 @@ from langgraph.config import get_config
 
 from segue.agent.current import MEMORIES_KEY, current_run
 from segue.agent.ids import id_in_thread
-from segue.agent.memory import RememberResult
+from segue.agent.memory import MemoryBook
 from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.text import is_name
@@ -40,20 +40,20 @@ def continue_tool(most: int) -> BaseTool:
         """Go on with this work by yourself after some time, for example to look again at
         something that takes a while. Say in the reason what is left to do.
         """
-        if refusal := _refusal(current_run(), most):
-            return _answer(tool_call_id, refusal, "error")
-        if not 0 <= after_seconds <= _MAX_SECONDS:
-            return _answer(
-                tool_call_id, f"after_seconds must be from 0 to {_MAX_SECONDS}.", "error"
-            )
         del reason  # stored with the call
-        result = _answer(tool_call_id, f"You will go on in {after_seconds:g} s.", "success")
+        name = "continue_later"
+        if refusal := _refusal(current_run(), most, after_seconds):
+            return ToolMessage(refusal, tool_call_id=tool_call_id, name=name, status="error")
+        text = f"You will go on in {after_seconds:g} s."
+        result = ToolMessage(text, tool_call_id=tool_call_id, name=name)
         return MessageMetadata(continue_requested=True).onto(result)
 
     return continue_later
 
 
-def _refusal(run: Run | None, most: int) -> str | None:
+def _refusal(run: Run | None, most: int, after_seconds: float) -> str | None:
+    if not 0 <= after_seconds <= _MAX_SECONDS:
+        return f"after_seconds must be from 0 to {_MAX_SECONDS}."
     if run is None:
         return None
     if run.batch.type is BatchType.SYSTEM_TRIGGER:
@@ -69,27 +69,13 @@ def _refusal(run: Run | None, most: int) -> str | None:
     return None
 
 
-def _answer(call_id: str, text: str, status: str) -> ToolMessage:
-    return ToolMessage(text, tool_call_id=call_id, name="continue_later", status=status)
-
-
 _NOT_FROM_USER: Final = (
     "Not remembered: this repeats the instruction that let you speak or go on by yourself, which "
     "the user did not say. Keep only what the user told you, in other words."
 )
 
 
-class MemoryWriter(Protocol):
-    """Stores memories; `MemoryBook` is one."""
-
-    async def remember(
-        self, agent_id: str, user_id: str, content: str, key: str | None = None
-    ) -> RememberResult: ...
-
-    async def forget(self, agent_id: str, user_id: str, key: str) -> bool: ...
-
-
-def memory_tools(memories: MemoryWriter | None = None) -> list[BaseTool]:
+def memory_tools(memories: MemoryBook | None = None) -> list[BaseTool]:
     """`remember` and `forget`, for the user of the run they are called in.
 
     Without `memories` they use those of the run's agent.
@@ -106,7 +92,7 @@ def memory_tools(memories: MemoryWriter | None = None) -> list[BaseTool]:
         if run.quotes_trigger(f"{content}\n{key or ''}"):
             return _NOT_FROM_USER
         try:
-            kept = await _writer(memories).remember(run.agent_id, run.user_id, content, key)
+            kept = await _book(memories).remember(run.agent_id, run.user_id, content, key)
         except SegueError as error:
             return f"Not remembered: {error}"
         outcome = "added" if kept.is_new else "updated"
@@ -117,7 +103,7 @@ def memory_tools(memories: MemoryWriter | None = None) -> list[BaseTool]:
     async def forget(key: str) -> str:
         """Drop a fact about the user that is wrong or no longer wanted, by its key."""
         run = _run()
-        was_there = await _writer(memories).forget(run.agent_id, run.user_id, key)
+        was_there = await _book(memories).forget(run.agent_id, run.user_id, key)
         return f"Forgot {key!r}." if was_there else f"There is nothing under {key!r}."
 
     return [remember, forget]
@@ -130,8 +116,8 @@ def _run() -> Run:
     return run
 
 
-def _writer(given: MemoryWriter | None) -> MemoryWriter:
-    found: MemoryWriter | None = given or get_config()["configurable"].get(MEMORIES_KEY)
+def _book(given: MemoryBook | None) -> MemoryBook:
+    found: MemoryBook | None = given or get_config()["configurable"].get(MEMORIES_KEY)
     if found is None:
         raise UsageError("This agent keeps no memories; set memory.enabled.")
     return found

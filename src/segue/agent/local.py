@@ -1,28 +1,50 @@
-"""The engine of the local model: weights, inference, and the queue of requests.
+"""A small chat model that runs in this process: no key, no network, no server.
 
-One thread generates for the whole process, one request at a time, in order, and calls the request's
-listener. `local.model` adapts that to LangChain and event loops. No network port is open.
+SmolLM2-135M-Instruct streams, can be cancelled and counts its tokens. It is a tiny model for trying
+out: it forgets, repeats itself and calls no tools. For real conversations use a provider's model.
+
+`LocalEngine` holds the weights. One thread generates for the whole process, one request at a time,
+in order, and calls the request's listener. No network port is open. `LocalChatModel` adapts that to
+LangChain and event loops.
 """
 
+import asyncio
 import atexit
 import logging
 import os
+import queue
 import secrets
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import ConfigDict, Field
 
 from segue.errors import BackendError, SegueError, UsageError
 from segue.settings.settings import LOCAL_ENGINE, LOCAL_MODEL_NOTE, require_local
 
 logger = logging.getLogger(__name__)
 
+MODEL_NAME: Final = "SmolLM2-135M-Instruct"
 CONTEXT_TOKENS: Final = 8192
 # A prompt is read in steps of this size, and a request can be cancelled only between two steps. On
 # a CPU small steps are nearly as fast as large ones.
@@ -32,32 +54,19 @@ _PROMPT_CACHE_MIB: Final = 256
 # Some systems allow 104 bytes for the path of a Unix socket.
 _LONGEST_SOCKET_PATH: Final = 100
 _CLOSING_SECONDS: Final = 5.0
+_ROLES: Final[Mapping[type[BaseMessage], str]] = MappingProxyType(
+    {HumanMessage: "user", AIMessage: "assistant", SystemMessage: "system"}
+)
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
-    """The next part of the reply."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The reply is complete; `reason` is `stop`, or `length` if it was cut off."""
-
-    reason: str
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-
-
-EngineEvent = TextChunk | Completion | SegueError
+# The last chunk has `chunk_position="last"`.
+EngineEvent = AIMessageChunk | SegueError
 Listener = Callable[[EngineEvent], None]
 
 
 @dataclass(eq=False, slots=True)
 class Generation:
-    """A request; its listener gets chunks, then a completion or an error, unless cancelled."""
+    """A request; its listener gets chunks, or an error in the end, unless cancelled."""
 
     request: dict[str, Any]
     listener: Listener
@@ -169,13 +178,26 @@ class _EventParser:
         for choice in event.get("choices", ()):
             self.reason = choice.get("finish_reason") or self.reason
             if text := choice["delta"].get("content"):
-                yield TextChunk(text)
+                yield AIMessageChunk(content=text)
         if usage := event.get("usage"):
             self.is_done = True
-            cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
-            yield Completion(
-                self.reason, usage["prompt_tokens"], cached, usage["completion_tokens"]
+            yield AIMessageChunk(
+                content="",
+                usage_metadata=_usage(usage),
+                response_metadata={"finish_reason": self.reason, "model_name": MODEL_NAME},
+                chunk_position="last",
             )
+
+
+def _usage(usage: dict[str, Any]) -> UsageMetadata:
+    read, written = usage["prompt_tokens"], usage["completion_tokens"]
+    cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+    return UsageMetadata(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written,
+        input_token_details=InputTokenDetails(cache_read=cached),
+    )
 
 
 def _notify(generation: Generation, event: EngineEvent) -> None:
@@ -238,3 +260,115 @@ def _without_network(engine: Any, params: Any) -> Any:
 
 
 ENGINE: Final = LocalEngine()
+
+
+class LocalChatModel(BaseChatModel):
+    """A tiny model for trying out. All instances share one engine, one reply at a time."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    max_tokens: Annotated[int, Field(ge=1)] = 256
+    temperature: Annotated[float, Field(ge=0)] = 0.4
+    # The same seed and prompt give the same reply; None means a random seed.
+    seed: int | None = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "segue-local"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {
+            "model_name": MODEL_NAME,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "seed": self.seed,
+        }
+
+    def bind_tools(self, tools: Sequence[Any], *, tool_choice: str | None = None, **_: Any) -> Self:
+        """The model without the tools, which it cannot call.
+
+        `UsageError` if a call is required, as for structured output.
+        """
+        if tool_choice not in (None, "auto", "none"):
+            raise UsageError(
+                f"The local model does not call tools, so it supports neither "
+                f"tool_choice={tool_choice!r} nor structured output; use a provider's model."
+            )
+        if tools:
+            _log_that_tools_are_ignored()
+        return self
+
+    def _generate(self, *args: Any, **options: Any) -> ChatResult:
+        return generate_from_stream(self._stream(*args, **options))
+
+    async def _agenerate(self, *args: Any, **options: Any) -> ChatResult:
+        chunks = [chunk async for chunk in self._astream(*args, **options)]
+        return generate_from_stream(iter(chunks))
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **options: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+        generation = ENGINE.submit(self._request(messages, stop, options), events.put)
+        try:
+            is_last = False
+            while not is_last:
+                chunk = _chunk_of(events.get())
+                is_last = chunk.chunk_position == "last"
+                yield ChatGenerationChunk(message=chunk)
+        finally:
+            ENGINE.cancel(generation)
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **options: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        events: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def put(event: EngineEvent) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+        generation = ENGINE.submit(self._request(messages, stop, options), put)
+        try:
+            is_last = False
+            while not is_last:
+                chunk = _chunk_of(await events.get())
+                is_last = chunk.chunk_position == "last"
+                yield ChatGenerationChunk(message=chunk)
+        finally:
+            # Also reached if the reader is cancelled or stops early.
+            ENGINE.cancel(generation)
+
+    def _request(
+        self, messages: list[BaseMessage], stop: list[str] | None, given: dict[str, Any]
+    ) -> dict[str, Any]:
+        settings = {"max_tokens": self.max_tokens, "temperature": self.temperature}
+        settings |= {key: given[key] for key in ("max_tokens", "temperature") if key in given}
+        seed = given.get("seed", self.seed)
+        return {
+            "messages": [turn for m in messages if (turn := _as_request(m)) is not None],
+            "stop": stop or [],
+            # Without it small models repeat themselves.
+            "repeat_penalty": 1.1,
+            **settings,
+            **({} if seed is None else {"seed": seed}),
+        }
+
+
+@cache
+def _log_that_tools_are_ignored() -> None:
+    """Once per process: agents bind their tools again at every call."""
+    logger.info("The local model is a tiny model for trying out; it does not call tools.")
+
+
+def _as_request(message: BaseMessage) -> dict[str, str] | None:
+    """The role and text of a message; None for tool results and messages without text."""
+    role = next((role for kind, role in _ROLES.items() if isinstance(message, kind)), None)
+    return {"role": role, "content": message.text} if role and message.text else None
+
+
+def _chunk_of(event: EngineEvent) -> AIMessageChunk:
+    if isinstance(event, SegueError):
+        raise event
+    return event

