@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from langchain_core.messages import HumanMessage
 
-from segue.agent.demo import demo_reply
+from segue.agent.scripted import demo_reply
 from segue.core.acts import acts_of, asks_something, ends_conversation, looks_for_something
 from segue.core.compression import cut_at_sentence
 from segue.core.memory import indexed_words, query_words

@@ -6,9 +6,8 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.agent.demo import demo_reply, find_topic
 from segue.agent.models import load_model
-from segue.agent.scripted import ScriptedChatModel
+from segue.agent.scripted import ScriptedChatModel, demo_reply, find_topic
 from segue.agent.summariser import ModelSummariser
 from segue.core.compression import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message

@@ -101,7 +101,7 @@ class Caller:
 def test_pieces_come_first_and_the_end_last(engine: LocalEngine) -> None:
     """A reply is told as it grows, and its end says why and what it cost."""
     *pieces, end = Caller(engine, "a").hear_all()
-    assert pieces == [AIMessageChunk("Hi "), AIMessageChunk("there")]
+    assert pieces == [AIMessageChunk(content="Hi "), AIMessageChunk(content="there")]
     assert isinstance(end, AIMessageChunk)
     assert (end.text, end.response_metadata["finish_reason"]) == ("", "stop")
     assert end.usage_metadata == {
@@ -144,7 +144,7 @@ def test_a_cancelled_reply_says_no_more(engine: LocalEngine, server: PlayedServe
     caller = Caller(engine, "a", hold=True)
     assert server.holding.acquire(timeout=10)
     server.go.release()
-    assert caller.hear() == AIMessageChunk("Hi ")
+    assert caller.hear() == AIMessageChunk(content="Hi ")
     engine.cancel(caller.generation)
     server.go.release()
     Caller(engine, "next").hear_all()

@@ -12,8 +12,7 @@ from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 
 from segue.agent.current import current_run
-from segue.agent.demo import demo_reply
-from segue.agent.scripted import ScriptedChatModel
+from segue.agent.scripted import ScriptedChatModel, demo_reply
 from segue.core.autonomy.gates import GateDecision, PolicyGates
 from segue.core.autonomy.policy import Facts
 from segue.core.metadata import BatchType, MessageMetadata

@@ -8,8 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from evals.naturalness import CONVERSATIONS
-from segue.agent.demo import demo_reply
-from segue.agent.scripted import ScriptedChatModel
+from segue.agent.scripted import ScriptedChatModel, demo_reply
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.simulate.world import START, Stage

@@ -17,9 +17,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import SecretStr, ValidationError
 
-from segue.agent.demo import demo_reply
 from segue.agent.local import LocalChatModel
-from segue.agent.scripted import ScriptedChatModel
+from segue.agent.scripted import ScriptedChatModel, demo_reply
 from segue.errors import UsageError
 from segue.settings.settings import require_local
 from segue.telemetry import count, is_observed

@@ -25,9 +25,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from segue.agent.checkpoints.store import MemoryCheckpoints
-from segue.agent.demo import demo_reply
 from segue.agent.models import load_model
-from segue.agent.scripted import ScriptedChatModel
+from segue.agent.scripted import ScriptedChatModel, demo_reply
 from segue.compose import Overrides
 from segue.core.durations import show_duration
 from segue.core.metadata import MessageMetadata
