@@ -140,12 +140,14 @@ async def test_what_agents_asked_each_other_goes_with_the_batch_that_asked(chat:
 
 
 async def test_an_archived_batch_can_be_removed(journal: Journal, chat: Chat) -> None:
-    """Its summary stays, and can still be undone."""
+    """Its summary stays and can still be undone; a title that was set stays, too."""
     first = await chat.exchange()
     second = await chat.exchange()
+    await journal.threads.update("chat", title="Opening hours")
     summary = await journal.summaries.save("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
     assert (await journal.removal.remove_batches("chat", [first])).messages == 2
     assert await journal.summaries.find("chat") == summary
+    assert (await journal.threads.get("chat")).title == "Opening hours"
     await journal.summaries.undo(summary)
     assert await stored(journal) == [second]
 
@@ -160,12 +162,3 @@ async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat
     assert (await journal.turns.get(turn.id)).payload["answer"] == "Secret."
     await journal.removal.remove_batches("chat", [turn.batch])
     assert "answer" not in (await journal.turns.get(turn.id)).payload
-
-
-async def test_a_title_that_was_set_stays(journal: Journal, chat: Chat) -> None:
-    """It is no part of what was said."""
-    first = await chat.exchange()
-    await chat.exchange("And now?")
-    await journal.threads.update("chat", title="Opening hours")
-    await journal.removal.remove_batches("chat", [first])
-    assert (await journal.threads.get("chat")).title == "Opening hours"

@@ -158,29 +158,22 @@ async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: 
 
 
 async def test_a_failed_turn_says_why_and_is_not_taken_again(journal: Journal, chat: Chat) -> None:
-    """The error stays on record, and the thread goes on with its next turn."""
-    await chat.say("First.")
+    """What settles its batch is stored and not shown; the thread goes on with its next turn."""
+    accepted = await chat.say("First.")
     second = await chat.say("Second.")
-    lease = await chat.take_turn()
-    await journal.turns.fail(lease, "The model timed out.", ids=chat.ids, now=NOW)
-    failed = await journal.turns.get(lease.turn.id)
-    assert (failed.state, failed.error) == (TurnState.FAILED, "The model timed out.")
-    assert (await chat.take_turn()).turn.id == second.turn.id
-
-
-async def test_a_failed_turn_stores_what_settles_its_batch(journal: Journal, chat: Chat) -> None:
-    """The messages that `settle` adds close the batch, and no person sees them."""
-    accepted = await chat.say()
     lease = await chat.take_turn()
     call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
     await chat.write(lease, call)
     batch = await journal.messages.load_batch("chat", accepted.turn.batch)
     closing = settle(batch, chat.ids).messages[len(batch.messages) :]
-    await journal.turns.fail(lease, "gave up", ids=chat.ids, now=NOW, messages=closing)
+    await journal.turns.fail(lease, "Timed out.", ids=chat.ids, now=NOW, messages=closing)
+    failed = await journal.turns.get(lease.turn.id)
+    assert (failed.state, failed.error) == (TurnState.FAILED, "Timed out.")
     settled = await journal.messages.load_batch("chat", batch.id)
     assert settled.state is BatchState.COMPLETE
     assert len(settled.messages) == 4
-    assert texts(visible_messages(settled.messages)) == ["Is it open?"]
+    assert texts(visible_messages(settled.messages)) == ["First."]
+    assert (await chat.take_turn()).turn.id == second.turn.id
 
 
 async def test_showing_a_turn_is_noted_once(journal: Journal, chat: Chat) -> None:
