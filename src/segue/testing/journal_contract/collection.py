@@ -122,7 +122,7 @@ async def test_a_turn_that_is_held_back_does_not_hold_up_other_threads(chat: Cha
 
 
 async def test_a_message_that_joins_is_a_users_message_in_all_else(chat: Chat) -> None:
-    """The epoch rises, the live follow-up ends, and the list of threads follows."""
+    """The epoch rises, for the turn too; the live follow-up ends, and the next may be armed."""
     await say_at(chat, NOW)
     timer = await chat.arm(HOUR)
     joined = await say_at(chat, NOW + MOMENT, "On Sunday.")
@@ -130,20 +130,13 @@ async def test_a_message_that_joins_is_a_users_message_in_all_else(chat: Chat) -
     [cancelled] = await chat.journal.timers.list_of("chat")
     assert cancelled.state is TimerState.CANCELLED
     thread = await chat.journal.threads.get("chat")
-    assert (thread.epoch, thread.message_count) == (2, 2)
+    assert (thread.epoch, thread.message_count, joined.turn.epoch) == (2, 2, 2)
     assert (thread.preview, thread.updated_at) == ("On Sunday.", NOW + MOMENT)
-
-
-async def test_a_turn_answers_the_newest_of_its_messages(journal: Journal, chat: Chat) -> None:
-    """It has the epoch of the last one that joined, so a follow-up may come after it."""
-    await say_at(chat, NOW)
-    joined = await say_at(chat, NOW + MOMENT)
-    assert joined.turn.epoch == 2
-    lease = await claim(journal, NOW + HOUR)
+    lease = await claim(chat.journal, NOW + HOUR)
     assert lease is not None
-    timer = NewTimer("chat", NOW + HOUR, "check_in")
-    await chat.finish(lease, AIMessage("Yes."), timers=[timer])
-    assert [timer.state for timer in await journal.timers.list_of("chat")] == [TimerState.PENDING]
+    planned = NewTimer("chat", NOW + HOUR, "check_in")
+    await chat.finish(lease, AIMessage("Yes."), timers=[planned])
+    assert (await chat.journal.timers.list_of("chat"))[0].state is TimerState.PENDING
 
 
 async def test_a_message_that_joined_can_be_sent_again(journal: Journal, chat: Chat) -> None:
@@ -167,17 +160,12 @@ async def test_a_message_with_a_used_id_does_not_join(journal: Journal, chat: Ch
     assert len(await chat.messages()) == 1
 
 
-async def test_what_comes_along_with_messages_is_laid_over(chat: Chat) -> None:
-    """Of two that say different things of the same, the later one counts."""
-    await say_at(chat, NOW, payload={"model": "small", "voice": True})
-    joined = await say_at(chat, NOW + MOMENT, payload={"model": "large"})
-    assert joined.turn.payload == {"model": "large", "voice": True}
-
-
 async def test_a_message_that_joins_takes_type_and_parent_of_the_batch(chat: Chat) -> None:
-    """A batch is of one kind; who sent a message is known of each."""
-    await say_at(chat, NOW, parent_batch=7, source_agent_id="planner")
-    second = await say_at(chat, NOW + MOMENT, source_agent_id="critic")
+    """Each keeps its sender; of two payloads the later one is laid over the earlier."""
+    first: dict[str, Any] = {"model": "small", "voice": True}
+    await say_at(chat, NOW, parent_batch=7, source_agent_id="planner", payload=first)
+    second = await say_at(chat, NOW + MOMENT, source_agent_id="critic", payload={"model": "large"})
+    assert second.turn.payload == {"model": "large", "voice": True}
     batch = await chat.journal.messages.load_batch("chat", second.turn.batch)
     placed = [MessageMetadata.of(message) for message in batch.messages]
     assert [each.source_agent_id for each in placed] == ["planner", "critic"]
