@@ -2,6 +2,10 @@
 
 # Before words had the mark of their owner.
 UNMARKED_FILE = """
+DROP INDEX turns_held;
+CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
+CREATE INDEX turns_untried ON turns (wake_at)
+    WHERE state = 'queued' AND attempts = 0 AND wake_at IS NOT NULL;
 DROP TRIGGER messages_added;
 DROP TABLE messages_terms;
 DROP TABLE messages_words;
@@ -19,6 +23,10 @@ INSERT INTO messages_words (rowid, text) SELECT rowid, text FROM messages WHERE 
 PRAGMA user_version = 5;
 """
 UNMARKED_SERVER = """
+DROP INDEX turns_held;
+CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
+CREATE INDEX turns_untried ON turns (wake_at)
+    WHERE state = 'queued' AND attempts = 0 AND wake_at IS NOT NULL;
 UPDATE messages SET words = coalesce((
     SELECT string_agg(substr(lexeme, 9) || ':' || array_to_string(positions, ','), ' ')
     FROM unnest(words)), '')::tsvector WHERE words IS NOT NULL;

@@ -16,7 +16,7 @@ from segue.testing.journal_contract import OpenJournal
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is watched by looking at it, and a test need not wait half a second each time."""
-    monkeypatch.setattr("segue.journal.sqlite.database.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.journal.sqlite._POLL_SECONDS", 0.02)
 
 
 @pytest.fixture

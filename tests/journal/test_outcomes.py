@@ -1,6 +1,7 @@
 """Counting outcomes past the journal's own steps: with lost marks, and by the indices alone."""
 
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,9 +57,13 @@ ALTER TABLE decisions DROP COLUMN failed;
 CREATE INDEX decisions_of_timers ON decisions (timer_id) WHERE kind = 'gates';
 CREATE INDEX decisions_of_turns ON decisions (turn_id, kind) WHERE kind <> 'plan';
 """
-OLD_FILE = f"{UNMARKED_FILE} PRAGMA user_version = 3;"
-OLD_SERVER = (
-    f"{UNMARKED_SERVER} DROP FUNCTION segue_fact; DELETE FROM segue_schema WHERE version > 3;"  # noqa: S608 - ours
+OLD_FILE = f"{UNMARKED_FILE} {BEFORE_COLUMNS} PRAGMA user_version = 3;"
+OLD_SERVER = "\n".join(
+    (
+        UNMARKED_SERVER,
+        BEFORE_COLUMNS,
+        "DROP FUNCTION segue_fact; DELETE FROM segue_schema WHERE version > 3;",
+    )
 )
 
 
@@ -97,11 +102,11 @@ def explained(address: str, name: str) -> list[Any]:
     with raw(address) as connection:
         if is_file(address):
             sql = f"EXPLAIN QUERY PLAN {for_sqlite(getattr(stats, name))}"
-            return [row[3] for row in connection.execute(sql, stored(stats.values_of(ALL)))]
+            return [row[3] for row in connection.execute(sql, stored(asdict(ALL)))]
         # With nothing in the tables, reading them whole would be the quickest.
         connection.execute("SET enable_seqscan = off")
         sql = f"EXPLAIN {for_postgres(getattr(stats, name)).decode()}"
-        return [row[0] for row in connection.execute(sql, stats.values_of(ALL))]
+        return [row[0] for row in connection.execute(sql, asdict(ALL))]
 
 
 @pytest.mark.parametrize("name", ["_OUTCOMES", "_ARMS"])
@@ -131,7 +136,7 @@ async def test_what_was_decided_by_an_older_version_is_counted_alike(address: st
     await hold_out(await chat.another("silent"))
     before = await counted(journal)
     await journal.close()
-    change(address, BEFORE_COLUMNS + (OLD_FILE if is_file(address) else OLD_SERVER))
+    change(address, OLD_FILE if is_file(address) else OLD_SERVER)
     journal = journal_at(address)
     await journal.open()
     assert await counted(journal) == before

@@ -9,9 +9,9 @@ from psycopg.conninfo import make_conninfo
 
 from segue.core.messages import synthetic_message
 from segue.errors import BackendError, ConflictError
-from segue.journal.postgres import PostgresJournal, database, watching
+from segue.journal import postgres
+from segue.journal.postgres import Listeners, PostgresJournal, database
 from segue.journal.postgres.tx import NAME_LOCK
-from segue.journal.postgres.watching import Listeners
 from segue.journal.records import Turn
 from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
@@ -216,7 +216,7 @@ async def test_a_watcher_without_a_server_can_be_closed(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two tries to connect it still hears that the journal is closed."""
-    monkeypatch.setattr(watching, "_FIRST_PAUSE", 10 * PATIENCE)
+    monkeypatch.setattr(postgres, "_FIRST_PAUSE", 10 * PATIENCE)
     listeners = Listeners(make_conninfo(dsn, port=1))
     listeners.open()
     wait = asyncio.create_task(anext(listeners.watch(), "the end"))

@@ -577,17 +577,18 @@ async def test_a_migration_is_recorded_if_it_ran(
     """Of one that fails nothing stays, the version neither; the mended one runs once, from zero."""
     await open_at_once(address)
     module = sqlite if is_file(address) else postgres
-    known, version = module._scripts(), spoken(address, VERSION)
+    known = module.migrations("sqlite" if is_file(address) else "postgres")
+    version = spoken(address, VERSION)
     [(before,)] = ask(address, version)
     later = "CREATE TABLE later (n INTEGER);"
     with monkeypatch.context() as patch:
         broken = [*known, f"{later}\nINSERT INTO nowhere VALUES (1);"]
-        patch.setattr(module, "_scripts", lambda: broken)
+        patch.setattr(module, "migrations", lambda _: broken)
         with pytest.raises(BackendError, match="nowhere"):
             await open_at_once(address)
     assert ask(address, version) == [(before,)]
     assert "later" not in tables_of(address)
-    monkeypatch.setattr(module, "_scripts", lambda: [*known, later])
+    monkeypatch.setattr(module, "migrations", lambda _: [*known, later])
     await open_at_once(address, handles=4)
     await open_at_once(address)
     assert ask(address, version) == [(before + 1,)]

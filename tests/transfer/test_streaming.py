@@ -33,7 +33,7 @@ class Counted:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Rows]:
         async with self._journal.transfer.snapshot() as self._rows:
-            yield self
+            yield cast("Rows", self)
 
     async def read_rows(
         self, table: Table, whose: Whose = ALL, *, after: Key | None = None, limit: int = 500

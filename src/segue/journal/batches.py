@@ -16,20 +16,18 @@ from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.snowflake import SnowflakeSource, latest_id, time_of
 from segue.core.stamp import stamp
 from segue.errors import BackendError, MetadataError, NotFoundError, UsageError
-from segue.journal.records import WINDOW_BYTES, Thread, Turn
+from segue.journal.records import Thread, Turn
 from segue.journal.rows import (
     CLOCK_SKEW,
-    UNREADABLE,
     MessageRow,
     aware,
     decode_batch,
-    decode_batches,
     decode_message,
     encode_message,
     preview_of,
     title_of,
 )
-from segue.journal.tx import Row, Statement, Tx, find
+from segue.journal.tx import Row, Statement, Tx, get
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +48,7 @@ _OPEN: Final = """
     SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body, NULL
     FROM messages WHERE thread_id = :thread AND message_id = ANY(:wanted)
 """
-_AMONG: Final = """
-    SELECT batch, body FROM (
-        SELECT batch, sequence_num, body, sum(octet_length(body)) OVER (
-            ORDER BY batch GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-        FROM messages WHERE thread_id = :thread AND batch = ANY(:batches)
-    ) AS counted WHERE coalesce(before, 0) < :size ORDER BY batch, sequence_num
-"""
+_TURNS_OF: Final = "WHERE thread_id = :thread AND batch = :batch"
 # Title, preview, count and time in the thread list follow each stored message.
 _FOLLOW: Final = """
     UPDATE threads SET epoch = :epoch,
@@ -168,23 +160,14 @@ def stamp_now(
 
 
 async def batch_of(tx: Tx, thread_id: str, batch: int, *, keep: bool = True) -> Batch:
-    rows = await tx.all(
+    sql = (
         "SELECT body FROM messages WHERE thread_id = :thread AND batch = :batch "
-        "ORDER BY sequence_num",
-        thread=thread_id,
-        batch=batch,
+        "ORDER BY sequence_num"
     )
+    rows = await tx.all(sql, thread=thread_id, batch=batch)
     if not rows:
         raise NotFoundError(f"There is no batch {batch} in thread {thread_id!r}.")
     return decode_batch(batch, (row["body"] for row in rows), keep=keep)
-
-
-async def batches_among(tx: Tx, thread_id: str, batches: Collection[int]) -> list[Batch]:
-    """Whole batches, up to the one with which their bodies reach `WINDOW_BYTES`."""
-    rows = await tx.all(_AMONG, thread=thread_id, batches=[*batches], size=WINDOW_BYTES)
-    if not rows:
-        raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
-    return decode_batches(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +240,10 @@ async def open_batch(
 ) -> OpenBatch:
     """The batch of a turn, to store messages at its end; with all members only if `whole`."""
     wanted = [message.id for message in messages if message.id is not None]
-    rows = await tx.all(
-        _OPEN,
-        thread=turn.thread_id,
-        batch=turn.batch,
-        limit=_MOST_MEMBERS if whole else 1,
-        wanted=wanted + [_own_id(message_id, turn) for message_id in wanted],
-    )
+    wanted += [_own_id(message_id, turn) for message_id in wanted]
+    limit = _MOST_MEMBERS if whole else 1
+    values = {"thread": turn.thread_id, "batch": turn.batch, "limit": limit, "wanted": wanted}
+    rows = await tx.all(_OPEN, **values)
     members = [row for row in rows if row["count"] is not None]
     members.sort(key=lambda row: row["sequence_num"])  # a union promises no order
     if not members:
@@ -294,12 +274,11 @@ async def append_to_batch(
 
 async def bring_back(tx: Tx, thread_id: str, batches: Collection[int]) -> None:
     """Take batches out of the archive: the tail shows whole batches only."""
-    await tx.run(
+    sql = (
         "UPDATE messages SET archived = false "
-        "WHERE thread_id = :thread AND batch = ANY(:batches) AND archived = true",
-        thread=thread_id,
-        batches=[*batches],
+        "WHERE thread_id = :thread AND batch = ANY(:batches) AND archived = true"
     )
+    await tx.run(sql, thread=thread_id, batches=[*batches])
 
 
 def storing(
@@ -339,10 +318,12 @@ def storing(
 
 async def settle_batch(tx: Tx, thread: Thread, batch_id: int, ids: RisingIds) -> None:
     """Close a batch that no turn continues. If it has a live turn, that one closes it."""
+    place = {"thread": thread.id, "batch": batch_id}
     try:
-        turn = await _last_turn(tx, thread.id, batch_id)
+        sql = f"SELECT * FROM turns {_TURNS_OF} ORDER BY id DESC LIMIT 1"
+        turn = Turn.of(await get(tx, sql, f"Batch {batch_id} has no turn.", **place))
         batch = await batch_of(tx, thread.id, batch_id)
-    except (BackendError, NotFoundError, *UNREADABLE) as error:
+    except (BackendError, NotFoundError) as error:
         # A damaged batch stays open, and must not block the user.
         logger.error("Batch %s was not settled: %s", batch_id, error)  # noqa: TRY400 - the row is the fault
         return
@@ -350,24 +331,7 @@ async def settle_batch(tx: Tx, thread: Thread, batch_id: int, ids: RisingIds) ->
         return
     closing = settle(batch, ids).messages[len(batch.messages) :]
     await append_to_batch(tx, thread, turn, closing, ids)
-    await tx.run(
-        "UPDATE turns SET left_open = false WHERE thread_id = :thread AND batch = :batch "
-        "AND left_open",
-        thread=thread.id,
-        batch=batch_id,
-    )
-
-
-async def _last_turn(tx: Tx, thread_id: str, batch_id: int) -> Turn:
-    row = await find(
-        tx,
-        "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id DESC LIMIT 1",
-        thread=thread_id,
-        batch=batch_id,
-    )
-    if row is None:
-        raise NotFoundError(f"Batch {batch_id} of thread {thread_id!r} has no turn.")
-    return Turn.of(row)
+    await tx.run(f"UPDATE turns SET left_open = false {_TURNS_OF} AND left_open", **place)
 
 
 def _own_id(message_id: str | None, turn: Turn) -> str:

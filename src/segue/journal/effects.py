@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from segue.core.text import storable
-from segue.errors import ConflictError, NotFoundError
+from segue.errors import ConflictError
 from segue.journal.records import Effect, EffectLease, EffectState, NewEffect
 from segue.journal.rows import (
     CLOCK_SKEW,
@@ -22,6 +22,7 @@ from segue.journal.tx import (
     Statement,
     Tx,
     acts,
+    change,
     check_lease,
     find,
     get,
@@ -42,6 +43,11 @@ _DUE: Final = f"""
     SELECT *, {_AGENT} AS agent_id FROM effects INDEXED BY effects_by_kind
     WHERE kind = :kind AND wake_at <= :now AND {_AGENT} <> ALL(:not_of)
     ORDER BY wake_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
+"""
+_TAKE: Final = """
+    UPDATE effects SET state = 'claimed', owner = :owner, token = token + 1,
+        attempts = attempts + 1, wake_at = :until, held_at = :now
+    WHERE id = ANY(:ids) RETURNING *
 """
 _NEXT_AT: Final = f"""
     SELECT CASE WHEN EXISTS (SELECT 1 FROM effects INDEXED BY effects_claimed WHERE {_AHEAD})
@@ -77,20 +83,12 @@ class Effects(Part):
         due = await tx.all(_DUE, kind=kind, now=now, limit=limit, not_of=[*not_of])
         agents = {row["id"]: row["agent_id"] for row in due if readable(Effect.of, [row])}
         if damaged := [row["id"] for row in due if row["id"] not in agents]:
-            await tx.run(
+            sql = (
                 "UPDATE effects SET state = 'dead', error = 'The row cannot be read.', "
-                "owner = NULL, wake_at = NULL WHERE id = ANY(:ids)",
-                ids=damaged,
+                "owner = NULL, wake_at = NULL WHERE id = ANY(:ids)"
             )
-        rows = await tx.all(
-            "UPDATE effects SET state = 'claimed', owner = :owner, token = token + 1, "
-            "attempts = attempts + 1, wake_at = :until, held_at = :now WHERE id = ANY(:ids) "
-            "RETURNING *",
-            owner=owner,
-            until=until,
-            now=now,
-            ids=[*agents],
-        )
+            await tx.run(sql, ids=damaged)
+        rows = await tx.all(_TAKE, owner=owner, until=until, now=now, ids=[*agents])
         leases = {
             row["id"]: EffectLease(Effect.of(row), owner, row["token"], until, agents[row["id"]])
             for row in rows
@@ -102,26 +100,17 @@ class Effects(Part):
         self, tx: Tx, kind: str, *, now: datetime, not_of: Collection[str] = ()
     ) -> datetime | None:
         """When the next effect of a kind is due or a lease ends."""
-        row = await get(
-            tx,
-            _NEXT_AT,
-            kind=kind,
-            now=now,
-            ahead=now + CLOCK_SKEW,
-            earliest=EARLIEST,
-            latest=LATEST,
-            not_of=[*not_of],
-        )
+        clock = {"now": now, "ahead": now + CLOCK_SKEW, "earliest": EARLIEST, "latest": LATEST}
+        row = await get(tx, _NEXT_AT, kind=kind, not_of=[*not_of], **clock)
         return read_time_or_none(row["at"])
 
     @writes
     async def complete(self, tx: Tx, lease: EffectLease, evidence: str | None = None) -> None:
         await _check_lease(tx, lease)
-        await tx.run(
-            "UPDATE effects SET state = 'done', evidence = :evidence, owner = NULL, "
-            "wake_at = NULL WHERE id = :id",
-            evidence=None if evidence is None else storable(evidence),
-            id=lease.effect.id,
+        evidence = None if evidence is None else storable(evidence)
+        done = EffectState.DONE
+        await change(
+            tx, "effects", lease.effect.id, state=done, evidence=evidence, owner=None, wake_at=None
         )
 
     @writes
@@ -130,14 +119,15 @@ class Effects(Part):
     ) -> Effect:
         """Try again at a time, or give up (`retry_at` None): the effect is dead, not gone."""
         await _check_lease(tx, lease)
-        row = await get(
+        row = await change(
             tx,
-            "UPDATE effects SET state = :state, error = :error, owner = NULL, "
-            "wake_at = :retry_at, due_at = coalesce(:retry_at, due_at) WHERE id = :id RETURNING *",
+            "effects",
+            lease.effect.id,
             state=EffectState.DEAD if retry_at is None else EffectState.PENDING,
             error=storable(error),
-            retry_at=retry_at,
-            id=lease.effect.id,
+            owner=None,
+            wake_at=retry_at,
+            due_at=retry_at or lease.effect.due_at,
         )
         return Effect.of(row)
 
@@ -153,18 +143,15 @@ class Effects(Part):
 
     @acts
     async def revive(self, tx: Tx, effect_id: int, *, now: datetime) -> Effect:
-        row = await find(
-            tx,
+        sql = (
             "UPDATE effects SET state = 'pending', attempts = 0, due_at = :now, wake_at = :now "
-            "WHERE id = :id AND state = 'dead' RETURNING *, NOTIFY(thread_id)",
-            now=now,
-            id=effect_id,
+            "WHERE id = :id AND state = 'dead' RETURNING *, NOTIFY(thread_id)"
         )
+        row = await find(tx, sql, now=now, id=effect_id)
         if row is not None:
             return Effect.of(row)
-        row = await find(tx, "SELECT state FROM effects WHERE id = :id", id=effect_id)
-        if row is None:
-            raise NotFoundError(f"There is no effect {effect_id}.")
+        sql = "SELECT state FROM effects WHERE id = :id"
+        row = await get(tx, sql, f"There is no effect {effect_id}.", id=effect_id)
         raise ConflictError(f"Effect {effect_id} is {row['state']}, not dead.")
 
 
@@ -191,9 +178,6 @@ def queueing(
 
 async def _check_lease(tx: Tx, lease: EffectLease) -> None:
     """Raise unless the lease is valid; the lock keeps it valid until the commit."""
-    row = await find(
-        tx,
-        "SELECT state, token, owner, NOTIFY(thread_id) FROM effects WHERE id = :id FOR UPDATE",
-        id=lease.effect.id,
-    )
+    sql = "SELECT state, token, owner, NOTIFY(thread_id) FROM effects WHERE id = :id FOR UPDATE"
+    row = await find(tx, sql, id=lease.effect.id)
     check_lease(f"effect {lease.effect.id}", row, lease.token, EffectState.CLAIMED)

@@ -10,7 +10,7 @@ from typing import Final
 
 from segue.core.text import storable
 from segue.core.triggers import parse_trigger
-from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.errors import ConflictError, UsageError
 from segue.journal.batches import RisingIds, batch_of, settle_batch
 from segue.journal.records import (
     SEEN_AFTER,
@@ -23,7 +23,7 @@ from segue.journal.records import (
 )
 from segue.journal.rows import EARLIEST, aware, read_time_or_none, to_json
 from segue.journal.threads import newest_of_thread, thread_of
-from segue.journal.tx import Part, Row, Statement, Tx, find, get, insertion, reads, writes
+from segue.journal.tx import Part, Row, Statement, Tx, change, get, insertion, reads, writes
 
 # The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
 # first shown at `seen_before` or earlier.
@@ -125,25 +125,17 @@ async def count_follow_ups(
     """Cost follows what is counted, not all follow-ups that the user ever got."""
     since = max(day_began, EARLIEST + _LONGEST_WAIT) - _LONGEST_WAIT
     values = {"thread": thread_id, "day": day_began, "since": since, "but": leaving_out or 0}
-    row = await find(tx, _COUNTS, **values)
-    if row is None:
-        raise NotFoundError(f"There is no thread {thread_id!r}.")
-    return FollowUpCounts(
-        thread_id=thread_id,
-        day_began=day_began,
-        consecutive=row["consecutive"],
-        sent_today=row["sent_today"],
-        last_at=read_time_or_none(row["last_at"]),
-        leaving_out=leaving_out,
-    )
+    row = await get(tx, _COUNTS, f"There is no thread {thread_id!r}.", **values)
+    last_at = read_time_or_none(row["last_at"])
+    counted = row["consecutive"], row["sent_today"], last_at
+    return FollowUpCounts(thread_id, day_began, *counted, leaving_out)
 
 
 async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
     """Raise if the user got a follow-up since `counted`; if not, none comes until the commit.
 
-    Threads of one user have their own locks, so the user is locked too, always after the thread.
-    The lock is a statement of its own: a statement that waits for it would not see what it waited
-    for.
+    A user's threads have their own locks, so the user is locked too, always after the thread; by a
+    statement of its own: one that waits for the lock would not see what it waited for.
     """
     await tx.lock(f"user {thread.user_id}")
     if counted != await count_follow_ups(tx, thread.id, counted.day_began, counted.leaving_out):
@@ -174,12 +166,8 @@ async def prepare_arming(
     if timer.batch is not None:
         await batch_of(tx, thread.id, timer.batch)
     if replaces and timer.kind is TurnKind.FOLLOW_UP:
-        await tx.run(
-            f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND {_ALIVE}",
-            reason="Replaced by a newer timer.",
-            thread=thread.id,
-            now=now,
-        )
+        sql = f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND {_ALIVE}"
+        await tx.run(sql, reason="Replaced by a newer timer.", thread=thread.id, now=now)
     return insertion(
         "timers",
         "RETURNING *",
@@ -210,12 +198,10 @@ def cancelling(timers: Sequence[int], reason: str, now: datetime) -> Statement:
 
 async def cancel_continuations(tx: Tx, thread: Thread, reason: str, ids: RisingIds) -> list[int]:
     """Cancel the thread's live continuation timers and settle their batches; the timers' ids."""
-    rows = await tx.all(
-        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} RETURNING id, batch",
-        reason=storable(reason),
-        now=ids.now,
-        thread=thread.id,
+    sql = (
+        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} RETURNING id, batch"
     )
+    rows = await tx.all(sql, reason=storable(reason), now=ids.now, thread=thread.id)
     rows.sort(key=lambda row: row["id"])
     for row in rows:
         await settle_batch(tx, thread, row["batch"], ids)
@@ -225,12 +211,6 @@ async def cancel_continuations(tx: Tx, thread: Thread, reason: str, ids: RisingI
 async def end_timer(
     tx: Tx, timer_id: int, state: TimerState, reason: str | None, now: datetime
 ) -> Row:
-    return await get(
-        tx,
-        "UPDATE timers SET state = :state, state_reason = :reason, owner = NULL, wake_at = NULL, "
-        "updated_at = :now WHERE id = :id RETURNING *",
-        state=state,
-        reason=None if reason is None else storable(reason),
-        now=now,
-        id=timer_id,
-    )
+    reason = None if reason is None else storable(reason)
+    ended = {"state": state, "state_reason": reason, "updated_at": now}
+    return await change(tx, "timers", timer_id, **ended, owner=None, wake_at=None)

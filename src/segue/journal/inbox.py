@@ -38,10 +38,11 @@ from segue.journal.records import (
     Thread,
     Turn,
     TurnKind,
+    TurnState,
 )
 from segue.journal.rows import aware, decode_message, encode_message, is_deeper, to_json
 from segue.journal.threads import lock_thread
-from segue.journal.tx import Part, Row, Tx, find, get, writes
+from segue.journal.tx import Part, Row, Tx, change, find, get, writes
 
 LONGEST_COLLECT: Final = timedelta(days=1)
 # A turn is held back for at most this many times `collect`.
@@ -64,21 +65,18 @@ class Inbox(Part):
     ) -> Accepted:
         """Store a user's message in a new batch, raise the epoch, and queue its turn.
 
-        The same step cancels the thread's live follow-up timers and voids its live follow-up turns
-        that the user has not seen: no message of them is stored, and there is no draft or it was
-        first shown less than `SEEN_AFTER` ago. Answers are not touched. A batch that waits for an
-        answer is settled.
-        With a `client_message_id` used before in the thread nothing changes, and the first
-        acceptance is returned with `is_new` false. If that message was imported without its turn,
-        it gets one now: done if its batch is complete, else queued. `UsageError` for a synthetic
-        message.
+        The same step cancels the thread's live follow-up timers, voids its live follow-up turns
+        that the user has not seen (no message stored, and no draft shown for `SEEN_AFTER`), and
+        settles a batch that waits for an answer. Answers are not touched. `UsageError` for a
+        synthetic message.
+        A `client_message_id` used before in the thread changes nothing: the first acceptance is
+        returned with `is_new` false. A message that was imported without its turn gets one.
 
-        With `arrival.collect` the turn can be taken only after that time; a message that comes
-        before it was taken joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times
-        its length in all. With `arrival.only_if_idle`: `ConflictError` while a reply is queued or
-        running. With `arrival.interrupts` the same step requests the cancellation, with the reason
-        `OVERTAKEN`, of turns that have begun, also those that wait for another try, and of the
-        agent's continuations and follow-ups. A reply that has not begun stays queued.
+        `arrival.collect` holds the turn back for that time; a message that comes before the turn
+        was taken joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
+        `arrival.only_if_idle`: `ConflictError` while a reply is queued or running.
+        `arrival.interrupts` requests the cancellation of turns that have begun and of the agent's
+        continuations and follow-ups; a reply that has not begun stays queued.
         """
         check_real(message)
         _check_arrival(arrival)
@@ -127,20 +125,17 @@ class Inbox(Part):
         self, tx: Tx, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
     ) -> Turn:
         """Queue a turn that goes on with the batch of one that waits, with the answer as
-        `payload["answer"]` and the ids of the questions as `payload["asked"]`; `UsageError` if
-        there are several and the answer does not name any.
+        `payload["answer"]` and the ids of the questions as `payload["asked"]`.
 
-        As with a message, the epoch rises and follow-ups end. `ConflictError` if the turn does not
-        wait (any more).
+        As with a message, the epoch rises and follow-ups end. `UsageError` if there are several
+        questions and the answer names none, `ConflictError` if the turn does not wait.
         """
         _check_answer(answer)
         asked = await turn_of(tx, turn_id)
         thread = await lock_thread(tx, asked.thread_id)
         # Of two answers at once, one was first: only now is it known which.
-        taken = await tx.run(
-            "UPDATE turns SET is_waiting = false WHERE id = :id AND is_waiting = true", id=turn_id
-        )
-        if not taken:
+        sql = "UPDATE turns SET is_waiting = false WHERE id = :id AND is_waiting = true"
+        if not await tx.run(sql, id=turn_id):
             raise ConflictError(
                 f"Turn {turn_id} does not wait for an answer (any more). Nothing was written."
             )
@@ -158,20 +153,12 @@ async def _accepted_before(
 ) -> Accepted | None:
     if client_message_id is None:
         return None
-    row = await find(
-        tx,
-        "SELECT body, batch FROM messages WHERE thread_id = :thread AND client_message_id = :id",
-        thread=thread.id,
-        id=client_message_id,
-    )
+    sql = "SELECT body, batch FROM messages WHERE thread_id = :thread AND client_message_id = :id"
+    row = await find(tx, sql, thread=thread.id, id=client_message_id)
     if row is None:
         return None
-    found = await find(
-        tx,
-        "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id LIMIT 1",
-        thread=thread.id,
-        batch=row["batch"],
-    )
+    sql = "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id LIMIT 1"
+    found = await find(tx, sql, thread=thread.id, batch=row["batch"])
     turn = Turn.of(found) if found else await _missing_turn(tx, thread, row["batch"], ids)
     return Accepted(decode_message(row["body"]), turn, False)
 
@@ -181,18 +168,17 @@ async def _missing_turn(tx: Tx, thread: Thread, batch: int, ids: RisingIds) -> T
     turn = await queue_turn(tx, thread, NewTurn(batch, TurnKind.REPLY), ids)
     if not (await batch_of(tx, thread.id, batch)).is_complete:
         return turn
-    sql = "UPDATE turns SET state = 'done', wake_at = NULL, finished_at = :now WHERE id = :id"
-    return Turn.of(await get(tx, f"{sql} RETURNING *", now=ids.now, id=turn.id))
+    done = TurnState.DONE
+    row = await change(tx, "turns", turn.id, state=done, wake_at=None, finished_at=ids.now)
+    return Turn.of(row)
 
 
 async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
-    busy = await find(
-        tx,
+    sql = (
         "SELECT 1 AS yes FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
-        "AND state IN ('queued', 'running') AND kind <> 'follow_up' LIMIT 1",
-        thread=thread_id,
+        "AND state IN ('queued', 'running') AND kind <> 'follow_up' LIMIT 1"
     )
-    if busy is not None:
+    if await find(tx, sql, thread=thread_id) is not None:
         raise ConflictError(
             f"An answer is being written in thread {thread_id!r}; send the message when it is "
             "done. Nothing was written."
@@ -200,8 +186,7 @@ async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
 
 
 async def _settle_waiting(tx: Tx, thread: Thread, turn_id: int, ids: RisingIds) -> None:
-    sql = "UPDATE turns SET is_waiting = false WHERE id = :id RETURNING batch"
-    row = await get(tx, sql, id=turn_id)
+    row = await change(tx, "turns", turn_id, is_waiting=False)
     await settle_batch(tx, thread, row["batch"], ids)
 
 
@@ -212,35 +197,29 @@ async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: dateti
     """
     if arrival.collect is None:
         return None
-    row = await find(
-        tx,
+    sql = (
         "SELECT * FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
-        "AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1",
-        thread=thread_id,
+        "AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1"
     )
+    row = await find(tx, sql, thread=thread_id)
     if row is None:
         return None
     turn = Turn.of(row)
-    is_collecting = (
-        turn.state == "queued"
-        and turn.kind is TurnKind.REPLY
-        and turn.attempts == 0
-        and turn.available_at > now
-        and not turn.cancel_requested
-    )
-    return turn if is_collecting else None
+    is_untried = turn.state is TurnState.QUEUED and turn.attempts == 0
+    is_held = turn.kind is TurnKind.REPLY and turn.available_at > now
+    return turn if is_untried and is_held and not turn.cancel_requested else None
 
 
 async def _hold_back(tx: Tx, thread: Thread, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
     """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
-    row = await get(
+    row = await change(
         tx,
-        "UPDATE turns SET epoch = :epoch, payload = :payload, "
-        "available_at = coalesce(:until, available_at), wake_at = NULL WHERE id = :id RETURNING *",
+        "turns",
+        turn.id,
         epoch=thread.epoch,
         payload=to_json({**turn.payload, **arrival.payload}),
-        until=_held_until(arrival, turn.queued_at, now),
-        id=turn.id,
+        available_at=_held_until(arrival, turn.queued_at, now),
+        wake_at=None,
     )
     await wake_first(tx, thread.id, now)
     return Turn.of(row)
@@ -276,13 +255,11 @@ def _stamp_first(message: BaseMessage, arrival: Arrival, ids: RisingIds) -> Base
 
 
 async def _stamp_next(tx: Tx, turn: Turn, message: BaseMessage, ids: RisingIds) -> BaseMessage:
-    last = await get(
-        tx,
+    sql = (
         "SELECT batch_type, parent_batch, sequence_num FROM messages "
-        "WHERE thread_id = :thread AND batch = :batch ORDER BY sequence_num DESC LIMIT 1",
-        thread=turn.thread_id,
-        batch=turn.batch,
+        "WHERE thread_id = :thread AND batch = :batch ORDER BY sequence_num DESC LIMIT 1"
     )
+    last = await get(tx, sql, thread=turn.thread_id, batch=turn.batch)
     [stamped] = stamp_now(
         [message],
         ids,

@@ -14,11 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
 from segue.journal.effects import Effects
-from segue.journal.feed import Feed
 from segue.journal.follow_ups import Decisions
 from segue.journal.inbox import Inbox
 from segue.journal.memories import Memories
-from segue.journal.messages import Messages
+from segue.journal.messages import Feed, Messages
 from segue.journal.registry import Keys, Nodes, Users
 from segue.journal.retention import Removal
 from segue.journal.search import Search

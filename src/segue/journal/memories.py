@@ -129,14 +129,9 @@ class Memories(Part):
         before: int | None = None,
     ) -> list[Memory]:
         """Newest first."""
-        rows = await tx.all(
-            f"SELECT {_FIELDS} {_IN_NAMESPACE} AND id < :before ORDER BY id DESC LIMIT :limit",
-            agent=agent_id,
-            user=user_id,
-            before=MAX_ID if before is None else before,
-            limit=limit,
-        )
-        return [*map(Memory.of, rows)]
+        sql = f"SELECT {_FIELDS} {_IN_NAMESPACE} AND id < :before ORDER BY id DESC LIMIT :limit"
+        page = {"before": MAX_ID if before is None else before, "limit": limit}
+        return [*map(Memory.of, await tx.all(sql, agent=agent_id, user=user_id, **page))]
 
     @looks
     async def count(self, tx: Tx, agent_id: str, user_id: str) -> int:
@@ -146,7 +141,6 @@ class Memories(Part):
     async def search(self, tx: Tx, query: MemorySearch) -> list[FoundMemory]:
         """The best matches of one namespace, ranked by a weighted sum of normalised scores.
 
-        Their `score` is from 0 to 1, and never rises down the list.
         Vectors of another model or dimension are never compared. Any text is a valid query.
         """
         by_text, full = await _text_scores(tx, query, query_words(query.text))
@@ -168,7 +162,7 @@ class Memories(Part):
 
     @looks
     async def count_to_embed(self, tx: Tx, model: str, *, agent_id: str | None = None) -> int:
-        """How many memories, of all agents or of one, have no vector of that model."""
+        """The number of memories, of all agents or of one, without a vector of that model."""
         sql = f"SELECT count(*) AS count {_TO_EMBED}"
         return int((await get(tx, sql, model=model, agent=agent_id))["count"])
 
@@ -182,10 +176,7 @@ class Memories(Part):
         limit: int = 100,
         after: int = 0,
     ) -> list[Memory]:
-        """Memories, of all agents or of one, that have no vector of that model.
-
-        By rising id above `after`, so that one that cannot be embedded does not stop the others.
-        """
+        """Memories, of all agents or of one, without a vector of that model, by rising id."""
         sql = f"SELECT {_FIELDS} {_TO_EMBED} AND id > :after ORDER BY id LIMIT :limit"
         rows = await tx.all(sql, model=model, agent=agent_id, after=after, limit=limit)
         return [*map(Memory.of, rows)]
@@ -194,21 +185,14 @@ class Memories(Part):
     async def set_embedding(
         self, tx: Tx, memory: Memory, embedding: Sequence[float], model: str
     ) -> bool:
-        """Give a memory the vector of its content, and nothing else.
-
-        False, and nothing is written, if the memory is gone or has other content or a vector of
-        another model than when it was read.
-        """
-        changed = await tx.run(
+        """Give a memory the vector of its content; False if it changed since it was read."""
+        sql = (
             "UPDATE memories SET embedding = :embedding, embedding_model = :model WHERE id = :id "
-            "AND content = :content AND coalesce(embedding_model, '') = :before",
-            embedding=tx.vector(vector_of(embedding, model)),
-            model=model,
-            id=memory.id,
-            content=memory.content,
-            before=memory.embedding_model or "",
+            "AND content = :content AND coalesce(embedding_model, '') = :before"
         )
-        return changed > 0
+        new = {"embedding": tx.vector(vector_of(embedding, model)), "model": model}
+        read = {"content": memory.content, "before": memory.embedding_model or ""}
+        return await tx.run(sql, **new, **read, id=memory.id) > 0
 
 
 def memory_words(memory: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -260,13 +244,8 @@ async def _store(tx: Tx, row: dict[str, Any], known: int | None, ids: SnowflakeS
 
 
 async def _find_by(tx: Tx, row: dict[str, Any], column: str) -> int | None:
-    found = await find(
-        tx,
-        f"SELECT id {_IN_NAMESPACE} AND {column} = :value ORDER BY id LIMIT 1",
-        agent=row["agent_id"],
-        user=row["user_id"],
-        value=row[column],
-    )
+    sql = f"SELECT id {_IN_NAMESPACE} AND {column} = :value ORDER BY id LIMIT 1"
+    found = await find(tx, sql, agent=row["agent_id"], user=row["user_id"], value=row[column])
     return None if found is None else int(found["id"])
 
 

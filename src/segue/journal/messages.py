@@ -1,4 +1,4 @@
-"""The journal of messages: appending, and reading what models and people get of it."""
+"""The journal of messages: appending, and reading what models, people and listeners get of it."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,22 +12,39 @@ from langchain_core.messages import BaseMessage
 from segue.core.batch import Batch
 from segue.core.metadata import MessageMetadata, check_messages
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
-from segue.errors import BackendError, ConflictError, UsageError
+from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.batches import (
     RisingIds,
     append_to_batch,
     batch_of,
-    batches_among,
     bring_back,
     place_of,
     storing,
 )
-from segue.journal.records import WINDOW_BYTES, Page, Thread, TurnLease, Window
-from segue.journal.rows import body_size, decode_batch, decode_message, encode_message, readable
+from segue.journal.records import (
+    PAGE_BYTES,
+    WINDOW_BYTES,
+    FeedPage,
+    Page,
+    Partial,
+    StoredEvent,
+    Thread,
+    Turn,
+    TurnLease,
+    Window,
+)
+from segue.journal.rows import (
+    DamagedError,
+    body_size,
+    decode_batch,
+    decode_message,
+    encode_message,
+    readable,
+)
 from segue.journal.summaries import newest_summary
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.turns import clear_partial
-from segue.journal.tx import Part, Row, Tx, get, looks, reads, writes
+from segue.journal.tx import Part, Row, Tx, find, get, looks, reads, writes
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
@@ -45,6 +62,14 @@ _MEMBERS: Final = """
     SELECT batch, tokens, body FROM messages WHERE thread_id = :thread AND batch = :batch
     AND archived = false ORDER BY sequence_num
 """
+# Whole batches, up to the one with which their bodies reach `size`.
+_AMONG: Final = """
+    SELECT batch, body FROM (
+        SELECT batch, sequence_num, body, sum(octet_length(body)) OVER (
+            ORDER BY batch GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM messages WHERE thread_id = :thread AND batch = ANY(:batches)
+    ) AS counted WHERE coalesce(before, 0) < :size ORDER BY batch, sequence_num
+"""
 _PAGE: Final = """
     SELECT position, body FROM messages WHERE thread_id = :thread AND visible = true
     AND position < :before AND position > :after ORDER BY position {order} LIMIT :limit
@@ -57,11 +82,23 @@ _AROUND: Final = """
         SELECT 1 FROM messages WHERE thread_id = :thread AND visible = true AND position > :last
     ) AS newer
 """
+_NEW_MESSAGES: Final = (
+    "SELECT position, body FROM messages WHERE thread_id = :thread AND visible = true "
+    "AND position > :after ORDER BY position LIMIT :limit"
+)
+_NEW_ENDS: Final = (
+    "SELECT turns.*, end_position AS position, NULL AS body FROM turns WHERE thread_id = :thread "
+    "AND end_position > :after ORDER BY end_position LIMIT :limit"
+)
+# A follow-up that was not shown may still be withdrawn: nothing of it may be seen.
+_RUNNING: Final = (
+    "SELECT id, token, partial_id, partial_text, partial_id IS NOT NULL "
+    "AND (kind <> 'follow_up' OR shown_at IS NOT NULL) AS is_seen "
+    "FROM turns WHERE thread_id = :thread AND state = 'running'"
+)
 
 
 class Messages(Part):
-    """The append-only journal."""
-
     @writes
     async def append(
         self,
@@ -74,11 +111,9 @@ class Messages(Part):
     ) -> list[BaseMessage]:
         """Store messages at the end of the turn's batch and return them as stored.
 
-        The user sees a follow-up's message as soon as it is stored: call `turns.show` first.
-
-        Positions rise above everything in the thread, sequence numbers go on without a gap. A
-        message whose id is in the batch already is not stored again but returned as stored, so an
-        interrupted step can be repeated.
+        Positions rise above everything in the thread, sequence numbers have no gap. A message
+        whose id is in the batch already is returned as stored, so an interrupted step can be
+        repeated. The user sees a stored message of a follow-up: call `turns.show` first.
         """
         thread = await lock_thread(tx, lease.turn.thread_id)
         # A stored message has no draft: a listener must not see it twice.
@@ -87,16 +122,11 @@ class Messages(Part):
 
     @writes
     async def import_messages(self, tx: Tx, thread_id: str, messages: Iterable[BaseMessage]) -> int:
-        """Store messages that have their positions already; those that are there are left alone.
-        Returns how many were new.
-        """
+        """Store stamped messages unless their ids are there; the number of new ones."""
         given = importable(messages)
         thread = await lock_thread(tx, thread_id)
-        rows = await tx.all(
-            "SELECT message_id FROM messages WHERE thread_id = :thread AND message_id = ANY(:ids)",
-            thread=thread_id,
-            ids=[message.id for message in given],
-        )
+        sql = "SELECT message_id FROM messages WHERE thread_id = :thread AND message_id = ANY(:ids)"
+        rows = await tx.all(sql, thread=thread_id, ids=[message.id for message in given])
         known = {row["message_id"] for row in rows}
         new = [message for message in given if message.id not in known]
         for message in new:
@@ -112,13 +142,15 @@ class Messages(Part):
 
     @looks
     async def load_batches(self, tx: Tx, thread_id: str, batches: Collection[int]) -> list[Batch]:
-        """Several batches with all their messages, oldest first, in one statement.
+        """Whole batches, oldest first, up to the one that brings them to `WINDOW_BYTES`.
 
-        Ends with the batch that brings them to `WINDOW_BYTES`; ask again for those after it.
-        One that is not there is left out, `NotFoundError` if none is; one that cannot be read is
-        left out with a line in the log.
+        Batches that are missing or cannot be read are left out; `NotFoundError` if all are missing.
         """
-        return await batches_among(tx, thread_id, batches)
+        rows = await tx.all(_AMONG, thread=thread_id, batches=[*batches], size=WINDOW_BYTES)
+        if not rows:
+            raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
+        groups = [[*members] for _, members in groupby(rows, key=lambda row: row["batch"])]
+        return readable(lambda members: _to_batch(members, keep=False), groups)
 
     @reads
     async def tail(
@@ -161,9 +193,8 @@ class Messages(Part):
     ) -> Page:
         """Visible messages, oldest first: the newest, or those next to a position.
 
-        Paging is stable while messages are added: nothing twice, nothing left out. Content does not
-        decide visibility, only metadata. A page ends after `limit` messages, or with the message
-        that brings it to `PAGE_BYTES`.
+        A page ends after `limit` messages, or with the message that brings it to `PAGE_BYTES`.
+        Paging is stable while messages are added.
         """
         thread = await thread_of(tx, thread_id)
         rows = await tx.bounded(
@@ -174,48 +205,47 @@ class Messages(Part):
             limit=limit,
         )
         found = sorted(rows, key=lambda row: row["position"])
-        seen = [row["position"] for row in found]
-        first, last = _edges(seen, before=before, after=after)
+        low = 0 if after is None else min(after + 1, MAX_ID)
+        high = MAX_ID if before is None else before - 1
+        first, last = (found[0]["position"], found[-1]["position"]) if found else (low, high)
         around = await get(tx, _AROUND, thread=thread_id, first=first, last=last)
         page = Page(
             messages=readable(lambda row: decode_message(row["body"]), found),
             before=first if around["older"] else None,
             after=last if around["newer"] else None,
         )
-        await _log_hidden(tx, thread, *_span(page, before=before, after=after))
+        # The positions that the page looked at.
+        span = (page.before or low, high) if after is None else (low, page.after or high)
+        await _log_hidden(tx, thread, *span)
         return page
 
     @looks
     async def list_batch(self, tx: Tx, agent_id: str, batch: int) -> list[BaseMessage]:
         """All messages of a batch that belong to an agent, in sequence."""
-        rows = await tx.all(
+        sql = (
             "SELECT body FROM messages WHERE agent_id = :agent AND batch = :batch "
-            "ORDER BY sequence_num",
-            agent=agent_id,
-            batch=batch,
+            "ORDER BY sequence_num"
         )
+        rows = await tx.all(sql, agent=agent_id, batch=batch)
         return [decode_message(row["body"]) for row in rows]
 
     @reads
     async def list_incomplete_batches(
         self, tx: Tx, agent_id: str, *, limit: int = 100
     ) -> list[tuple[str, Batch]]:
-        """An agent's unfinished batches with their threads, oldest first.
-
-        Those that a turn works on or left open; not those of void follow-ups nor imported ones,
-        which no turn continues.
+        """An agent's unfinished batches with their threads, oldest first: those that a turn works
+        on or left open.
         """
-        rows = await tx.all(
+        sql = (
             "SELECT DISTINCT thread_id, batch FROM turns "
             "WHERE agent_id = :agent AND (state IN ('queued', 'running') OR left_open) "
-            "ORDER BY batch",
-            agent=agent_id,
+            "ORDER BY batch"
         )
         found: list[tuple[str, Batch]] = []
-        for row in rows:
+        for row in await tx.all(sql, agent=agent_id):
             try:
                 batch = await batch_of(tx, row["thread_id"], row["batch"])
-            except BackendError as error:
+            except DamagedError as error:
                 logger.error("%s It is left out.", error)  # noqa: TRY400 - the row is the fault
                 continue
             if not batch.is_complete:
@@ -223,6 +253,27 @@ class Messages(Part):
             if len(found) >= limit:
                 break
         return found
+
+
+class Feed(Part):
+    @reads
+    async def read(self, tx: Tx, thread_id: str, *, after: int = 0, limit: int = 200) -> FeedPage:
+        """The events above a position, oldest first: visible messages and ends of turns that have
+        an `ending`; with the draft of the next message, and the running turn.
+
+        Ends after `limit` events, or with the message that brings the page to `PAGE_BYTES`.
+        """
+        await thread_of(tx, thread_id)
+        events, is_cut = await _events_above(tx, thread_id, after, limit)
+        # Read last, so that a turn which one of the messages voided is not returned as running.
+        row = await find(tx, _RUNNING, thread=thread_id)
+        if row is None:
+            return FeedPage(events, None, is_cut=is_cut)
+        # A draft is useful only after all events before it.
+        is_seen = row["is_seen"] and not is_cut
+        partial = Partial(row["id"], row["partial_id"], row["partial_text"])
+        running = row["id"], row["token"]
+        return FeedPage(events, partial if is_seen else None, running, is_cut)
 
 
 def above(batch: int | None) -> int:
@@ -272,19 +323,17 @@ class Tail:
                 self.room -= sum(row["tokens"] for row in members)
 
 
-def _to_batch(rows: list[Row]) -> Batch:
-    return decode_batch(rows[0]["batch"], (row["body"] for row in rows))
+def _to_batch(members: list[Row], *, keep: bool = True) -> Batch:
+    return decode_batch(members[0]["batch"], (row["body"] for row in members), keep=keep)
 
 
 async def _log_hidden(tx: Tx, thread: Thread, first: int, last: int) -> None:
     """Log what a page of history left out: a line for each message, one for all of them."""
-    hidden = await tx.all(
+    sql = (
         "SELECT message_id, trigger_type FROM messages WHERE thread_id = :thread "
-        "AND position BETWEEN :first AND :last AND synthetic = true",
-        thread=thread.id,
-        first=first,
-        last=last,
+        "AND position BETWEEN :first AND :last AND synthetic = true"
     )
+    hidden = await tx.all(sql, thread=thread.id, first=first, last=last)
     where: Mapping[str, Any] = {"thread_id": thread.id, "agent_id": thread.agent_id}
     for row in hidden:
         log_event(
@@ -319,8 +368,8 @@ def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         # Later ids are above all that are there: one near the end of the range would be the last.
         if place_of(message) > _LATEST_IMPORT:
             raise UsageError(
-                f"Message {message.id!r} has a position in {time_of(place_of(message)).year}; that "
-                "is no real message's. Nothing was written."
+                f"Message {message.id!r} has a position in {time_of(place_of(message)).year}; "
+                "expected one of the present. Nothing was written."
             )
         named = message.model_copy(update={"id": message.id or to_text(place_of(message))})
         if known.setdefault(named.id or "", named) != named:
@@ -330,17 +379,28 @@ def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return list(known.values())
 
 
-def _edges(seen: Sequence[int], *, before: int | None, after: int | None) -> tuple[int, int]:
-    """The first and the last position of a page of history; of an empty one, those of the gap."""
-    if seen:
-        return seen[0], seen[-1]
-    return min((after or 0) + 1, MAX_ID), MAX_ID if before is None else before - 1
+async def _events_above(
+    tx: Tx, thread_id: str, after: int, limit: int
+) -> tuple[list[StoredEvent], bool]:
+    """The next events, and whether there are more. Unreadable rows are skipped."""
+    while True:
+        values = {"thread": thread_id, "after": after, "limit": limit + 1}
+        messages = await tx.bounded(_NEW_MESSAGES, **values)
+        rows = sorted(
+            [*messages, *await tx.all(_NEW_ENDS, **values)], key=lambda row: int(row["position"])
+        )
+        is_full = sum(body_size(row["body"]) for row in messages) >= PAGE_BYTES
+        last = messages[-1]["position"] if is_full else MAX_ID
+        page = [row for row in rows[:limit] if row["position"] <= last]
+        is_cut = len(page) < len(rows) or last < MAX_ID
+        events = readable(_to_event, page)
+        if events or not is_cut or limit < 1:
+            return events, is_cut
+        after = page[-1]["position"]
 
 
-def _span(page: Page, *, before: int | None, after: int | None) -> tuple[int, int]:
-    """The first and the last position that a page of history looked at."""
-    first = 0 if after is None else min(after + 1, MAX_ID)
-    last = MAX_ID if before is None else before - 1
-    if after is None:
-        return first if page.before is None else page.before, last
-    return first, last if page.after is None else page.after
+def _to_event(row: Row) -> StoredEvent:
+    if row["body"] is None:
+        return StoredEvent(row["position"], turn=Turn.of(row))
+    message = decode_message(row["body"])
+    return StoredEvent(row["position"], message=message, size=body_size(row["body"]))

@@ -11,11 +11,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from segue.core.text import storable
-from segue.errors import NotFoundError
 from segue.journal.batches import RisingIds, noting, storing
 from segue.journal.records import Thread, Turn, TurnKind
 from segue.journal.rows import MessageRow, to_json
-from segue.journal.tx import Row, Statement, Tx, find
+from segue.journal.tx import Row, Statement, Tx, find, get
 
 # A turn that is held back keeps its time; any other gets the place of its thread in the queue.
 _PLACE: Final = (
@@ -24,8 +23,8 @@ _PLACE: Final = (
 )
 _QUEUE: Final = f"""
     INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, payload,
-        queued_at, available_at, wake_at)
-    VALUES (:id, :thread, :agent, :user, :batch, :kind, 'queued', :epoch, :payload, :now,
+        queued_at, held_at, available_at, wake_at)
+    VALUES (:id, :thread, :agent, :user, :batch, :kind, 'queued', :epoch, :payload, :now, :now,
         :available_at, CASE WHEN NOT EXISTS (
             SELECT 1 FROM turns INDEXED BY turns_alive
             WHERE thread_id = :thread AND state IN ('queued', 'running')
@@ -33,7 +32,8 @@ _QUEUE: Final = f"""
     RETURNING *
 """
 _WAKE_FIRST: Final = f"""
-    UPDATE turns SET wake_at = {_PLACE.format(available_at="available_at")}
+    UPDATE turns SET wake_at = {_PLACE.format(available_at="available_at")},
+        held_at = CASE WHEN available_at > :now THEN held_at ELSE :now END
     WHERE wake_at IS NULL AND id = (
         SELECT min(id) FROM turns INDEXED BY turns_alive
         WHERE thread_id = :thread AND state IN ('queued', 'running'))
@@ -46,6 +46,11 @@ _STOP: Final = """
     WHERE thread_id = :thread AND state IN ('queued', 'running')
         AND id = coalesce(:only::bigint, id)
         AND (NOT :only_begun::boolean OR attempts > 0 OR kind <> 'reply') RETURNING *
+"""
+_VOID: Final = """
+    UPDATE turns SET state = 'void', error = :reason, finished_at = :now, owner = NULL,
+        wake_at = NULL, shown_at = NULL, partial_id = NULL, partial_text = NULL
+    WHERE id = ANY(:ids)
 """
 
 
@@ -128,14 +133,7 @@ async def void_turns(
 ) -> None:
     if not turns:
         return
-    await tx.run(
-        "UPDATE turns SET state = 'void', error = :reason, finished_at = :now, owner = NULL, "
-        "wake_at = NULL, shown_at = NULL, partial_id = NULL, partial_text = NULL "
-        "WHERE id = ANY(:ids)",
-        reason=storable(reason),
-        now=now,
-        ids=[*turns],
-    )
+    await tx.run(_VOID, reason=storable(reason), now=now, ids=[*turns])
     await wake_first(tx, thread_id, now)
 
 
@@ -148,7 +146,5 @@ async def is_void(tx: Tx, thread_id: str, batch: int) -> bool:
 
 
 async def turn_of(tx: Tx, turn_id: int) -> Turn:
-    row = await find(tx, "SELECT * FROM turns WHERE id = :id", id=turn_id)
-    if row is None:
-        raise NotFoundError(f"There is no turn {turn_id}.")
-    return Turn.of(row)
+    sql = "SELECT * FROM turns WHERE id = :id"
+    return Turn.of(await get(tx, sql, f"There is no turn {turn_id}.", id=turn_id))

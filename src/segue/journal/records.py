@@ -18,15 +18,13 @@ from segue.journal.rows import Record, read_settings
 
 
 class TurnKind(StrEnum):
-    """Why a turn was queued; follow-ups are void once the user writes."""
-
     REPLY = "reply"
     FOLLOW_UP = "follow_up"
     CONTINUATION = "continuation"
 
 
 class TurnState(StrEnum):
-    """Where a turn is in its life; the last three are final."""
+    """The last three are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -36,7 +34,7 @@ class TurnState(StrEnum):
 
 
 class TimerState(StrEnum):
-    """Where a timer is in its life; the first three are alive."""
+    """The first three are alive."""
 
     PENDING = "pending"
     POSTPONED = "postponed"
@@ -48,7 +46,7 @@ class TimerState(StrEnum):
     MISSED = "missed"
 
 
-# Why follow-ups ended that were forestalled or taken back.
+# Why a follow-up was cancelled or voided.
 WROTE: Final = "The user wrote."
 ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
@@ -62,7 +60,7 @@ NOT_AWAITED: Final = "The agent that asked does not wait for it any more."
 
 
 class EffectState(StrEnum):
-    """Where an effect is in the outbox; dead means: given up, kept for an operator."""
+    """Dead: given up, and kept for an operator."""
 
     PENDING = "pending"
     CLAIMED = "claimed"
@@ -70,27 +68,26 @@ class EffectState(StrEnum):
     DEAD = "dead"
 
 
-# A page of messages ends with the message that brings its stored bodies to this size. A message may
-# have 10 MB, so a number of messages alone would not limit what a page takes in memory.
+# A page of messages ends with the message that brings its stored bodies to this size: a message may
+# have 10 MB.
 PAGE_BYTES: Final = 1_000_000
-# What is read for a model's context ends with the batch that brings it to this size. Providers
-# refuse requests of 20 to 50 MB.
+# A model's context ends with the batch that brings it to this size: providers refuse requests of
+# 20 to 50 MB.
 WINDOW_BYTES: Final = 20_000_000
 # Characters of a message's text in a search result.
 EXCERPT: Final = 300
 
-# A thread in which agents ask each other is named after the one that they answer in.
+# A nested thread, in which an agent asks another, is named after the thread that it works for.
 NESTING: Final = "/"
 
 
 def nested_id(thread_id: str, agent_id: str) -> str:
-    """The thread on which an agent is asked something for another thread."""
     return f"{thread_id}{NESTING}{agent_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPlace:
-    """A place in a list of threads, also of one that is not there any more."""
+    """A place in a list of threads, even if its thread was deleted."""
 
     updated_at: datetime
     id: str
@@ -112,12 +109,10 @@ class Thread(Record):
     settings: Mapping[str, Any] = field(metadata={"read": read_settings})
     created_at: datetime
     updated_at: datetime
-    # When the user was last seen typing.
     typing_at: datetime | None = None
 
     @property
     def place(self) -> ThreadPlace:
-        """Where it stands in the list of its user's threads."""
         return ThreadPlace(self.updated_at, self.id)
 
 
@@ -125,8 +120,8 @@ class Thread(Record):
 class Turn(Record):
     """The durable work item that processes one batch.
 
-    `payload` is what it was queued with, such as a person's answer. `ending` is what a listener
-    has to know of how it ended, beyond its messages; it has a place among them, `end_position`.
+    `payload` is what it was queued with, such as a person's answer. `ending` is what listeners get
+    of its end besides messages; `end_position` is its place among them.
     """
 
     id: int
@@ -143,15 +138,15 @@ class Turn(Record):
     shown_at: datetime | None = None
     error: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
-    # Somebody asked for it to be stopped; whoever runs it, ends it. `error` says why meanwhile.
+    # Its worker is to end it; until then `error` says why.
     cancel_requested: bool = False
     # It ended with a question, and waits for the answer.
     is_waiting: bool = False
     ending: Mapping[str, Any] | None = None
     end_position: int | None = None
-    # How many tries its own run broke; when the present try began, and how long workers have had it
-    # in those before.
+    # Tries that failed by themselves.
     faults: int = 0
+    # When the present try began, and how long the earlier ones took.
     begun_at: datetime | None = None
     worked: timedelta = timedelta(0)
 
@@ -161,15 +156,13 @@ class Turn(Record):
 
     @property
     def interruptions(self) -> int:
-        """How many earlier tries ended without a fault of the turn: by a shutdown, a crash, an
-        outage.
-        """
+        """Earlier tries that ended by a shutdown, a crash or an outage."""
         return max(self.attempts - 1 - self.faults, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnLease:
-    """The right to work on a turn until a time; `token` fences off everyone who had it before."""
+    """The right to work on a turn until a time; the `token` fences off earlier owners."""
 
     turn: Turn
     owner: str
@@ -179,7 +172,7 @@ class TurnLease:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Turns that were taken, and when the next one can be: in the past means at once."""
+    """Turns that were taken, and when the next one can be."""
 
     leases: list[TurnLease]
     next_at: datetime | None
@@ -187,11 +180,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A user's message in the journal, the turn that answers it, and what it made void.
+    """A stored user message, the turn that answers it, and what it ended.
 
-    `shown_turn` is a follow-up that the user has seen the beginning of: it goes on for now. One
-    that was shown only a moment ago is void: nobody has read it yet. `stopped_turns` are those that
-    an interrupting message marked as to be stopped.
+    `shown_turn` is a follow-up that the user has begun to see, so it goes on. `stopped_turns` are
+    those whose cancellation an interrupting message requested.
     """
 
     message: BaseMessage
@@ -205,12 +197,8 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a message comes in. The default is a user's message that waits for its turn.
-
-    `collect` holds the turn back for a moment, so that what follows within it joins the batch.
-    `only_if_idle` refuses it while an answer is being written. `interrupts` stops the answer that
-    is being written; messages that only wait keep their turns. `parent_batch` and
-    `source_agent_id` make it another agent's question. `payload` goes to the turn.
+    """How a message comes in; see `Inbox.accept`. `parent_batch` and `source_agent_id` make it
+    another agent's question. `payload` goes to the turn.
     """
 
     collect: timedelta | None = None
@@ -223,10 +211,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class FollowUpCounts:
-    """What a user got of follow-ups, of those that were sent or are on their way.
+    """The follow-ups of a user that were shown, are queued or running.
 
-    `consecutive` since the user last wrote in the thread, `sent_today` of all agents since
-    `day_began`, the latest of all at `last_at`. `leaving_out` is a turn that was not counted.
+    `consecutive`: in the thread since the user wrote; `sent_today`: of all agents since
+    `day_began`; `last_at`: the latest of all. The turn `leaving_out` is not counted.
     """
 
     thread_id: str
@@ -239,11 +227,11 @@ class FollowUpCounts:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is recorded of a turn's end, together with its last messages.
+    """What is recorded with a turn's end and its last messages.
 
-    `timers` are armed, a follow-up only if the user has not written since the turn was queued.
-    `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch
-    open for a person's answer.
+    A follow-up of `timers` is armed only if the user has not written since the turn was queued.
+    `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch open
+    for a person's answer.
     """
 
     effects: Sequence["NewEffect"] = ()
@@ -255,10 +243,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """Something a listener sees: a visible message, or the end of a turn that says something.
-
-    `size` is the number of bytes that a message has where it is stored.
-    """
+    """What a listener gets: a visible message with its stored `size` in bytes, or a turn's end."""
 
     position: int
     message: BaseMessage | None = None
@@ -277,10 +262,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """What a thread's listeners have missed, in order, and the message being written.
+    """The events of a thread in order, and the draft of the message being written.
 
-    `running` is the turn at work after these events, with the token of its lease. `is_cut` if more
-    events are stored after these.
+    `running` is the running turn's id and token. `is_cut` if more events are stored after these.
     """
 
     events: list[StoredEvent]
@@ -339,11 +323,7 @@ class TimerLease:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Visible messages, oldest first, and the cursors of the pages around them.
-
-    A cursor is None where there is nothing more; ask for what comes later with the position of
-    the last message.
-    """
+    """Visible messages, oldest first, and the cursors of the pages around them; None: no more."""
 
     messages: list[BaseMessage]
     before: int | None
@@ -352,9 +332,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One visible message that a search found. `text` is an excerpt around the first match, of at
-    most `EXCERPT` characters and two ellipses; pictures and files are not part of it.
-    """
+    """A visible message that a search found; `text` is an excerpt around the first match."""
 
     thread_id: str
     message_id: str
@@ -367,7 +345,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion took with it, by table."""
+    """The number of deleted rows by table."""
 
     rows: Mapping[str, int]
 
@@ -383,8 +361,6 @@ class NewEffect:
 
 @dataclass(frozen=True, slots=True)
 class Effect(Record):
-    """An effect in the outbox."""
-
     id: int
     thread_id: str
     kind: str
@@ -395,7 +371,7 @@ class Effect(Record):
     due_at: datetime
     error: str | None
     created_at: datetime
-    # What the outside answered; the evidence that it was done.
+    # What the receiver answered.
     evidence: str | None = None
 
 
@@ -407,7 +383,6 @@ class EffectLease:
     owner: str
     token: int
     until: datetime
-    # Whose thread it comes from.
     agent_id: str
 
 
@@ -428,7 +403,7 @@ class Decision(Record):
 
 @dataclass(frozen=True, slots=True)
 class Summary(Record):
-    """The words that stand for archived batches, with the batches they cover."""
+    """The text that replaces archived batches in the context."""
 
     id: int
     thread_id: str
@@ -442,17 +417,14 @@ class Summary(Record):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a model is told of a thread: its newest batches, newest first, and the summary of
-    those before them.
-    """
+    """A thread's newest batches, newest first, and the summary of those before them."""
 
     batches: list[Batch]
     summary: Summary | None
 
     def told(self, max_tokens: int) -> str | None:
-        """The summary's words for a model of that window, of which they take a third at most.
-
-        One that was made for a larger window would leave no room for the conversation.
+        """The summary's text, cut to a third of a model's window: one that was made for a larger
+        window would leave no room for the conversation.
         """
         if self.summary is None:
             return None
@@ -461,7 +433,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class NewMemory:
-    """A fact to keep. The embedding, if there is one, names the model that made it."""
+    """A fact to store; an embedding comes with the name of its model."""
 
     agent_id: str
     user_id: str
@@ -474,7 +446,7 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemorySearch:
-    """What to look for in one namespace. `text_weight` is the share of words against meaning.
+    """A search of one namespace; `text_weight` is the share of words against meaning.
 
     A memory that shares no word with the text is found if its similarity reaches `threshold`.
     """
@@ -506,10 +478,7 @@ class Memory(Record):
 
 @dataclass(frozen=True, slots=True)
 class KeptMemory:
-    """A memory as it is stored, and how many its namespace holds now.
-
-    `added` is false where it took the place of one that said the same.
-    """
+    """A stored memory, whether it is new or replaced one, and the size of its namespace now."""
 
     memory: Memory
     added: bool
@@ -518,10 +487,7 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True)
 class FoundMemory:
-    """A memory that fits a query, and how well, from 0 to 1: `segue.core.memory.relevances`.
-
-    `text_score` is BM25 and `vector_score` the cosine similarity, of which the rank is made.
-    """
+    """A memory with its relevance from 0 to 1, its BM25 score and its cosine similarity."""
 
     memory: Memory
     score: float
@@ -531,10 +497,9 @@ class FoundMemory:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey(Record):
-    """A key of the server's caller. Of its secret only a digest is kept.
+    """A key of the server's caller, stored as a digest of its secret.
 
-    Without a user it speaks for whichever user a request names: the key of a program that serves
-    many people.
+    A key without a user is a program's: it acts for the user that each request names.
     """
 
     id: str

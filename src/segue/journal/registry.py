@@ -1,11 +1,12 @@
 """Users' settings, API keys, and the node numbers of id generators."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from segue.core.snowflake import MAX_ID, MAX_NODE
-from segue.errors import ConflictError, NotFoundError
+from segue.errors import ConflictError
 from segue.journal.records import ApiKey
 from segue.journal.rows import lease_end, merge_settings, read_settings, to_json
 from segue.journal.threads import reconsider
@@ -36,13 +37,11 @@ class Users(Part):
         With `reconsider_at`, the user's postponed follow-ups can be claimed from then on.
         """
         # Locks the row, even a new one: of two concurrent merges, one waits.
-        row = await get(
-            tx,
+        sql = (
             "INSERT INTO users (user_id, updated_at) VALUES (:user, :now) ON CONFLICT (user_id) "
-            "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings",
-            user=user_id,
-            now=now,
+            "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings"
         )
+        row = await get(tx, sql, user=user_id, now=now)
         merged = to_json(merge_settings(read_settings(row["settings"]), settings))
         sql = "UPDATE users SET settings = :settings WHERE user_id = :user"
         await tx.run(sql, settings=merged, user=user_id)
@@ -58,17 +57,8 @@ class Keys(Part):
     @acts
     async def add(self, tx: Tx, key: ApiKey) -> None:
         """`ConflictError` if there is one with that id."""
-        new = insertion(
-            "api_keys",
-            "ON CONFLICT (id) DO NOTHING RETURNING id",
-            id=key.id,
-            name=key.name,
-            user_id=key.user_id,
-            is_operator=key.is_operator,
-            digest=key.digest,
-            created_at=key.created_at,
-        )
-        if not await tx.together(new):
+        unless_known = "ON CONFLICT (id) DO NOTHING RETURNING id"
+        if not await tx.together(insertion("api_keys", unless_known, **asdict(key))):
             raise ConflictError(f"There is a key {key.id!r} already.")
 
     @looks
@@ -85,15 +75,10 @@ class Keys(Part):
     @acts
     async def revoke(self, tx: Tx, key_id: str, *, now: datetime) -> ApiKey:
         """Revoke a key; again: nothing changes. `NotFoundError` if there is none."""
-        row = await find(
-            tx,
-            "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id "
-            "RETURNING *",
-            id=key_id,
-            now=now,
+        sql = (
+            "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id RETURNING *"
         )
-        if row is None:
-            raise NotFoundError(f"There is no key {key_id!r:.60}.")
+        row = await get(tx, sql, f"There is no key {key_id!r:.60}.", id=key_id, now=now)
         return ApiKey.of(row)
 
 
@@ -122,13 +107,8 @@ class Nodes(Part):
     async def extend(
         self, tx: Tx, node: int, owner: str, *, now: datetime, lease_for: timedelta
     ) -> None:
-        extended = await tx.run(
-            "UPDATE nodes SET lease_until = :until WHERE node = :node AND owner = :owner",
-            until=lease_end(now, lease_for),
-            node=node,
-            owner=owner,
-        )
-        if not extended:
+        sql = "UPDATE nodes SET lease_until = :until WHERE node = :node AND owner = :owner"
+        if not await tx.run(sql, until=lease_end(now, lease_for), node=node, owner=owner):
             raise ConflictError(f"Node {node} no longer belongs to {owner!r}; lease a new one.")
 
     @acts
@@ -140,11 +120,9 @@ class Nodes(Part):
     async def last_position(self, tx: Tx, *, latest: int = MAX_ID) -> int:
         """The highest position in the journal up to `latest`, to seed a generator; 0 if none."""
         # A decision's id is not noted in its thread.
-        row = await get(
-            tx,
+        sql = (
             "SELECT greatest("
             "coalesce((SELECT max(last_position) FROM threads WHERE last_position <= :latest), 0), "
-            "coalesce((SELECT max(id) FROM decisions WHERE id <= :latest), 0)) AS last",
-            latest=latest,
+            "coalesce((SELECT max(id) FROM decisions WHERE id <= :latest), 0)) AS last"
         )
-        return int(row["last"])
+        return int((await get(tx, sql, latest=latest))["last"])

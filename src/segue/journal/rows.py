@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
-from itertools import groupby
 from types import NoneType, UnionType
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -82,8 +81,12 @@ class Record:
 
     @classmethod
     def of(cls, row: Any) -> Self:
+        """`DamagedError` if a value cannot be read."""
         columns: Any = _columns(cls)  # type: ignore[arg-type]  # a class is hashable
-        return cls(*[row[name] if read is None else read(row[name]) for name, read in columns])
+        try:
+            return cls(*[row[name] if read is None else read(row[name]) for name, read in columns])
+        except UNREADABLE as error:
+            raise DamagedError(f"A stored {cls.__name__} cannot be read: {error}.") from error
 
 
 @cache
@@ -213,7 +216,6 @@ def columns_of(message: BaseMessage) -> dict[str, Any]:
 
 
 def encode_message(message: BaseMessage) -> MessageRow:
-    """A stamped message as a row; `MetadataError` if it is not stamped."""
     columns = columns_of(message)
     # Separately: dumping the artifact with the rest would walk into whatever it holds.
     dumped = message.model_dump(exclude={"artifact"})
@@ -256,24 +258,13 @@ def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Bat
     return decoded
 
 
-def decode_batches(rows: Iterable[Any]) -> list[Batch]:
-    """Batches of rows with `batch` and `body`, in order; unreadable ones are left out and logged.
-
-    They are not cached.
-    """
-    groups = [(batch, [*of_it]) for batch, of_it in groupby(rows, key=lambda row: row["batch"])]
-    return readable(
-        lambda group: decode_batch(group[0], (row["body"] for row in group[1]), keep=False), groups
-    )
-
-
 def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
     """The decoded rows; one that cannot be read is logged and does not hide the others."""
     decoded = []
     for row in rows:
         try:
             decoded.append(decode(row))
-        except (*UNREADABLE, BackendError) as error:
+        except DamagedError as error:
             logger.error("A row cannot be read and is left out: %s", error)  # noqa: TRY400 - the row is the fault
     return decoded
 

@@ -13,7 +13,6 @@ from collections import Counter
 from typing import Any, Final
 
 from segue.journal.records import EXCERPT, Found
-from segue.journal.rows import readable
 from segue.journal.threads import thread_of
 from segue.journal.tx import Part, Tx, reads
 
@@ -37,12 +36,11 @@ class Search(Part):
     ) -> list[Found]:
         """Visible messages of a user that match words, best first. Any text is a valid query.
 
-        Bodies are not loaded, only an excerpt of each message's text. Nested threads are searched
-        only by their `thread_id`.
+        Nested threads are searched only by their `thread_id`.
         """
         if thread_id is not None:
             await thread_of(tx, thread_id)
-        return readable(_to_found, await tx.search(user_id, text, thread_id, limit))
+        return [*map(_to_found, await tx.search(user_id, text, thread_id, limit))]
 
 
 def excerpt_words(query: str) -> list[str]:

@@ -4,12 +4,13 @@ A follow-up is the turn of a timer that fired (`_FIRED`), or a timer that ended 
 (`_ENDED`); its outcome follows from the stored facts. Nothing is written for this.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from segue.journal.tx import Part, Row, Tx, reads
+from segue.journal.rows import Record
+from segue.journal.tx import Part, Tx, reads
 
 # How long after a follow-up a message counts as its answer.
 WINDOW: Final = timedelta(hours=24)
@@ -41,14 +42,17 @@ class OutcomeQuery:
     trigger_type: str | None = None
 
 
+def _seconds(average: Any) -> timedelta | None:
+    return None if average is None else timedelta(seconds=float(average))
+
+
 @dataclass(frozen=True, slots=True)
-class OutcomeCount:
+class OutcomeCount(Record):
     """Number of follow-ups of one agent, trigger and variant that had an outcome.
 
-    `variant` is None if no prompt was chosen. `gate` is the one that suppressed them, None if no
-    gate did. `latency` is the median time to reply. `is_over` says, for those that were shown,
-    whether their window is over: only those belong in a rate, because otherwise users who reply
-    at once would be counted before the silent ones.
+    `variant` is None if no prompt was chosen. `gate` is the one that suppressed them. `latency` is
+    the median time to reply. `is_over`: they were shown and their window is over; only those
+    belong in a rate, because users who reply at once are counted before the silent ones.
     """
 
     agent_id: str
@@ -57,12 +61,12 @@ class OutcomeCount:
     outcome: FollowUpOutcome
     count: int
     gate: str | None = None
-    latency: timedelta | None = None
+    latency: timedelta | None = field(default=None, metadata={"read": _seconds})
     is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ArmCount:
+class ArmCount(Record):
     """The threads of one variant, or those held out (`variant` None).
 
     `wrote` sums, over the threads, the share of moments after which the user wrote.
@@ -72,18 +76,18 @@ class ArmCount:
     trigger_type: str | None
     variant: str | None
     threads: int
-    wrote: float
+    wrote: float = field(metadata={"read": float})
 
 
 @dataclass(frozen=True, slots=True)
-class SearchCount:
+class SearchCount(Record):
     """Number of follow-ups that searched memories with the text of a source (`none`: no text to
     search with), and how many of these searches failed.
     """
 
     source: str
     count: int
-    failed: int
+    failed: int = field(metadata={"read": int})
 
 
 _NEXT_REPLY: Final = (
@@ -111,7 +115,7 @@ fired AS (
     LEFT JOIN decisions AS gates ON gates.turn_id = turns.id AND gates.kind = 'gates'
         AND gates.kind <> 'plan'
     WHERE turns.kind = 'follow_up' AND turns.queued_at >= :since AND turns.queued_at < :until
-        AND turns.agent_id = coalesce(:agent, turns.agent_id)
+        AND turns.agent_id = coalesce(:agent_id, turns.agent_id)
 )"""
 # The plus keeps SQLite on the covering index instead of reading the table by id.
 _ENDED: Final = f"""
@@ -126,7 +130,7 @@ decided AS (
         AND timers.state IN ('cancelled', 'suppressed', 'expired', 'missed')
         AND coalesce(timers.state_reason, '') <> 'Replaced by a newer timer.'
         AND timers.updated_at >= :since AND timers.updated_at < :until
-        AND timers.agent_id = coalesce(:agent, timers.agent_id)
+        AND timers.agent_id = coalesce(:agent_id, timers.agent_id)
 ), ended AS (
     SELECT decided.*, gates.gate, CAST(gates.consecutive AS text) AS consecutive,
         coalesce(CAST(gates.held_out AS text), '') IN ('true', '1') AS held_out,
@@ -165,14 +169,14 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome = 'replied' THEN greatest(latency, 0) END AS latency
     FROM outcomes
-    WHERE outcome <> 'postponed' AND (:trigger::text IS NULL OR trigger_type = :trigger)
+    WHERE outcome <> 'postponed' AND (:trigger_type::text IS NULL OR trigger_type = :trigger_type)
 ), ranked AS (
     SELECT *, row_number() OVER (kind ORDER BY latency) AS place, count(*) OVER kind AS total
     FROM kinds
     WINDOW kind AS (PARTITION BY agent_id, trigger_type, variant, outcome, gate, is_over)
 )
 SELECT agent_id, trigger_type, variant, outcome, gate, is_over, count(*) AS count,
-    avg(CASE WHEN place IN ((total + 1) / 2, (total + 2) / 2) THEN latency END) AS median
+    avg(CASE WHEN place IN ((total + 1) / 2, (total + 2) / 2) THEN latency END) AS latency
 FROM ranked
 GROUP BY agent_id, trigger_type, variant, outcome, gate, is_over"""
 # Only moments whose window is over: otherwise users who write at once would count for more.
@@ -189,7 +193,7 @@ WITH {_FIRED}, {_ENDED}, moments AS (
     SELECT agent_id, trigger_type, variant,
         avg(CASE WHEN wrote_at - moment <= :window THEN 1.0 ELSE 0.0 END) AS share
     FROM moments
-    WHERE :trigger::text IS NULL OR trigger_type = :trigger
+    WHERE :trigger_type::text IS NULL OR trigger_type = :trigger_type
     GROUP BY thread_id, agent_id, trigger_type, variant
 )
 SELECT agent_id, trigger_type, variant, count(*) AS threads, sum(share) AS wrote
@@ -201,7 +205,7 @@ SELECT searched.outcome AS source, count(*) AS count,
     sum(CASE WHEN CAST(searched.failed AS text) IN ('true', '1') THEN 1 ELSE 0 END) AS failed
 FROM fired JOIN decisions AS searched ON searched.turn_id = fired.id
     AND searched.kind = 'memory_query' AND searched.kind <> 'plan'
-WHERE :trigger::text IS NULL OR fired.trigger_type = :trigger
+WHERE :trigger_type::text IS NULL OR fired.trigger_type = :trigger_type
 GROUP BY searched.outcome"""
 _UNMARKED: Final = f"""
 WITH {_FIRED}
@@ -209,7 +213,7 @@ SELECT count(*) AS count FROM fired
 JOIN messages ON messages.thread_id = fired.thread_id AND messages.batch = fired.batch
     AND messages.sequence_num = 0
 WHERE (messages.synthetic = false OR messages.trigger_type IS NULL)
-    AND (:trigger::text IS NULL OR fired.trigger_type = :trigger)"""
+    AND (:trigger_type::text IS NULL OR fired.trigger_type = :trigger_type)"""
 
 
 class Stats(Part):
@@ -222,63 +226,27 @@ class Stats(Part):
     async def count_outcomes(self, tx: Tx, query: OutcomeQuery) -> list[OutcomeCount]:
         """Count the follow-ups of each agent, trigger and variant by outcome.
 
-        One that was shown is replied to if the user's next message, or answer to an agent's
-        question, came within the window and before the next follow-up that was shown; it is
-        ignored once either is past. One that was postponed, or replaced by a newer one, is not
-        counted: the other one is.
+        A shown follow-up is replied to if the user's next message or answer came within the window
+        and before the next shown follow-up; it is ignored once either is past. One that was
+        postponed, or replaced by a newer one, is not counted.
         """
-        return sorted(map(_outcome_count, await tx.all(_OUTCOMES, **values_of(query))), key=str)
+        return sorted(map(OutcomeCount.of, await tx.all(_OUTCOMES, **asdict(query))), key=str)
 
     @reads
     async def count_arms(self, tx: Tx, query: OutcomeQuery) -> list[ArmCount]:
         """Count in each arm the threads, and the share of moments after which users wrote.
 
-        Moments are follow-ups that all gates let pass, sent or held out, the first since the user
-        wrote, whose window is over. One that was sent counts whatever became of it.
+        A moment that was sent counts whatever became of it; its window must be over.
         """
-        return sorted(map(_arm_count, await tx.all(_ARMS, **values_of(query))), key=str)
+        return sorted(map(ArmCount.of, await tx.all(_ARMS, **asdict(query))), key=str)
 
     @reads
     async def count_searches(self, tx: Tx, query: OutcomeQuery) -> list[SearchCount]:
         """Count the memory searches of follow-ups by the source of their text."""
-        return sorted(map(_search_count, await tx.all(_SEARCHES, **values_of(query))), key=str)
+        return sorted(map(SearchCount.of, await tx.all(_SEARCHES, **asdict(query))), key=str)
 
     @reads
     async def count_unmarked(self, tx: Tx, query: OutcomeQuery) -> int:
         """Follow-ups whose stored trigger has lost its metadata; 0 unless a store loses data."""
-        [row] = await tx.all(_UNMARKED, **values_of(query))
+        [row] = await tx.all(_UNMARKED, **asdict(query))
         return int(row["count"])
-
-
-def values_of(query: OutcomeQuery) -> dict[str, Any]:
-    return {
-        "now": query.now,
-        "since": query.since,
-        "until": query.until,
-        "window": query.window,
-        "agent": query.agent_id,
-        "trigger": query.trigger_type,
-    }
-
-
-def _outcome_count(row: Row) -> OutcomeCount:
-    median = row["median"]
-    return OutcomeCount(
-        agent_id=row["agent_id"],
-        trigger_type=row["trigger_type"],
-        variant=row["variant"],
-        outcome=FollowUpOutcome(row["outcome"]),
-        count=row["count"],
-        gate=row["gate"],
-        latency=None if median is None else timedelta(seconds=float(median)),
-        is_over=bool(row["is_over"]),
-    )
-
-
-def _arm_count(row: Row) -> ArmCount:
-    wrote = float(row["wrote"])
-    return ArmCount(row["agent_id"], row["trigger_type"], row["variant"], row["threads"], wrote)
-
-
-def _search_count(row: Row) -> SearchCount:
-    return SearchCount(row["source"], row["count"], int(row["failed"]))

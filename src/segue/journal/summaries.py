@@ -7,7 +7,7 @@ from typing import Final
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError, UsageError
-from segue.journal.batches import RisingIds, noting
+from segue.journal.batches import RisingIds, bring_back, noting
 from segue.journal.records import Summary
 from segue.journal.rows import to_json
 from segue.journal.threads import lock_thread, thread_of
@@ -34,12 +34,11 @@ class Summaries(Part):
         now: datetime,
         follows: int | None = None,
     ) -> Summary:
-        """Archive the batches and store their summary together. `ConflictError` if one of them
-        is archived already or has a live turn, `NotFoundError` if one is missing. A batch that
-        goes on later leaves the archive as a whole.
+        """Archive the batches and store their summary; a batch that goes on leaves the archive.
 
-        `follows` is the summary that the text was made from, 0 if there was none: `ConflictError`
-        if that is not the newest any more.
+        `ConflictError` if a batch is archived already or has a live turn, or if `follows`, the
+        summary that the text was made from (0: none), is not the newest any more; `NotFoundError`
+        if a batch is missing.
         """
         if not batches:
             raise UsageError("A summary stands for at least one batch.")
@@ -83,12 +82,7 @@ class Summaries(Part):
                 f"Summary {summary.id} is not the newest of thread {summary.thread_id!r}; "
                 "undo the newer ones first. Nothing was written."
             )
-        await tx.run(
-            "UPDATE messages SET archived = false WHERE thread_id = :thread "
-            "AND batch = ANY(:batches)",
-            thread=summary.thread_id,
-            batches=[*newest.batches],
-        )
+        await bring_back(tx, summary.thread_id, newest.batches)
         await tx.run("DELETE FROM summaries WHERE id = :id", id=summary.id)
 
 
@@ -112,7 +106,5 @@ async def _archive(tx: Tx, thread_id: str, batches: Sequence[int]) -> None:
         if rows[batch]["is_live"]:
             raise ConflictError(f"Batch {batch} is still being processed. Nothing was written.")
         seen.add(batch)
-    await tx.run(
-        "UPDATE messages SET archived = true WHERE thread_id = :thread AND batch = ANY(:batches)",
-        **values,
-    )
+    sql = "UPDATE messages SET archived = true WHERE thread_id = :thread AND batch = ANY(:batches)"
+    await tx.run(sql, **values)

@@ -5,16 +5,23 @@ array. State of the running system (leases, wake-up times, node numbers, API key
 part of it.
 """
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from segue.core.memory import indexed_words
 from segue.journal.records import EffectState, TimerState, TurnState
+from segue.journal.rows import UNREADABLE, DamagedError, read_time
+from segue.journal.tx import Transactor, Tx, looks
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
+
+_ROWS: Final = 500
+# Larger pages, because the database may sort all names for each page.
+_NAMED_ROWS: Final = 5_000
 
 
 class Form(Enum):
@@ -100,7 +107,7 @@ TURNS: Final = Table(
     _columns(
         "id:id agent_id* user_id* batch:id kind state epoch:number attempts:number queued_at:time "
         "available_at:time shown_at:time? error? payload:json cancel_requested:flag left_open:flag "
-        "is_waiting:flag ending:json? end_position:id? finished_at:time?"
+        "is_waiting:flag ending:json? end_position:id? held_at:time?* finished_at:time?"
     ),
 )
 TIMERS: Final = Table(
@@ -160,6 +167,8 @@ def whole(table: Table, row: Row, thread: Row | None) -> Row:
     more: dict[str, Any] = {}
     if table.of_thread and thread is not None:
         more = {"agent_id": thread["agent_id"], "user_id": thread["user_id"]}
+    if table is TURNS:
+        more["held_at"] = row["queued_at"]
     if table in (TIMERS, EFFECTS):
         more["wake_at"] = row["due_at"] if row["state"] in _WAITING else None
     if table is MEMORIES:
@@ -178,20 +187,76 @@ class Whose:
 ALL: Final = Whose()
 
 
-class Rows(Protocol):
+class Rows:
+    """The rows of a database."""
+
+    def __init__(self, db: Transactor) -> None:
+        self.db = db
+
+    @looks
     async def read_rows(
-        self, table: Table, whose: Whose = ALL, *, after: Key | None = None, limit: int = 500
+        self,
+        tx: Tx,
+        table: Table,
+        whose: Whose = ALL,
+        *,
+        after: Key | None = None,
+        limit: int = _ROWS,
     ) -> Sequence[Row]:
         """Rows in the order of their key, above the key `after`. Texts are ordered by code point.
 
         Ends after `limit` rows, or with the message that brings the page to `PAGE_BYTES`.
         """
-        ...
+        conditions, values = ["1 = 1"], dict[str, Any](limit=limit)
+        owner = "thread_id" if table.of_thread else "id"
+        for column, wanted in ((owner, whose.thread_id), ("user_id", whose.user_id)):
+            if wanted is not None:
+                conditions.append(f"{column} = :{column}")
+                values[column] = wanted
+        key = _key(table)
+        if after is not None:
+            given = {f"after_{number}": value for number, value in enumerate(after)}
+            conditions.append(f"({key}) > ({', '.join(f':{name}' for name in given)})")
+            values |= given
+        names = ", ".join(column.name for column in table.read)
+        sql = (
+            f"SELECT {names} FROM {table.name} WHERE {' AND '.join(conditions)} "
+            f"ORDER BY {key} LIMIT :limit"
+        )
+        rows = await (tx.bounded if table is MESSAGES else tx.all)(sql, **values)
+        return [_to_row(table, row) for row in rows]
 
 
-_ROWS: Final = 500
-# Larger pages, because the database may sort all names for each page.
-_NAMED_ROWS: Final = 5_000
+def _key(table: Table) -> str:
+    """The key's columns, ordered by code point whatever the database's locale is."""
+    texts = {column.name for column in table.columns if column.form is Form.TEXT}
+    return ", ".join(f'{name} COLLATE "C"' if name in texts else name for name in table.key)
+
+
+def _to_row(table: Table, row: Any) -> Row:
+    try:
+        return {column.name: _read_value(column, row[column.name]) for column in table.read}
+    except UNREADABLE as error:
+        key = "/".join(str(row[name]) for name in table.key)
+        raise DamagedError(f"Row {key} of {table.name} cannot be read: {error}.") from error
+
+
+def _read_value(column: Column, value: Any) -> Any:
+    if value is None:
+        return None
+    match column.form:
+        case Form.TIME:
+            return read_time(value)
+        case Form.FLAG:
+            return bool(value)
+        case Form.JSON | Form.IDS | Form.BODY:
+            return json.loads(value)
+        case Form.VECTOR:
+            import numpy as np  # noqa: PLC0415 - slow to import, and only memories have vectors
+
+            is_raw = isinstance(value, bytes)
+            return (np.frombuffer if is_raw else np.asarray)(value, dtype=np.float32)
+    return value
 
 
 async def all_rows(rows: Rows, table: Table, whose: Whose = ALL) -> AsyncIterator[Row]:

@@ -5,18 +5,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from segue.core.text import storable
-from segue.errors import ConflictError, NotFoundError
+from segue.errors import ConflictError
 from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
 from segue.journal.rows import merge_settings, to_json
-from segue.journal.tx import Part, Row, Tx, find, get, insertion, looks, writes
+from segue.journal.tx import Part, Row, Tx, change, get, insertion, looks, writes
 
-OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries")
+_OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
 
 
 class Threads(Part):
-    """Conversations and the list of them."""
-
     @writes
     async def create(
         self,
@@ -65,8 +63,7 @@ class Threads(Part):
         with_nested: bool = False,
     ) -> list[Thread]:
         """A user's threads, the one written to last first; `before` is the place of the last one of
-        the page before. Those in which agents ask each other are no conversations of the user's,
-        and come only with `with_nested`. Cost follows the limit, not the number of messages.
+        the previous page. Threads in which agents ask each other come only `with_nested`.
         """
         sql = "SELECT * FROM threads WHERE user_id = :user"
         values: dict[str, Any] = {"user": user_id, "limit": limit}
@@ -83,10 +80,8 @@ class Threads(Part):
 
     @looks
     async def list_newest(self, tx: Tx, *, limit: int = 50) -> list[Thread]:
-        """Threads of all users, the one written to last first, for who may see everybody's.
-
-        Those in which agents ask each other are not among them. Every thread is looked at, and no
-        more than the limit kept.
+        """Threads of all users without nested ones, the one written to last first. Reads every
+        thread.
         """
         sql = "SELECT * FROM threads WHERE strpos(id, :nesting) = 0" + _NEWEST_FIRST
         return [*map(Thread.of, await tx.all(sql, nesting=NESTING, limit=limit))]
@@ -101,21 +96,16 @@ class Threads(Part):
         settings: Mapping[str, Any] | None = None,
         reconsider_at: datetime | None = None,
     ) -> Thread:
-        """Set what is given: the title, or settings merged into those that are there (null
-        removes one). A title set here is no longer taken from the first message. With
-        `reconsider_at`, the thread's follow-up that was put off can be claimed from then on.
+        """Set the title, or merge settings into the stored ones (null removes one).
+
+        A title set here is no longer taken from the first message. With `reconsider_at`, the
+        thread's postponed follow-up can be claimed from then on.
         """
         thread = await lock_thread(tx, thread_id)
-        row = await get(
-            tx,
-            "UPDATE threads SET title = coalesce(:title, title), settings = :settings, "
-            "title_is_set = CASE WHEN :is_titled THEN true ELSE title_is_set END "
-            "WHERE id = :id RETURNING *",
-            title=None if title is None else storable(title),
-            is_titled=title is not None,
-            settings=to_json(merge_settings(thread.settings, settings or {})),
-            id=thread_id,
-        )
+        new: dict[str, Any] = {"settings": to_json(merge_settings(thread.settings, settings or {}))}
+        if title is not None:
+            new |= {"title": storable(title), "title_is_set": True}
+        row = await change(tx, "threads", thread_id, **new)
         if reconsider_at is not None:
             await reconsider(tx, "thread_id = :whose", thread_id, reconsider_at)
         return Thread.of(row)
@@ -123,14 +113,11 @@ class Threads(Part):
     @writes
     async def note_typing(self, tx: Tx, thread_id: str, *, now: datetime) -> None:
         """The user is typing; nothing else of the thread changes."""
-        sql = "UPDATE threads SET typing_at = :now WHERE id = :id"
-        if not await tx.run(sql, now=now, id=thread_id):
-            raise NotFoundError(f"There is no thread {thread_id!r}.")
+        sql = "UPDATE threads SET typing_at = :now WHERE id = :id RETURNING id"
+        await get(tx, sql, f"There is no thread {thread_id!r}.", now=now, id=thread_id)
 
     async def delete(self, thread_id: str) -> Deleted:
-        """Delete a thread and all that belongs to it, nested threads too, and say what. Memories
-        belong to the user.
-        """
+        """Delete a thread with its rows and nested threads. Memories stay: they are the user's."""
         deleted = await self._delete(thread_id)
         await self.db.wipe()
         return deleted
@@ -138,26 +125,27 @@ class Threads(Part):
     @writes
     async def _delete(self, tx: Tx, thread_id: str) -> Deleted:
         thread = await lock_thread(tx, thread_id)
-        nested = await tx.all(
+        sql = (
             "SELECT id FROM threads WHERE user_id = :user "
-            "AND substr(id, 1, length(:prefix)) = :prefix ORDER BY id FOR UPDATE",
-            user=thread.user_id,
-            prefix=thread_id + NESTING,
+            "AND substr(id, 1, length(:prefix)) = :prefix ORDER BY id FOR UPDATE"
         )
-        doomed = [thread_id, *(row["id"] for row in nested)]
-        rows = {}
-        for table in OWNED:
-            sql = f"DELETE FROM {table} WHERE thread_id = ANY(:doomed)"
-            rows[table] = await tx.run(sql, doomed=doomed)
-        rows["threads"] = await tx.run("DELETE FROM threads WHERE id = ANY(:ids)", ids=doomed)
-        return Deleted(rows)
+        nested = await tx.all(sql, user=thread.user_id, prefix=thread_id + NESTING)
+        return Deleted(await delete_threads(tx, [thread_id, *(row["id"] for row in nested)]))
+
+
+async def delete_threads(tx: Tx, threads: list[str]) -> dict[str, int]:
+    """Delete threads with all their rows; the number of deleted rows by table."""
+    rows = {}
+    for table in _OWNED:
+        sql = f"DELETE FROM {table} WHERE thread_id = ANY(:threads)"
+        rows[table] = await tx.run(sql, threads=threads)
+    rows["threads"] = await tx.run("DELETE FROM threads WHERE id = ANY(:ids)", ids=threads)
+    return rows
 
 
 async def thread_of(tx: Tx, thread_id: str) -> Thread:
-    row = await find(tx, "SELECT * FROM threads WHERE id = :id", id=thread_id)
-    if row is None:
-        raise NotFoundError(f"There is no thread {thread_id!r}.")
-    return Thread.of(row)
+    sql = "SELECT * FROM threads WHERE id = :id"
+    return Thread.of(await get(tx, sql, f"There is no thread {thread_id!r}.", id=thread_id))
 
 
 async def newest_of_thread(tx: Tx, table: str, thread_id: str, limit: int) -> list[Row]:
@@ -175,10 +163,8 @@ async def lock_thread(tx: Tx, thread_id: str) -> Thread:
     because a statement of its own would cost every step a round trip.
     """
     sql = "SELECT *, NOTIFY(id) FROM threads WHERE id = :id FOR UPDATE"
-    row = await find(tx, sql, id=thread_id)
-    if row is None:
-        raise NotFoundError(f"There is no thread {thread_id!r}. Nothing was written.")
-    return Thread.of(row)
+    missing = f"There is no thread {thread_id!r}. Nothing was written."
+    return Thread.of(await get(tx, sql, missing, id=thread_id))
 
 
 async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:
@@ -186,10 +172,9 @@ async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:
 
     Locks timers of many threads, but waits for none: one that is locked is being decided about.
     """
-    await tx.run(
+    sql = (
         "UPDATE timers SET wake_at = least(wake_at, :at) WHERE id IN ("
         "SELECT id FROM timers WHERE kind = 'follow_up' AND state = 'postponed' "
-        f"AND {condition} FOR UPDATE SKIP LOCKED)",
-        at=at,
-        whose=whose,
+        f"AND {condition} FOR UPDATE SKIP LOCKED)"
     )
+    await tx.run(sql, at=at, whose=whose)

@@ -51,14 +51,14 @@ from segue.journal.rows import (
     CLOCK_SKEW,
     EARLIEST,
     LATEST,
-    UNREADABLE,
+    DamagedError,
     encode_message,
     lease_end,
     read_time,
     readable,
 )
 from segue.journal.threads import lock_thread, newest_of_thread
-from segue.journal.tx import Part, Row, Tx, check_lease, find, get, looks, reads, writes
+from segue.journal.tx import Part, Row, Tx, change, check_lease, find, get, looks, reads, writes
 
 logger = logging.getLogger(__name__)
 
@@ -76,11 +76,14 @@ _DUE: Final = """
     SELECT * FROM timers WHERE wake_at <= :now ORDER BY wake_at, id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 """
+_TAKE: Final = """
+    UPDATE timers SET state = 'claimed', owner = :owner, token = token + 1, wake_at = :until,
+        updated_at = :now
+    WHERE id = ANY(:ids) RETURNING *
+"""
 
 
 class Timers(Part):
-    """Durable promises to consider a follow-up."""
-
     @writes
     async def arm(
         self,
@@ -93,10 +96,7 @@ class Timers(Part):
     ) -> Timer:
         """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
 
-        A thread has at most one live follow-up timer: arming again replaces it in one step, and
-        the old one is recorded as cancelled. A follow-up has a trigger and no batch yet, a
-        continuation names the batch it goes on in: anything else is a `UsageError`, an unknown
-        batch a `NotFoundError`.
+        A thread has at most one live follow-up timer: arming again cancels the old one.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
@@ -119,38 +119,25 @@ class Timers(Part):
         await tx.run(_PULL_BACK, now=now, ahead=now + CLOCK_SKEW)
         due = await tx.all(_DUE, now=now, limit=limit)
         sound = [row["id"] for row in due if await _is_sound(tx, row, now)]
-        rows = await tx.all(
-            "UPDATE timers SET state = 'claimed', owner = :owner, token = token + 1, "
-            "wake_at = :until, updated_at = :now WHERE id = ANY(:ids) RETURNING *",
-            owner=owner,
-            until=until,
-            now=now,
-            ids=sound,
-        )
+        rows = await tx.all(_TAKE, owner=owner, until=until, now=now, ids=sound)
         leases = {row["id"]: TimerLease(Timer.of(row), owner, row["token"], until) for row in rows}
         return [leases[timer_id] for timer_id in sound]
 
     @looks
     async def next_at(self, tx: Tx) -> datetime | None:
         """When the next timer is due or a claimed one may be taken again."""
-        row = await find(
-            tx,
+        sql = (
             "SELECT least(greatest(wake_at, :earliest), :latest) AS at FROM timers "
-            "WHERE wake_at IS NOT NULL ORDER BY timers.wake_at LIMIT 1",
-            earliest=EARLIEST,
-            latest=LATEST,
+            "WHERE wake_at IS NOT NULL ORDER BY timers.wake_at LIMIT 1"
         )
+        row = await find(tx, sql, earliest=EARLIEST, latest=LATEST)
         return None if row is None else read_time(row["at"])
 
     @looks
     async def count(self, tx: Tx, *, limit: int) -> int:
         """How many timers are alive; counting stops at `limit`."""
-        row = await get(
-            tx,
-            "SELECT count(*) AS found FROM "
-            "(SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT :limit) AS awake",
-            limit=limit,
-        )
+        awake = "SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT :limit"
+        row = await get(tx, f"SELECT count(*) AS found FROM ({awake}) AS awake", limit=limit)
         return int(row["found"])
 
     @writes
@@ -165,14 +152,12 @@ class Timers(Part):
         counted: FollowUpCounts | None = None,
         decisions: Sequence[Decision] = (),
     ) -> Turn | None:
-        """Store the synthetic message in a new batch, queue its turn, and close the timer.
+        """Store the synthetic message in a new batch, or in that of a continuation; queue its turn,
+        and close the timer.
 
-        `counted` is what the gates decided on: `ConflictError` if the user got a follow-up of
-        another thread in the meantime. Then ask the gates again.
-
-        None if the user wrote since the timer was armed, or if it was cancelled or replaced: then
-        it is cancelled, and nothing is stored. A continuation timer goes on in its own batch.
-        `UsageError` for a message that is not synthetic: the user would see it.
+        None, and nothing is stored, if the user wrote since the timer was armed, or if it was
+        cancelled or replaced. `ConflictError` if the user got a follow-up since the gates
+        `counted`: ask them again. `UsageError` for a message that is not synthetic.
         """
         check_synthetic(message)
         timer = lease.timer
@@ -198,9 +183,6 @@ class Timers(Part):
     async def count_follow_ups(
         self, tx: Tx, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
     ) -> FollowUpCounts:
-        """The follow-ups of the thread's user that were shown or are queued or running; the turn
-        `leaving_out` is not counted.
-        """
         return await count_follow_ups(tx, thread_id, day_began, leaving_out)
 
     @writes
@@ -216,14 +198,16 @@ class Timers(Part):
     ) -> Timer:
         await lock_thread(tx, lease.timer.thread_id)
         _check_lease(lease, await _lock_timer(tx, lease.timer.id))
-        row = await get(
+        row = await change(
             tx,
-            "UPDATE timers SET state = 'postponed', due_at = :until, wake_at = :until, "
-            "state_reason = :reason, owner = NULL, updated_at = :now WHERE id = :id RETURNING *",
-            until=until,
-            reason=storable(reason),
-            now=now,
-            id=lease.timer.id,
+            "timers",
+            lease.timer.id,
+            state=TimerState.POSTPONED,
+            due_at=until,
+            wake_at=until,
+            state_reason=storable(reason),
+            owner=None,
+            updated_at=now,
         )
         await record_decisions(tx, decisions)
         return Timer.of(row)
@@ -261,8 +245,8 @@ class Timers(Part):
     ) -> list[Timer]:
         """Cancel the thread's live timers, and return them, oldest first.
 
-        The same step settles the batches of its continuations, voids unseen follow-ups like
-        `inbox.accept`, and raises the epoch: no turn queued before arms a follow-up any more.
+        The same step settles the batches of continuations, voids unseen follow-ups, and raises the
+        epoch: no turn queued before arms a follow-up any more.
         """
         thread = await lock_thread(tx, thread_id)
         live = await find_live(tx, thread_id, now)
@@ -306,10 +290,9 @@ async def _is_sound(tx: Tx, row: Row, now: datetime) -> bool:
     """Whether a due row can be read; one that cannot ends as suppressed."""
     try:
         Timer.of(row)
-    except UNREADABLE as error:
-        logger.error("Timer %s cannot be read and is suppressed: %s", row["id"], error)  # noqa: TRY400 - the row is the fault, not the code
-        reason = f"The row cannot be read: {error}"
-        await end_timer(tx, row["id"], TimerState.SUPPRESSED, reason, now)
+    except DamagedError as error:
+        logger.error("Timer %s is suppressed: %s", row["id"], error)  # noqa: TRY400 - the row is the fault, not the code
+        await end_timer(tx, row["id"], TimerState.SUPPRESSED, str(error), now)
         return False
     return True
 

@@ -1,6 +1,5 @@
-"""Rows as they are, out of a database and into one."""
+"""Exports and imports: rows as they are, out of a database and into one."""
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,9 +12,8 @@ from segue.journal.batches import check_past
 from segue.journal.memories import MEMORY_WORDS, memory_words
 from segue.journal.queue import wake_first
 from segue.journal.records import TurnState
-from segue.journal.rows import UNREADABLE, DamagedError, read_time, to_json
+from segue.journal.rows import to_json
 from segue.journal.tables import (
-    ALL,
     MEMORIES,
     MESSAGES,
     THREADS,
@@ -23,15 +21,13 @@ from segue.journal.tables import (
     USERS,
     Column,
     Form,
-    Key,
     Restored,
     Row,
     Rows,
     Table,
-    Whose,
     whole,
 )
-from segue.journal.tx import Part, Transactor, Tx, find, looks, writes
+from segue.journal.tx import Database, Tx, find, writes
 
 # Most rows that are inserted at once.
 _CHUNK: Final = 512
@@ -52,51 +48,16 @@ class _DryRunOver(Exception):
         self.restored = restored
 
 
-class RowReader:
-    def __init__(self, db: Transactor) -> None:
-        self.db = db
-
-    @looks
-    async def read_rows(
-        self,
-        tx: Tx,
-        table: Table,
-        whose: Whose = ALL,
-        *,
-        after: Key | None = None,
-        limit: int = 500,
-    ) -> Sequence[Row]:
-        conditions, values = ["1 = 1"], dict[str, Any](limit=limit)
-        owner = "thread_id" if table.of_thread else "id"
-        for column, wanted in ((owner, whose.thread_id), ("user_id", whose.user_id)):
-            if wanted is not None:
-                conditions.append(f"{column} = :{column}")
-                values[column] = wanted
-        key = _key(table)
-        if after is not None:
-            given = {f"after_{number}": value for number, value in enumerate(after)}
-            conditions.append(f"({key}) > ({', '.join(f':{name}' for name in given)})")
-            values |= given
-        names = ", ".join(column.name for column in table.read)
-        sql = (
-            f"SELECT {names} FROM {table.name} WHERE {' AND '.join(conditions)} "
-            f"ORDER BY {key} LIMIT :limit"
-        )
-        is_large = any(column.form is Form.BODY for column in table.read)
-        rows = await (tx.bounded if is_large else tx.all)(sql, **values)
-        return [_to_row(table, row) for row in rows]
-
-
-class Transfer(Part):
+class Transfer(Rows):
     """Exports and imports. `read_rows` reads a page as of now."""
 
-    read_rows = RowReader.read_rows
+    db: Database
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Rows]:
         """Pages of one snapshot, whatever is written meanwhile."""
         async with self.db.at_one_moment() as frozen:
-            yield RowReader(frozen)
+            yield Rows(frozen)
 
     async def restore(
         self,
@@ -168,7 +129,7 @@ class _Restore:
         self._rows[table.name] += len(chunk)
         self._check_ids(table, chunk)
         rows = [whole(table, row, self._thread) for row in chunk]
-        encoders = _encoders(table, {Form.VECTOR: self._tx.vector})
+        encoders = _encoders(table, self._tx.vector)
         names = [name for name, _ in encoders]
         values = [
             [row[name] if encode is None else encode(row[name]) for name, encode in encoders]
@@ -220,51 +181,17 @@ class _Restore:
     async def _check_batches(self, rows: Sequence[Row]) -> None:
         """A batch is found by its agent and its id, so no two threads may have the same."""
         first = rows[0]
-        taken = await find(
-            self._tx,
+        sql = (
             "SELECT batch FROM messages WHERE agent_id = :agent AND batch = ANY(:batches) "
-            "AND thread_id <> :thread LIMIT 1",
-            agent=first["agent_id"],
-            batches=sorted({row["batch"] for row in rows}),
-            thread=first["thread_id"],
+            "AND thread_id <> :thread LIMIT 1"
         )
-        if taken is not None:
+        batches = sorted({row["batch"] for row in rows})
+        values = {"agent": first["agent_id"], "batches": batches, "thread": first["thread_id"]}
+        if (taken := await find(self._tx, sql, **values)) is not None:
             raise BatchTaken(
                 f"Batch {taken['batch']} is here already, in another thread; import under new ids. "
                 "Nothing was imported."
             )
-
-
-def _key(table: Table) -> str:
-    """The key's columns, ordered by code point whatever the database's locale is."""
-    texts = {column.name for column in table.columns if column.form is Form.TEXT}
-    return ", ".join(f'{name} COLLATE "C"' if name in texts else name for name in table.key)
-
-
-def _to_row(table: Table, row: Any) -> Row:
-    try:
-        return {column.name: _read_value(column, row[column.name]) for column in table.read}
-    except UNREADABLE as error:
-        key = "/".join(str(row[name]) for name in table.key)
-        raise DamagedError(f"Row {key} of {table.name} cannot be read: {error}.") from error
-
-
-def _read_value(column: Column, value: Any) -> Any:
-    if value is None:
-        return None
-    match column.form:
-        case Form.TIME:
-            return read_time(value)
-        case Form.FLAG:
-            return bool(value)
-        case Form.JSON | Form.IDS | Form.BODY:
-            return json.loads(value)
-        case Form.VECTOR:
-            import numpy as np  # noqa: PLC0415 - slow to import, and only memories have vectors
-
-            is_raw = isinstance(value, bytes)
-            return (np.frombuffer if is_raw else np.asarray)(value, dtype=np.float32)
-    return value
 
 
 def _chunks(rows: Iterable[tuple[Table, Row]]) -> Iterator[tuple[Table, list[Row]]]:
@@ -276,16 +203,13 @@ def _chunks(rows: Iterable[tuple[Table, Row]]) -> Iterator[tuple[Table, list[Row
             yield table, [first, *(row for _, row in islice(pairs, more))]
 
 
-def _encoders(table: Table, forms: Mapping[Form, Encode]) -> list[tuple[str, Encode | None]]:
-    """The columns that are written, with the functions that encode their values.
-
-    `forms` are those of this database; JSON is the same text in all of them.
-    """
+def _encoders(table: Table, vector: Encode) -> list[tuple[str, Encode | None]]:
+    """The columns that are written, with the functions that encode their values."""
     known: Mapping[Form, Encode] = {
         Form.JSON: to_json,
         Form.IDS: to_json,
         Form.BODY: lambda body: body if isinstance(body, str) else to_json(body),
-        **forms,
+        Form.VECTOR: vector,
     }
     owner = [("thread_id", None)] if table.of_thread else []
     return owner + [(c.name, _or_none(c, known.get(c.form))) for c in table.columns]

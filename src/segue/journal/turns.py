@@ -27,26 +27,28 @@ from segue.journal.records import (
 )
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, read_time_or_none, readable, to_json
 from segue.journal.threads import lock_thread, thread_of
-from segue.journal.tx import Part, Row, Statement, Tx, check_lease, find, get, looks, reads, writes
-
-# Queued by a clock that was ahead: never taken, and either held back by nothing or queued at a time
-# that is still to come.
-AHEAD: Final = (
-    "state = 'queued' AND attempts = 0 AND wake_at > :now "
-    "AND (available_at <= queued_at OR queued_at > :now)"
+from segue.journal.tx import (
+    Part,
+    Row,
+    Statement,
+    Tx,
+    change,
+    check_lease,
+    find,
+    get,
+    looks,
+    reads,
+    writes,
 )
-# Leased or given back by a clock that was ahead.
-HELD_AHEAD: Final = "attempts > 0 AND wake_at > :now AND held_at > :ahead"
-_PULL_BACK: Final = f"""
-    UPDATE turns INDEXED BY turns_untried SET wake_at = :now + (available_at - queued_at),
-        available_at = least(queued_at, :now) + (available_at - queued_at),
-        queued_at = least(queued_at, :now)
-    WHERE {AHEAD}
+
+# Set by a clock that was ahead: `held_at` is its time. What it left counts from now on. A small
+# difference between two clocks shortens no lease and no pause, but no new turn waits for it.
+AHEAD: Final = "wake_at > :now AND held_at > :now AND (attempts = 0 OR held_at > :ahead)"
+PULLED_BACK: Final = """
+    wake_at = :now + (wake_at - held_at), held_at = :now, queued_at = least(queued_at, :now),
+    available_at = least(available_at, :now + (available_at - held_at))
 """
-_PULL_HELD_BACK: Final = f"""
-    UPDATE turns INDEXED BY turns_held SET wake_at = :now + (wake_at - held_at), held_at = :now
-    WHERE {HELD_AHEAD}
-"""
+_PULL_BACK: Final = f"UPDATE turns INDEXED BY turns_held SET {PULLED_BACK} WHERE {AHEAD}"
 _NEXT: Final = """
     SELECT * FROM turns WHERE wake_at <= :now ORDER BY wake_at, id LIMIT 1
     FOR UPDATE SKIP LOCKED
@@ -60,10 +62,15 @@ _TAKE: Final = """
         partial_id = NULL, partial_text = NULL
     WHERE id = :id RETURNING *
 """
+_RELEASE: Final = """
+    UPDATE turns SET state = 'queued', owner = NULL, available_at = :at, wake_at = :at,
+        held_at = :now, faults = faults + :faults,
+        worked = worked + coalesce(greatest(:until - begun_at, :nothing), :nothing)
+    WHERE id = :id
+"""
 _NEXT_AT: Final = f"""
     SELECT min(wake_at) AS at,
-        EXISTS (SELECT 1 FROM turns INDEXED BY turns_untried WHERE {AHEAD})
-        OR EXISTS (SELECT 1 FROM turns INDEXED BY turns_held WHERE {HELD_AHEAD}) AS is_ahead
+        EXISTS (SELECT 1 FROM turns INDEXED BY turns_held WHERE {AHEAD}) AS is_ahead
     FROM turns WHERE wake_at IS NOT NULL
 """
 # Both at once; the thread first as everywhere, which is the order of the names.
@@ -111,18 +118,15 @@ class Turns(Part):
     async def claim(
         self, tx: Tx, owner: str, *, now: datetime, lease_for: timedelta, limit: int
     ) -> Claimed:
-        """Take the next turns, each the oldest of its thread, from the threads that wait longest;
-        with the time of the next claim.
+        """Take the next turns, each the oldest of its thread, from the threads that wait longest.
 
         A thread waits since it was served last, since its lease expired, or since its turn was to
         be retried. A turn whose lease expired is taken again. Two callers never get the same turn.
-        A turn that was never taken and was queued by a clock ahead of `now` counts as queued now.
-        A lease or pause that began more than `CLOCK_SKEW` after `now` starts now; the same holds
-        for leases of timers and effects.
+        A new turn queued by a clock ahead of `now` counts as queued now. A lease or pause that
+        began more than `CLOCK_SKEW` after `now` starts now, as do leases of timers and effects.
         """
         until = lease_end(now, lease_for)
-        await tx.run(_PULL_BACK, now=now)
-        await tx.run(_PULL_HELD_BACK, now=now, ahead=now + CLOCK_SKEW)
+        await tx.run(_PULL_BACK, now=now, ahead=now + CLOCK_SKEW)
         leases: list[TurnLease] = []
         while len(leases) < limit and (row := await _next_sound(tx, now)):
             taken = await get(
@@ -140,28 +144,18 @@ class Turns(Part):
         until = lease_end(now, lease_for)
         # The turn's own lock is enough, so a heartbeat never waits for the thread.
         await check_turn(tx, lease)
-        row = await get(
-            tx,
-            "UPDATE turns SET wake_at = :until, held_at = :now WHERE id = :id RETURNING *",
-            until=until,
-            now=now,
-            id=lease.turn.id,
-        )
+        row = await change(tx, "turns", lease.turn.id, wake_at=until, held_at=now)
         return TurnLease(Turn.of(row), row["owner"], row["token"], until)
 
     @writes
     async def show(self, tx: Tx, lease: TurnLease, *, now: datetime) -> None:
-        """Record that the user is about to see the turn's first output. After `SEEN_AFTER`, with a
-        draft stored, it is not voided any more.
+        """Record that the user is about to see the turn's first output.
 
         `ConflictError` if the user wrote in the meantime: then nothing may be shown.
         """
         await lock_turn(tx, lease)
-        await tx.run(
-            "UPDATE turns SET shown_at = coalesce(shown_at, :now) WHERE id = :id",
-            now=now,
-            id=lease.turn.id,
-        )
+        sql = "UPDATE turns SET shown_at = coalesce(shown_at, :now) WHERE id = :id"
+        await tx.run(sql, now=now, id=lease.turn.id)
 
     @writes
     async def release(
@@ -175,23 +169,12 @@ class Turns(Part):
     ) -> None:
         """Return a turn to the queue, to be taken at once or not before `retry_at`.
 
-        `is_fault`: this try failed by itself. Then the pause counts as work, too; any other try
-        counts up to now.
+        `is_fault`: this try failed by itself, and the pause counts as work, too.
         """
         await lock_turn(tx, lease)
         at = retry_at or now
-        await tx.run(
-            "UPDATE turns SET state = 'queued', owner = NULL, available_at = :at, wake_at = :at, "
-            "held_at = :now, faults = faults + :faults, "
-            "worked = worked + coalesce(greatest(:until - begun_at, :nothing), :nothing) "
-            "WHERE id = :id",
-            at=at,
-            now=now,
-            faults=int(is_fault),
-            until=at if is_fault else now,
-            nothing=timedelta(0),
-            id=lease.turn.id,
-        )
+        values = {"at": at, "now": now, "faults": int(is_fault), "until": at if is_fault else now}
+        await tx.run(_RELEASE, **values, nothing=timedelta(0), id=lease.turn.id)
 
     @writes
     async def finish(
@@ -240,12 +223,9 @@ class Turns(Part):
 
     @writes
     async def save_draft(self, tx: Tx, lease: TurnLease, message_id: str, text: str) -> None:
-        """Store a draft of the message that the turn writes; the turn's end and the next claim
-        delete it.
-        """
-        values = {"message": message_id, "text": storable(text)}
-        sql = _SAVE_PARTIAL
-        if await find(tx, sql, **values, id=lease.turn.id, token=lease.token) is None:
+        """Store a draft of the message that the turn writes, until its end or the next claim."""
+        draft = {"message": message_id, "text": storable(text)}
+        if not await tx.all(_SAVE_PARTIAL, **draft, id=lease.turn.id, token=lease.token):
             await check_turn(tx, lease)
 
     @writes
@@ -261,8 +241,7 @@ class Turns(Part):
     ) -> list[Turn]:
         """Request the cancellation of the thread's live turns, or of `only` one, and return them.
 
-        Their `error` is the reason of the first request until they end. Without `only`, the same
-        step cancels the thread's live continuation timers and settles their batches.
+        Without `only`, the same step cancels continuation timers and settles their batches.
         """
         thread = await lock_thread(tx, thread_id)
         rows = await stop_turns(tx, thread_id, reason, now, only=only)
@@ -327,13 +306,11 @@ async def check_turn(tx: Tx, lease: TurnLease) -> Row:
 
 async def clear_partial(tx: Tx, lease: TurnLease) -> None:
     """Delete the draft; raise unless the lease is valid."""
-    cleared = await tx.run(
+    sql = (
         "UPDATE turns SET partial_id = NULL, partial_text = NULL "
-        "WHERE id = :id AND state = 'running' AND token = :token",
-        id=lease.turn.id,
-        token=lease.token,
+        "WHERE id = :id AND state = 'running' AND token = :token"
     )
-    if not cleared:
+    if not await tx.run(sql, id=lease.turn.id, token=lease.token):
         await check_turn(tx, lease)
 
 
@@ -350,15 +327,12 @@ async def _next_sound(tx: Tx, now: datetime) -> Row | None:
 
 async def set_aside(tx: Tx, row: Row, now: datetime) -> None:
     """Fail a turn whose row cannot be read."""
-    await tx.run(
+    sql = (
         "UPDATE turns SET state = 'failed', error = 'The row cannot be read.', owner = NULL, "
         "wake_at = NULL, left_open = true, finished_at = :now "
-        "WHERE id = :id AND state = :state AND token = :token",
-        now=now,
-        id=row["id"],
-        state=row["state"],
-        token=row["token"],
+        "WHERE id = :id AND state = :state AND token = :token"
     )
+    await tx.run(sql, now=now, **{name: row[name] for name in ("id", "state", "token")})
     await wake_first(tx, row["thread_id"], now)
 
 
@@ -402,13 +376,11 @@ async def _end(
     [closed] = await tx.together(*last, *effects, *timers, *decisions, closing)
     if closed["has_others"]:
         # This turn may have completed a batch that an earlier one left open.
-        await tx.run(
+        sql = (
             "UPDATE turns SET left_open = :is_open "
-            "WHERE thread_id = :thread AND batch = :batch AND left_open <> :is_open",
-            is_open=is_open,
-            thread=thread.id,
-            batch=turn.batch,
+            "WHERE thread_id = :thread AND batch = :batch AND left_open <> :is_open"
         )
+        await tx.run(sql, is_open=is_open, thread=thread.id, batch=turn.batch)
         await wake_first(tx, thread.id, now)
     return placement.stored
 
@@ -416,8 +388,8 @@ async def _end(
 def _refuse_seen(turn: Turn, row: Row) -> None:
     if row["kind"] != TurnKind.FOLLOW_UP or row["shown_at"] is not None:
         raise ConflictError(
-            f"Turn {turn.id} is a {row['kind']} or was shown; only a follow-up of which "
-            "nothing was shown can be withdrawn. Nothing was written."
+            f"Turn {turn.id} is a {row['kind']} or was shown; only a follow-up that was not shown "
+            "can be withdrawn. Nothing was written."
         )
 
 

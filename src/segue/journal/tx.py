@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
+from importlib import resources
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from segue.errors import ConflictError, NotFoundError
@@ -28,6 +29,7 @@ T = TypeVar("T")
 Row = Any
 
 WAKE_CHANNEL: Final = "segue_wake"
+_MISSING: Final = "A row that must be there is missing. Nothing was written."
 _NAME: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _NOTIFY: Final = re.compile(r"NOTIFY\(([\w.]+)\)")
 _LOCKS: Final = re.compile(
@@ -53,7 +55,7 @@ _FOR_SQLITE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with its values, to run `together` with others."""
+    """SQL with its values, to run with others."""
 
     sql: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -86,9 +88,7 @@ class Tx(Protocol):
 
     async def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> None:
-        """Insert many rows."""
-        ...
+    ) -> None: ...
 
     def words_of(self, user_id: str, text: str | None) -> dict[str, Any]:
         """The columns that index a message for search, if this database has any."""
@@ -204,11 +204,18 @@ async def find(tx: Tx, sql: str, /, **values: Any) -> Row | None:
     return rows[0] if rows else None
 
 
-async def get(tx: Tx, sql: str, /, **values: Any) -> Row:
-    """The row of a statement that must give one."""
+async def get(tx: Tx, sql: str, missing: str = _MISSING, /, **values: Any) -> Row:
+    """The first row; `NotFoundError` with the text `missing` if there is none."""
     if (row := await find(tx, sql, **values)) is None:
-        raise NotFoundError("A row that must be there is missing. Nothing was written.")
+        raise NotFoundError(missing)
     return row
+
+
+async def change(tx: Tx, table: str, row_id: int | str, /, **values: Any) -> Row:
+    """Set columns of the row with an id, and return it."""
+    columns = ", ".join(f"{name} = :{name}" for name in values)
+    sql = f"UPDATE {table} SET {columns} WHERE id = :row_id RETURNING *"
+    return await get(tx, sql, **values, row_id=row_id)
 
 
 def check_lease(what: str, row: Row | None, token: int, held: str) -> None:
@@ -221,6 +228,13 @@ def check_lease(what: str, row: Row | None, token: int, held: str) -> None:
         raise ConflictError(
             f"The lease of {what} now belongs to {row['owner']!r}. Nothing was written."
         )
+
+
+def migrations(database: str) -> list[str]:
+    """The scripts that make the schema, in order."""
+    folder = resources.files("segue.journal") / "migrations" / database
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    return [f.read_text(encoding="utf-8") for f in files]
 
 
 @lru_cache(maxsize=1_000)

@@ -9,8 +9,8 @@ import asyncio
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from typing import Any, LiteralString, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ from segue.errors import BackendError, ConflictError, NotFoundError, SegueError,
 from segue.journal.postgres.tx import Connection, PostgresTx
 from segue.journal.rows import aware
 from segue.journal.tx import Step as TxStep
+from segue.journal.tx import migrations
 
 T = TypeVar("T")
 Step = Callable[[Connection], Awaitable[T]]
@@ -238,15 +239,15 @@ class Database:
         return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
 
 
+@dataclass(frozen=True, slots=True)
 class _Frozen:
     """A snapshot on a connection of its own."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    connection: Connection
 
     async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
         del read_only, alone
-        return await step(PostgresTx(self._connection))
+        return await step(PostgresTx(self.connection))
 
 
 def check_address(dsn: str) -> None:
@@ -303,7 +304,7 @@ async def _configure(connection: Connection) -> None:
 
 
 async def _migrate(connection: Connection) -> None:
-    scripts = _scripts()
+    scripts = migrations("postgres")
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
     # A role that may not create tables can still open a database that is up to date.
     if (await fetch_row(connection, _SCHEMA_TABLE))["name"] is None:
@@ -328,12 +329,6 @@ async def _find_pgvector(connection: Connection) -> bool:
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             await connection.execute(_KEEP_VECTORS)
     return bool((await fetch_row(connection, _KEEPS_VECTORS))["kept"])
-
-
-def _scripts() -> list[str]:
-    folder = resources.files("segue.journal") / "migrations" / "postgres"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [f.read_text(encoding="utf-8") for f in files]
 
 
 class Pool(AsyncConnectionPool[ConnectionT]):

@@ -1,7 +1,6 @@
 """The two most frequent steps as one PostgreSQL statement each: claiming turns, and a window."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,23 +13,16 @@ from segue.journal.rows import CLOCK_SKEW, aware, lease_end, readable
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.tx import Row, Tx, acts, looks, reads, writes
 
-# Turns queued or held by a clock that was ahead count as queued or held now, which the next claim
-# sees. A locked thread is skipped; `next_at` still includes it. The weaker lock does not skip
+# What a clock that was ahead left counts from now on, which the next claim sees. A locked thread is
+# skipped; `next_at` still includes it. The weaker lock does not skip
 # threads whose row is only locked by a foreign key. There is always a row, without a turn if none
 # was taken: it has the time of the next claim.
 _CLAIM: Final = f"""
     WITH ahead AS (
         SELECT id FROM turns WHERE {turns.AHEAD} FOR NO KEY UPDATE SKIP LOCKED
     ), pulled_back AS (
-        UPDATE turns SET wake_at = :now + (available_at - queued_at),
-            available_at = least(queued_at, :now) + (available_at - queued_at),
-            queued_at = least(queued_at, :now)
+        UPDATE turns SET {turns.PULLED_BACK}
         FROM ahead WHERE turns.id = ahead.id RETURNING turns.wake_at
-    ), held_ahead AS (
-        SELECT id FROM turns WHERE {turns.HELD_AHEAD} FOR NO KEY UPDATE SKIP LOCKED
-    ), held_back AS (
-        UPDATE turns SET wake_at = :now + (wake_at - held_at), held_at = :now
-        FROM held_ahead WHERE turns.id = held_ahead.id RETURNING turns.wake_at
     ), next AS (
         SELECT turns.id, turns.thread_id, turns.wake_at AS waited_since
         FROM turns JOIN threads ON threads.id = turns.thread_id
@@ -46,7 +38,7 @@ _CLAIM: Final = f"""
             partial_id = NULL, partial_text = NULL
         FROM next WHERE turns.id = next.id RETURNING turns.*, next.waited_since
     ), others AS (
-        SELECT least((SELECT min(wake_at) FROM pulled_back), (SELECT min(wake_at) FROM held_back), (
+        SELECT least((SELECT min(wake_at) FROM pulled_back), (
             SELECT wake_at FROM turns WHERE wake_at IS NOT NULL AND id NOT IN (SELECT id FROM next)
             ORDER BY wake_at LIMIT 1)) AS next_at, EXISTS (SELECT 1 FROM pulled_back) AS was_ahead
     )
@@ -82,30 +74,24 @@ _WINDOW: Final = f"""
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A claim, and whether it should be repeated."""
-
-    leases: list[TurnLease]
-    next_at: datetime | None
-    is_cleared: bool = False
-
-
 class PostgresTurns(turns.Turns):
     async def claim(
         self, owner: str, *, now: datetime, lease_for: timedelta, limit: int
     ) -> Claimed:
         while True:
-            taken = await self._take(owner, now, lease_end(now, lease_for), limit)
-            if taken.leases or not taken.is_cleared:
-                return Claimed(taken.leases, taken.next_at)
+            claimed, is_cleared = await self._take(owner, now, lease_end(now, lease_for), limit)
+            if claimed.leases or not is_cleared:
+                return claimed
 
-    async def _take(self, owner: str, now: datetime, until: datetime, limit: int) -> _Taken:
+    async def _take(
+        self, owner: str, now: datetime, until: datetime, limit: int
+    ) -> tuple[Claimed, bool]:
+        """A claim, and whether it set turns aside or pulled them back, so that it may find more."""
         try:
             rows = await self._claim(owner, now, until, limit)
         except ConflictError:
             # The index that allows one running turn per thread: another worker was faster.
-            return _Taken([], aware(now))
+            return Claimed([], aware(now)), False
         next_at = rows[0]["next_at"]
         taken = [row for row in rows if row["id"] is not None]
         # In the order of the queue, which UPDATE does not keep.
@@ -120,7 +106,7 @@ class PostgresTurns(turns.Turns):
         if next_at is not None:
             next_at = max(next_at, aware(now))
         leases = [TurnLease(Turn.of(row), owner, row["token"], until) for row in sound]
-        return _Taken(leases, next_at, bool(damaged) or rows[0]["was_ahead"])
+        return Claimed(leases, next_at), bool(damaged) or rows[0]["was_ahead"]
 
     @acts
     async def _claim(

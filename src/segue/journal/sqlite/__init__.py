@@ -2,9 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Final
 
 from segue.journal.journal import Journal
-from segue.journal.sqlite.database import Database, watch
+from segue.journal.sqlite.database import Database
+
+# How often a watcher looks for new commits.
+_POLL_SECONDS: Final = 0.5
 
 
 class SqliteJournal(Journal):
@@ -18,5 +22,13 @@ class SqliteJournal(Journal):
     async def close(self) -> None:
         await self.db.close()
 
-    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
-        return watch(self.db, of_others=of_others)
+    async def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
+        """Yields "" at once, for what was written before, and after every change."""
+        seen: tuple[int, int] | None = None
+        while self.db.is_open:
+            version = await self.db.changes_by_others(), 0 if of_others else self.db.commits
+            if version != seen:
+                seen = version
+                yield ""
+            if await self.db.closes_within(_POLL_SECONDS):
+                return

@@ -12,19 +12,19 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
 from segue.journal.search import owner_mark, words_of
 from segue.journal.sqlite.tx import SqliteTx, VectorCache
 from segue.journal.tx import Step as TxStep
+from segue.journal.tx import migrations
 
 T = TypeVar("T")
 Step = Callable[[sqlite3.Connection], T]
@@ -43,8 +43,6 @@ _MERGED_PAGES = 100
 # A merge rewrites the whole index, for any deletion: most merges in this many seconds.
 _MERGES = 5
 _MERGE_SECONDS = 60.0
-# How often a watcher looks for new commits.
-POLL_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,7 @@ class Database:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self.is_open = False
+        self.commits = 0
         # The loop of the queue's futures.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
@@ -123,11 +122,8 @@ class Database:
 
     @asynccontextmanager
     async def at_one_moment(self) -> AsyncIterator["_Frozen"]:
-        frozen = _Frozen(self, await self.run_reading(lambda: _begun(self.path)))
-        try:
-            yield frozen
-        finally:
-            frozen.close()
+        with closing(await self.run_reading(lambda: _begun(self.path))) as connection:
+            yield _Frozen(self, connection)
 
     async def write(self, step: Step[T]) -> T:
         """Run a step in a transaction; nothing of it is written if it raises."""
@@ -200,7 +196,9 @@ class Database:
 
     async def changes_by_others(self) -> int:
         """A number that changes when another connection, of any process, has committed."""
-        return await self._run(self._writer, lambda: changes_by_others(self._connection()))
+        sql = "PRAGMA data_version"
+        query = self._run(self._writer, lambda: self._connection().execute(sql).fetchone())
+        return int((await query)[0])
 
     async def closes_within(self, seconds: float) -> bool:
         """Wait; True as soon as the database is closed."""
@@ -232,6 +230,7 @@ class Database:
         """Write several steps in one transaction; if one fails, each in its own."""
         try:
             results = self._in_transaction("IMMEDIATE", lambda db: [step(db) for step in steps])
+            self.commits += 1
             return [_Outcome(result) for result in results]
         except sqlite3.OperationalError as error:  # the file fails, and not one of the steps
             return [_Outcome(error=error) for _ in steps]
@@ -340,30 +339,26 @@ class Database:
 
     def _migrate(self) -> None:
         connection = self._connection()
-        self._refuse_newer(connection)
+        self._missing_scripts(connection)
         self._use_log(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            version = self._refuse_newer(connection)
-            for number, script in enumerate(_scripts()[version:], version + 1):
-                for statement in _statements(script):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        self._in_transaction("IMMEDIATE", self._run_missing)
 
-    def _refuse_newer(self, connection: sqlite3.Connection) -> int:
+    def _run_missing(self, connection: sqlite3.Connection) -> None:
+        for number, script in self._missing_scripts(connection):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+
+    def _missing_scripts(self, connection: sqlite3.Connection) -> list[tuple[int, str]]:
+        """The migrations to run, with their numbers; refuses a newer schema."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        known = len(_scripts())
-        if version > known:
+        scripts = migrations("sqlite")
+        if version > len(scripts):
             raise BackendError(
                 f"SQLite file {self.path!r} has schema {version}, this version of Segue knows "
-                f"{known}. Install the newer version; nothing was changed."
+                f"{len(scripts)}. Install the newer version; nothing was changed."
             )
-        return int(version)
+        return [*enumerate(scripts[version:], version + 1)]
 
     def _use_log(self, connection: sqlite3.Connection) -> None:
         """Switch to the write-ahead log; SQLite does not wait for its lock here, so we do."""
@@ -379,20 +374,17 @@ class Database:
                 return
 
 
+@dataclass(frozen=True, slots=True)
 class _Frozen:
     """A snapshot on a connection of its own: writers do not wait for it."""
 
-    def __init__(self, database: Database, connection: sqlite3.Connection) -> None:
-        self._database = database
-        self._connection = connection
+    database: Database
+    connection: sqlite3.Connection
 
     async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
         del read_only, alone
-        tx = SqliteTx(self._connection, VectorCache())
-        return await self._database.run_reading(lambda: _run_whole(step, tx))
-
-    def close(self) -> None:
-        self._connection.close()
+        tx = SqliteTx(self.connection, VectorCache())
+        return await self.database.run_reading(lambda: _run_whole(step, tx))
 
 
 def _begun(path: str) -> sqlite3.Connection:
@@ -425,18 +417,6 @@ def _merge_index(connection: sqlite3.Connection) -> bool:
     return connection.total_changes - before > 1
 
 
-def changes_by_others(connection: sqlite3.Connection) -> int:
-    """A number that changes when any other connection has committed."""
-    (version,) = connection.execute("PRAGMA data_version").fetchone()
-    return int(version)
-
-
-def _scripts() -> list[str]:
-    folder = resources.files("segue.journal") / "migrations" / "sqlite"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [f.read_text(encoding="utf-8") for f in files]
-
-
 def _statements(script: str) -> list[str]:
     """The statements of a script; `executescript` would commit in the middle of a migration."""
     statements, pending = [], ""
@@ -446,51 +426,3 @@ def _statements(script: str) -> list[str]:
             statements.append(pending)
             pending = ""
     return statements
-
-
-async def watch(database: Database, *, of_others: bool) -> AsyncGenerator[str]:
-    """Yield "" at once, for what was written before, and after every change.
-
-    SQLite reports only that another connection has committed. So a connection that never writes
-    sees every change, and the writer's connection sees those of others.
-    """
-    probe = _Probe(database.path)
-    seen: int | None = None
-    try:
-        while database.is_open:
-            if of_others:
-                version = await database.changes_by_others()
-            else:
-                version = await database.run_reading(probe.changes)
-            if version != seen:
-                seen = version
-                yield ""
-            if await database.closes_within(POLL_SECONDS):
-                return
-    finally:
-        probe.close()
-
-
-class _Probe:
-    """A connection that sees whether others have committed."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._connection: sqlite3.Connection | None = None
-        # A look goes on in its thread after its waiter was cancelled and closes this.
-        self._lock = threading.Lock()
-        self._is_closed = False
-
-    def changes(self) -> int:
-        with self._lock:
-            if self._is_closed:
-                return 0  # its waiter was cancelled
-            if self._connection is None:
-                self._connection = sqlite3.connect(self._path, check_same_thread=False)
-            return changes_by_others(self._connection)
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            if self._connection is not None:
-                self._connection.close()
