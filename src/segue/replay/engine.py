@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
 from segue.core.autonomy.local_time import after, day_began, find_zone
-from segue.core.autonomy.policy import Facts, Preferences, next_delay
+from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.triggers import TriggerType, choose_prompt
 from segue.journal.stats import WINDOW
 from segue.replay.past import PastPlan, PastThread, PastTurn
-from segue.runtime.planning import refusal
+from segue.runtime.planning import due_times, refusal
 from segue.settings.agents import Autonomy
 
 # At one moment: first a follow-up that was sent at it in the past, which the user may have answered
@@ -123,10 +123,8 @@ class _Thread:
         return (checks[0].preferences if checks else self.past.preferences), None
 
     def timer_for(self, plan: PastPlan, answered_at: datetime, *, is_assumed: bool) -> _Timer:
-        autonomy = self.autonomy
-        delay = autonomy.delays.of(plan.trigger) if plan.delay is None else plan.delay
-        due_at = after(answered_at, next_delay(autonomy.policy, delay, self.sent))
-        expires_at = after(due_at, autonomy.expires_after) if autonomy.expires_after else None
+        delay = self.autonomy.delays.of(plan.trigger) if plan.delay is None else plan.delay
+        due_at, expires_at = due_times(delay, self.sent, self.autonomy, answered_at)
         return _Timer(due_at, expires_at, plan.trigger, is_assumed)
 
     def refused_by(self) -> str:

@@ -7,7 +7,7 @@ an effect: off the user's path, and a crash does not lose it.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from langchain_core.messages import HumanMessage
@@ -134,6 +134,14 @@ def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
     return None
 
 
+def due_times(
+    delay: timedelta, consecutive: int, autonomy: Autonomy, answered_at: datetime
+) -> tuple[datetime, datetime | None]:
+    """When a follow-up is due, and when it expires, if it does."""
+    due_at = after(answered_at, next_delay(autonomy.policy, delay, consecutive))
+    return due_at, after(due_at, autonomy.expires_after) if autonomy.expires_after else None
+
+
 def decide_effect(turn: Turn, *, interrupted: bool) -> NewEffect:
     """Asks the agent's decider about a follow-up after this turn."""
     payload = {"turn": to_text(turn.id), "interrupted": interrupted}
@@ -186,14 +194,14 @@ def _logged(timer: Timer, message: HumanMessage) -> HumanMessage:
 
 
 def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy, now: datetime) -> NewTimer:
-    delay = next_delay(autonomy.policy, plan.delay, reply.consecutive)
-    due_at = after(reply.answered_at or now, delay)
+    answered_at = reply.answered_at or now
+    due_at, expires_at = due_times(plan.delay, reply.consecutive, autonomy, answered_at)
     return NewTimer(
         thread_id=reply.turn.thread_id,
         due_at=due_at,
         trigger_type=plan.trigger.value,
         reason=plan.reason,
-        expires_at=after(due_at, autonomy.expires_after) if autonomy.expires_after else None,
+        expires_at=expires_at,
         missed=autonomy.missed,
         payload={"turn": to_text(reply.turn.id)},
     )
