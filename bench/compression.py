@@ -70,7 +70,7 @@ async def _measured(settings: Settings) -> Cost:
         began = time.perf_counter()
         outcome = await compress_thread(journal, thread, settings, dry_run=False)
         taken = time.perf_counter() - began
-    return Cost(taken, len(outcome.leaving), len(outcome.stored), idle, peak())
+    return Cost(taken, len(outcome.leaving), len(outcome.summaries), idle, peak())
 
 
 def apart(work: Callable[..., T], *args: object) -> T:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from segue.cli import app
+from segue.cli import COMMANDS, load_command
 from segue.cli.access import open_journal
 from segue.settings import Settings
 from tests.cli.conftest import Segue
@@ -29,7 +28,9 @@ def commands(command: Any, name: str = "") -> dict[str, Any]:
     }
 
 
-ALL = commands(typer.main.get_command(app))
+ALL = {
+    full: found for each in COMMANDS for full, found in commands(load_command(each), each).items()
+}
 
 
 @pytest.mark.parametrize("name", ALL)

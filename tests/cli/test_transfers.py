@@ -3,6 +3,7 @@
 import asyncio
 import json
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,21 @@ def test_a_user_is_forgotten_only_if_that_is_meant(segue: Segue, told: str) -> N
     again = segue("forget", "ada", "--yes", "--database", told)
     assert again.stdout == "There is no data of ada.\n"
     assert '"Bö"' in segue("export", "--full", "--database", told).stdout
+
+
+def test_an_export_on_a_terminal_has_no_control_characters(
+    segue: Segue, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON escapes C0 but not C1, which a terminal obeys; a file and a pipe get everything."""
+
+    async def store() -> None:
+        async with open_journal(Settings(database=database), make=True) as journal:
+            await journal.threads.create(
+                "t", agent_id="ada", user_id="ann", now=datetime(2026, 5, 4, tzinfo=UTC)
+            )
+            await journal.threads.update("t", title="Clear \x9b2J")
+
+    asyncio.run(store())
+    assert "Clear \x9b2J" in segue("export", "--full", "--database", database).stdout
+    monkeypatch.setattr("segue.cli.transfer.is_piped", lambda: False)
+    assert "Clear 2J" in segue("export", "--full", "--database", database).stdout

@@ -446,7 +446,7 @@ async def test_what_left_is_shown_without_being_read_again() -> None:
         agent = agent_of(700, keep=1, strategy="truncate")
         chosen = SegueSettings(agents=(agent,))
         outcome = await compress_thread(journal, thread, chosen, dry_run=False)
-        gone = [batch for summary in outcome.stored for batch in summary.batches]
+        gone = [batch for summary in outcome.summaries for batch in summary.batches]
         assert [left.id for left in outcome.leaving] == gone
         assert outcome.leaving[0].text.startswith("Question 0?")
         assert max(len(left.text) for left in outcome.leaving) <= 80

@@ -440,7 +440,7 @@ async def test_one_thread_is_counted_while_its_neighbours_take_their_share(
         await world.pass_time(hours=1)
         until = world.clock.now()
         capped = [eager_agent(a, policy={"max_per_day": 1}) for a in ("ada", "bob")]
-        found = await again(world.journal, *capped, until=until, thread_id=second, user_id="ann")
+        found = await again(world.journal, *capped, until=until, thread_id=second)
         assert (found.threads, found.total(EventKind.SENT_THEN), found.total(EventKind.SENT)) == (
             1,
             3,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from segue.cli.output import WRONG_USE, Command, Group, print_error
+from segue.cli.output import WRONG_USE, Command, Group, print_error, with_options
 
 # For each command: its section of the help, its `module:attribute`, and one line of help.
 COMMANDS: Final = {
@@ -65,7 +65,7 @@ def load_command(name: str) -> Any:
         raise typer.Exit(WRONG_USE) from error
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        found.command(name, cls=Command)(function)
+        found.command(name, cls=Command)(with_options(function))
     return typer.main.get_command(found)
 
 

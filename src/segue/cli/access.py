@@ -1,15 +1,20 @@
 """How commands reach data: the journal of the settings, or a server that returns the same JSON."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import Any, Final, TypeVar
 
+from segue.cli.output import ConfigFile, Database, Key, Url
+from segue.core.snowflake import SnowflakeSource
 from segue.errors import NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import Thread
+from segue.runtime.clock import SystemClock
+from segue.runtime.ids import LeasedIds, SnowflakeGenerator
 from segue.settings import Settings, load_settings
 from segue.settings.agents import AgentConfig
 from segue.stores import is_there, journal_of, make_folder
@@ -17,19 +22,41 @@ from segue.stores import is_there, journal_of, make_folder
 T = TypeVar("T")
 JournalWork = Callable[[Journal, Settings], Awaitable[T]]
 ThreadWork = Callable[[Journal, Thread, Settings], Awaitable[T]]
+# Longer than any command stores; a crashed command blocks its node for this long.
+_LEASE: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Place:
+    """The settings and the database of a command."""
+
+    config: ConfigFile = None
+    database: Database = None
+
+    def load_settings(self) -> Settings:
+        """The settings; secrets of webhooks need not be set."""
+        return load_settings(self.config, without=("webhook",), database=self.database)
+
+    def run(self, work: JournalWork[T], *, make: bool = False) -> T:
+        """Run `work` with the journal; with `make`, a missing SQLite database is created."""
+        settings = self.load_settings()
+
+        async def run() -> T:
+            async with open_journal(settings, make=make) as journal:
+                return await work(journal, settings)
+
+        return asyncio.run(run())
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Place):
     """What a command reads: a server, or the database of the settings.
 
     `UsageError` if both are given, or if `url` is not an HTTP address.
     """
 
-    url: str | None
-    key: str | None
-    config: Path | None
-    database: str | None
+    url: Url = None
+    key: Key = None
 
     def __post_init__(self) -> None:
         if self.url is None:
@@ -38,6 +65,34 @@ class Target:
             raise UsageError("With --url, settings are the server's: no --config, no --database.")
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"--url is {self.url!r}; expected http://… or https://….")
+
+    def look(self, path: str, work: JournalWork[Any], **params: Any) -> Any:
+        """The JSON that the server returns for `path`, or that `work` reads from the database."""
+        if self.url is None:
+            return self.run(work)
+        # httpx takes as long to import as the rest of a command.
+        from segue.cli.client import call, open_client  # noqa: PLC0415
+
+        async def request(url: str) -> Any:
+            given = {name: value for name, value in params.items() if value is not None}
+            async with open_client(url, self.key, None) as client:
+                return await call(client, "GET", path, params=given)
+
+        return asyncio.run(request(self.url))
+
+
+def of_thread(thread_id: str, work: ThreadWork[T]) -> JournalWork[T]:
+    """Work at the journal that loads the thread first; `NotFoundError` if there is none."""
+
+    async def run(journal: Journal, settings: Settings) -> T:
+        try:
+            thread = await journal.threads.get(thread_id)
+        except NotFoundError as error:
+            hint = "`segue threads --user NAME` lists a user's threads, `--all` those of all users."
+            raise NotFoundError(f"{error} {hint}") from None
+        return await work(journal, thread, settings)
+
+    return run
 
 
 @asynccontextmanager
@@ -58,53 +113,19 @@ async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterat
         await journal.close()
 
 
-def with_journal(
-    config: Path | None, database: str | None, work: JournalWork[T], *, make: bool = False
-) -> T:
-    """Run `work` with the journal of the settings; secrets of webhooks need not be set."""
-    settings = load_settings(config, without=("webhook",), database=database)
-
-    async def run() -> T:
-        async with open_journal(settings, make=make) as journal:
-            return await work(journal, settings)
-
-    return asyncio.run(run())
-
-
-def with_thread(
-    thread_id: str, config: Path | None, database: str | None, work: ThreadWork[T]
-) -> T:
-    """Run `work` with a thread that has to exist."""
-    return with_journal(config, database, of_thread(thread_id, work))
-
-
-def look(target: Target, path: str, work: JournalWork[Any], **params: Any) -> Any:
-    """The JSON that a server returns for `path`, or that `work` returns for the database."""
-    if target.url is None:
-        return with_journal(target.config, target.database, work)
-    # httpx takes as long to import as the rest of a command.
-    from segue.cli.client import call, open_client  # noqa: PLC0415
-
-    async def request(url: str) -> Any:
-        given = {name: value for name, value in params.items() if value is not None}
-        async with open_client(url, target.key, None) as client:
-            return await call(client, "GET", path, params=given)
-
-    return asyncio.run(request(target.url))
-
-
-def of_thread(thread_id: str, work: ThreadWork[T]) -> JournalWork[T]:
-    """Work at the journal that loads the thread first; `NotFoundError` if there is none."""
-
-    async def run(journal: Journal, settings: Settings) -> T:
-        try:
-            thread = await journal.threads.get(thread_id)
-        except NotFoundError as error:
-            hint = "`segue threads --user NAME` lists a user's threads, `--all` those of all users."
-            raise NotFoundError(f"{error} {hint}") from None
-        return await work(journal, thread, settings)
-
-    return run
+@asynccontextmanager
+async def new_ids(journal: Journal, *, dry_run: bool) -> AsyncIterator[SnowflakeSource]:
+    """Ids that no other process makes; a dry run stores nothing, not even a lease."""
+    if dry_run:
+        yield SnowflakeGenerator()
+        return
+    owner = f"segue:{os.getpid()}"
+    ids = LeasedIds(journal, SystemClock(), owner=owner, lease_for=_LEASE)
+    await ids.open()
+    try:
+        yield ids
+    finally:
+        await ids.close()
 
 
 def config_of(settings: Settings, agent_id: str) -> AgentConfig:

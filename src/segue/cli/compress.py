@@ -1,24 +1,14 @@
 """`segue compress`: moves old batches out of a thread's window, or undoes that."""
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 import typer
 
 from segue.agent.summariser import load_summariser
-from segue.cli.access import config_of, with_thread
-from segue.cli.output import (
-    AsJson,
-    ConfigFile,
-    Database,
-    ThreadId,
-    print_json,
-    print_lines,
-    print_table,
-    when,
-)
+from segue.cli.access import Place, config_of, new_ids, of_thread
+from segue.cli.output import Answer, ThreadId, print_lines, print_table, when
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
 from segue.core.messages import spoken_text, visible_messages
@@ -29,7 +19,6 @@ from segue.journal.records import Summary, Thread
 from segue.runtime.clock import SystemClock
 from segue.runtime.compressor import Compressor
 from segue.runtime.eviction import WindowLimits
-from segue.runtime.ids import LeasedIds
 from segue.settings import Settings
 
 _LEASE: Final = timedelta(hours=1)
@@ -52,7 +41,7 @@ class BatchLine:
         return cls(batch.id, batch.started_at, one_line(" / ".join(texts), _SHOWN))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompressResult:
     """Which batches left or would leave, oldest first, and what was stored or undone.
 
@@ -66,7 +55,7 @@ class CompressResult:
     leaving: list[BatchLine] = field(default_factory=list)
     certain: int = 0
     rounds: int = 0
-    stored: list[Summary] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
     undone: Summary | None = None
 
 
@@ -75,10 +64,8 @@ def compress(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
     undo: Annotated[bool, typer.Option("--undo", help=_UNDO)] = False,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Move old batches out of a thread's window, down to the target; history keeps them.
 
     The same as after a turn, but now, and also if compression is switched off.
@@ -89,13 +76,10 @@ def compress(
             return await undo_summary(journal, thread, dry_run=dry_run)
         return await compress_thread(journal, thread, settings, dry_run=dry_run)
 
-    result = with_thread(thread_id, config, database, work)
-    if as_json:
-        print_json(_as_json(result))
-    elif result.undone is not None:
-        _print_undone(result.undone, is_dry_run=dry_run)
-    else:
-        _print(result)
+    result = place.run(of_thread(thread_id, work))
+    value = {each.name: getattr(result, each.name) for each in fields(result)}
+    value["leaving"] = [batch.id for batch in result.leaving]
+    return Answer(value, lambda: _print(result))
 
 
 async def compress_thread(
@@ -105,28 +89,28 @@ async def compress_thread(
     agent = config_of(settings, thread.agent_id)
     asks_model = not dry_run and agent.compression.strategy is Strategy.SUMMARISE
     summariser = load_summariser(agent) if asks_model else None
-    clock = SystemClock()
-    ids = LeasedIds(journal, clock, owner=f"compress:{os.getpid()}", lease_for=_LEASE)
-    compressor = Compressor(journal, ids, clock, lambda _: agent, lambda _: summariser)
-    used, target = await compressor.count_tokens(thread), WindowLimits.of(agent).target
-    left: list[BatchLine] = []
-    if dry_run:
-        certain = rounds = 0
-        async for each in compressor.preview(thread):
-            rounds += 1
-            certain += len(each.leaving) if each.is_certain else 0
-            left += map(BatchLine.of, each.leaving)
-        return CompressResult(True, used, target, _in_order(left), certain, rounds)
-    stored: list[Summary] = []
-    await ids.open()
-    try:
-        while done := await compressor.shrink(
-            thread, at_once=True, tell=lambda batch: left.append(BatchLine.of(batch))
-        ):
-            stored += done
-    finally:
-        await ids.close()
-    return CompressResult(False, used, target, _in_order(left), len(left), len(stored), stored)
+    async with new_ids(journal, dry_run=dry_run) as ids:
+        compressor = Compressor(journal, ids, SystemClock(), lambda _: agent, lambda _: summariser)
+        tokens, target = await compressor.count_tokens(thread), WindowLimits.of(agent).target
+        result = CompressResult(dry_run, tokens, target)
+        await (_preview if dry_run else _shrink)(compressor, thread, result)
+    result.leaving.sort(key=lambda each: each.id)
+    return result
+
+
+async def _preview(compressor: Compressor, thread: Thread, result: CompressResult) -> None:
+    async for each in compressor.preview(thread):
+        result.rounds += 1
+        result.certain += len(each.leaving) if each.is_certain else 0
+        result.leaving += map(BatchLine.of, each.leaving)
+
+
+async def _shrink(compressor: Compressor, thread: Thread, result: CompressResult) -> None:
+    while stored := await compressor.shrink(
+        thread, at_once=True, tell=lambda batch: result.leaving.append(BatchLine.of(batch))
+    ):
+        result.summaries += stored
+    result.certain, result.rounds = len(result.leaving), len(result.summaries)
 
 
 async def undo_summary(journal: Journal, thread: Thread, *, dry_run: bool) -> CompressResult:
@@ -139,24 +123,10 @@ async def undo_summary(journal: Journal, thread: Thread, *, dry_run: bool) -> Co
     return CompressResult(dry_run, undone=newest)
 
 
-def _in_order(left: list[BatchLine]) -> list[BatchLine]:
-    return sorted(left, key=lambda each: each.id)
-
-
-def _as_json(result: CompressResult) -> dict[str, Any]:
-    return {
-        "is_dry_run": result.is_dry_run,
-        "tokens": result.tokens,
-        "target": result.target,
-        "leaving": [batch.id for batch in result.leaving],
-        "certain": result.certain,
-        "rounds": result.rounds,
-        "summaries": result.stored,
-        "undone": result.undone,
-    }
-
-
 def _print(result: CompressResult) -> None:
+    if result.undone is not None:
+        _print_undone(result.undone, is_dry_run=result.is_dry_run)
+        return
     if not result.leaving:
         size = f"The window holds {result.tokens} tokens; the target is {result.target}."
         print_lines([f"Nothing can leave, or has to. {size}"])
@@ -166,7 +136,7 @@ def _print(result: CompressResult) -> None:
     if result.is_dry_run:
         print_lines([_forecast(result)])
         return
-    summary = result.stored[-1].text
+    summary = result.summaries[-1].text
     if result.rounds > 1:
         stored = f"{result.rounds} summaries were stored"
         if not summary:

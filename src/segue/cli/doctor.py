@@ -1,16 +1,19 @@
-"""`segue doctor`: checks whether Segue would run here, and says how to fix what would not."""
+"""`segue doctor`: checks whether Segue would run here, and says how to fix what would not.
+
+With `--live`, it also opens and closes a connection to each address; nothing is sent.
+"""
 
 import asyncio
 import os
 import sqlite3
 import zoneinfo
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, closing
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import resources
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -18,15 +21,13 @@ from segue.agent.build import build_graph, load_attribute, load_tool
 from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
-from segue.cli.access import open_journal
-from segue.cli.live import Diagnosis, check_addresses
-from segue.cli.output import FAILED, AsJson, ConfigFile, Database, print_json
+from segue.cli.access import Place, new_ids, open_journal
+from segue.cli.output import FAILED, Answer
 from segue.compose import webhook_target
 from segue.core.snowflake import time_of
 from segue.errors import BackendError, SegueError, UsageError
 from segue.journal.journal import Journal
 from segue.runtime.clock import SystemClock
-from segue.runtime.ids import LeasedIds
 from segue.settings import Settings, load_settings
 from segue.settings.agents import AgentConfig
 from segue.settings.settings import LOCAL_MODEL_NOTE
@@ -41,39 +42,54 @@ _NOT_TRIED: Final = "`--live` checks whether it answers."
 _LIVE = "Also connect to the addresses of models and webhooks; nothing is sent to them."
 _MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
+_LIVE_SECONDS: Final = 5.0
+_LIVE_FIX: Final = "Is the address right, and may this machine reach it?"
+# Attributes of LangChain's models that hold the address, and the providers' default addresses.
+_ATTRIBUTES: Final = ("openai_api_base", "anthropic_api_url", "base_url", "azure_endpoint")
+_PROVIDERS: Final = {
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "google_genai": "https://generativelanguage.googleapis.com",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was checked, what was found, and how to fix it."""
+
+    name: str
+    outcome: Literal["ok", "warn", "fail"]
+    detail: str
+    fix: str = ""
 
 
 def doctor(
     *,
     live: Annotated[bool, typer.Option("--live", help=_LIVE)] = False,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Check settings, database, models, clock and time zones; exit code 1 if anything fails.
 
     Changes nothing: it applies no migration, and deletes its test message again.
     """
-    found = asyncio.run(diagnose(config, database, is_live=live))
-    if as_json:
-        print_json(found)
-    else:
-        for each in found:
-            mark = typer.style(_MARKS[each.outcome], fg=_COLOURS[each.outcome])
-            typer.echo(f"{mark}  {each.name}: {each.detail}")
-            if each.fix:
-                typer.echo(f"      {each.fix}")
-    if any(each.outcome == "fail" for each in found):
-        raise typer.Exit(FAILED)
+    found = asyncio.run(_diagnose(place, is_live=live))
+    has_failed = any(each.outcome == "fail" for each in found)
+    return Answer(found, lambda: _print(found), FAILED if has_failed else 0)
 
 
-async def diagnose(
-    config: Path | None, database: str | None, *, is_live: bool = False
-) -> list[Diagnosis]:
+def _print(found: list[Diagnosis]) -> None:
+    for each in found:
+        mark = typer.style(_MARKS[each.outcome], fg=_COLOURS[each.outcome])
+        typer.echo(f"{mark}  {each.name}: {each.detail}")
+        if each.fix:
+            typer.echo(f"      {each.fix}")
+
+
+async def _diagnose(place: Place, *, is_live: bool) -> list[Diagnosis]:
     """Check everything in the order of a start; with `is_live`, also connect to addresses."""
     kind, server = _check_server()
     try:
-        settings = load_settings(config, kind=kind, database=database)
+        settings = load_settings(place.config, kind=kind, database=place.database)
     except UsageError as error:
         found = [Diagnosis("settings", "fail", line) for line in str(error).splitlines()]
         return [*found[:-1], replace(found[-1], fix="docs/settings.md lists all settings.")]
@@ -83,7 +99,7 @@ async def diagnose(
     for agent in settings.agents:
         found += _check_agent(agent)
         if is_live:
-            found += [each async for each in check_addresses(agent)]
+            found += [await _connect(agent, *each) for each in _addresses(agent)]
     return [*found, _check_zones(), server]
 
 
@@ -181,16 +197,13 @@ async def _check_clock(journal: Journal) -> Diagnosis:
 
 
 async def _store_and_load(settings: Settings, journal: Journal) -> None:
-    clock = SystemClock()
-    owner = f"doctor:{os.getpid()}"
-    ids = LeasedIds(journal, clock, owner=owner, lease_for=timedelta(minutes=1))
-    async with AsyncExitStack() as stack:
-        checkpoints = checkpoints_of(settings)
-        await checkpoints.open()
-        stack.push_async_callback(checkpoints.close)
-        await ids.open()
-        stack.push_async_callback(ids.close)
-        await check_integrity(journal, checkpoints.saver(), ids=ids, now=clock.now())
+    checkpoints = await checkpoints_of(settings).open()
+    try:
+        async with new_ids(journal, dry_run=False) as ids:
+            now = SystemClock().now()
+            await check_integrity(journal, checkpoints.saver(), ids=ids, now=now)
+    finally:
+        await checkpoints.close()
 
 
 def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
@@ -257,6 +270,47 @@ def _check_embedder(agent: AgentConfig) -> Diagnosis:
     fix = "Until then memories are searched by words, not by meaning."
     found = _attempt(name, require_minilm, "'local' is installed.", fix)
     return replace(found, outcome="warn") if found.outcome == "fail" else found
+
+
+def _addresses(agent: AgentConfig) -> Iterator[tuple[str, str | None]]:
+    if agent.graph is None and agent.model not in {"local", "scripted"}:
+        try:
+            model = load_model(agent.model, agent.model_settings)
+        except SegueError:
+            pass  # reported by the check of the model
+        else:
+            yield "model", _address_of(model, agent.model)
+    if agent.webhook is not None and urlsplit(agent.webhook.url).hostname:
+        yield "webhook", agent.webhook.url
+
+
+def _address_of(model: Any, name: str) -> str | None:
+    given = (getattr(model, attribute, None) for attribute in _ATTRIBUTES)
+    known = _PROVIDERS.get(name.partition(":")[0])
+    return next((address for address in given if isinstance(address, str)), known)
+
+
+async def _connect(agent: AgentConfig, what: str, address: str | None) -> Diagnosis:
+    name = f"{what} of {agent.id}, live"
+    if address is None:
+        return Diagnosis(name, "warn", f"The address of {agent.model!r} is not known.")
+    parts = urlsplit(address)
+    is_secure = parts.scheme == "https"
+    port = parts.port or (443 if is_secure else 80)
+    # Without the path: a webhook's is often a secret.
+    place = f"{parts.hostname}:{port}"
+    try:
+        async with asyncio.timeout(_LIVE_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port, ssl=is_secure or None)
+            writer.close()
+    except TimeoutError:
+        return Diagnosis(
+            name, "fail", f"{place} does not answer within {_LIVE_SECONDS:.0f} s.", _LIVE_FIX
+        )
+    except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(".")
+        return Diagnosis(name, "fail", f"{place} does not answer: {reason}.", _LIVE_FIX)
+    return Diagnosis(name, "ok", f"{place} answers.")
 
 
 def _check_zones() -> Diagnosis:

@@ -1,34 +1,21 @@
 """`segue keys`: keys for callers of the server, kept in the database; no server has to run."""
 
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
-from segue.cli.access import with_journal
-from segue.cli.output import (
-    AsJson,
-    Command,
-    ConfigFile,
-    Database,
-    Group,
-    print_json,
-    print_table,
-    when,
-)
+from segue.cli.access import Place
+from segue.cli.output import Answer, Command, Group, when, with_options
 from segue.core.text import LONGEST_NAME
 from segue.errors import UsageError
 from segue.journal.records import ApiKey
 from segue.runtime.clock import SystemClock
 from segue.server.auth import is_name, new_key
 
-app = typer.Typer(
-    cls=Group, help="Create, list and revoke keys of the server.", no_args_is_help=True
-)
-
 _ANY = "The key speaks for the user that each request names: for a program that serves many users."
 
 
-@app.command(cls=Command)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name in lists.")],
     *,
@@ -39,52 +26,54 @@ def create(
     operator: Annotated[
         bool, typer.Option("--operator", help="The key may see everything.")
     ] = False,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Create a key and print it, once: only a digest of it is stored."""
     user_id = _check_user(name, user, any_user=any_user)
     key, secret = new_key(name, user_id, SystemClock().now(), is_operator=operator)
-    with_journal(config, database, lambda journal, _: journal.keys.add(key), make=True)
-    if as_json:
-        print_json(_without_digest(key) | {"key": secret})
-        return
-    typer.echo(secret)
-    typer.echo(f"Key {key.id} speaks for {_speaks_for(key)}. It is not shown again.", err=True)
+    place.run(lambda journal, _: journal.keys.add(key), make=True)
+
+    def show() -> None:
+        typer.echo(secret)
+        typer.echo(f"Key {key.id} speaks for {_speaks_for(key)}. It is not shown again.", err=True)
+
+    return Answer(_without_digest(key) | {"key": secret}, show)
 
 
-@app.command(name="list", cls=Command)
-def list_keys(
-    *, config: ConfigFile = None, database: Database = None, as_json: AsJson = False
-) -> None:
+def list_keys(*, place: Place) -> Answer:
     """List all keys, revoked ones too, oldest first."""
-    keys = with_journal(config, database, lambda journal, _: journal.keys.list_all())
-    if as_json:
-        print_json([*map(_without_digest, keys)])
-        return
+    keys = place.run(lambda journal, _: journal.keys.list_all())
     rows = ((k.id, when(k.created_at), when(k.revoked_at), _speaks_for(k), k.name) for k in keys)
     headings = ("id", "created", "revoked", "speaks for", "name")
-    print_table(headings, rows, nothing="There is no key; `segue keys create NAME` creates one.")
+    nothing = "There is no key; `segue keys create NAME` creates one."
+    return Answer.table([*map(_without_digest, keys)], headings, rows, nothing=nothing)
 
 
-@app.command(cls=Command)
 def revoke(
     key_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id that `segue keys list` shows.")
     ],
     *,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Revoke a key for good; a running server refuses it within seconds."""
     now = SystemClock().now()
-    key = with_journal(config, database, lambda journal, _: journal.keys.revoke(key_id, now=now))
-    if as_json:
-        print_json(_without_digest(key))
-        return
-    typer.echo(f"Key {key.id} ({key.name}) is revoked.")
+    key = place.run(lambda journal, _: journal.keys.revoke(key_id, now=now))
+    return Answer(
+        _without_digest(key), lambda: typer.echo(f"Key {key.id} ({key.name}) is revoked.")
+    )
+
+
+app = typer.Typer(
+    cls=Group, help="Create, list and revoke keys of the server.", no_args_is_help=True
+)
+_COMMANDS: Final[Mapping[str, Callable[..., Answer]]] = {
+    "create": create,
+    "list": list_keys,
+    "revoke": revoke,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, cls=Command)(with_options(_command))
 
 
 def _check_user(name: str, user: str | None, *, any_user: bool) -> str | None:

@@ -6,20 +6,8 @@ from urllib.parse import quote
 
 import typer
 
-from segue.cli.access import Target, config_of, look, of_thread
-from segue.cli.output import (
-    AsJson,
-    ConfigFile,
-    Database,
-    Key,
-    Limit,
-    ThreadId,
-    Url,
-    print_json,
-    print_lines,
-    print_table,
-    when,
-)
+from segue.cli.access import Target, config_of, of_thread
+from segue.cli.output import Answer, Limit, ThreadId, print_lines, print_table, when
 from segue.core.text import one_line
 from segue.errors import UsageError
 from segue.insight.views import Inspector
@@ -32,17 +20,13 @@ _ALL = "The newest conversations of all users."
 _ONE_THREAD = "The thread's id; without it, the pending timers of all threads."
 
 
-def threads(  # noqa: PLR0913 - they are its options
+def threads(
     *,
     user: Annotated[str | None, typer.Option(help=_USER)] = None,
     of_all: Annotated[bool, typer.Option("--all", help=_ALL)] = False,
     limit: Limit = 50,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    target: Target,
+) -> Answer:
     """List a user's conversations, or those of all users, the most recent first."""
     if of_all and user is not None:
         raise UsageError("--all lists the conversations of all users; leave out --user.")
@@ -52,117 +36,66 @@ def threads(  # noqa: PLR0913 - they are its options
         inspector = Inspector(journal, settings.agents)
         return await inspector.list_threads(None if of_all else owner, limit=limit)
 
-    target = Target(url, key, config, database)
-    if url is None or of_all or user is not None:
-        found = look(target, "/api/admin/threads", load, limit=limit, user=user)
+    if target.url is None or of_all or user is not None:
+        found = target.look("/api/admin/threads", load, limit=limit, user=user)
     else:  # the caller's own threads need no operator's key
-        found = look(target, "/api/threads", load, limit=limit)["threads"]
-    if as_json:
-        print_json(found)
-        return
-    columns = {
-        "id": "id",
-        **({"user": "user_id"} if of_all else {}),
-        "agent": "agent_id",
-        "last written": "updated_at",
-        "messages": "message_count",
-        "title": "title",
-    }
-    shown = (
-        {**t, "updated_at": when(t["updated_at"]), "title": one_line(t["title"] or "", 60)}
-        for t in found
+        found = target.look("/api/threads", load, limit=limit)["threads"]
+    rows = (
+        (
+            thread["id"],
+            *([thread["user_id"]] if of_all else []),
+            thread["agent_id"],
+            when(thread["updated_at"]),
+            str(thread["message_count"]),
+            one_line(thread["title"] or "", 60),
+        )
+        for thread in found
     )
-    rows = ([str(thread[name]) for name in columns.values()] for thread in shown)
-    subject = "You have" if url is not None and user is None else f"{owner} has"
+    users = ["user"] if of_all else []
+    headings = ("id", *users, "agent", "last written", "messages", "title")
+    subject = "You have" if target.url is not None and user is None else f"{owner} has"
     nothing = f"{subject} no conversation here; --all lists those of all users."
-    print_table([*columns], rows, nothing="There is no conversation here." if of_all else nothing)
+    if of_all:
+        nothing = "There is no conversation here."
+    return Answer.table(found, headings, rows, nothing=nothing)
 
 
-def history(
-    thread_id: ThreadId,
-    *,
-    limit: Limit = 50,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+def history(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
     """Show a conversation as its user sees it, oldest message first."""
-    messages = _look_at_thread(
-        Target(url, key, config, database),
-        thread_id,
-        "history",
-        lambda inspector, thread, _: inspector.list_history(thread, limit=limit),
-        limit=limit,
-    )
-    if as_json:
-        print_json(messages)
-        return
-    rows = ((when(m["created_at"]), m["name"], m["shown"]) for m in messages)
-    print_table(("when", "who", "what"), rows, nothing="There is no message yet.")
+    found = _list(target, thread_id, "history", Inspector.list_history, limit)
+    rows = ((when(m["created_at"]), m["name"], m["shown"]) for m in found)
+    headings = ("when", "who", "what")
+    return Answer.table(found, headings, rows, nothing="There is no message yet.")
 
 
-def batches(
-    thread_id: ThreadId,
-    *,
-    limit: Limit = 20,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+def batches(thread_id: ThreadId, *, limit: Limit = 20, target: Target) -> Answer:
     """List the newest batches, oldest first: type, state, reasons, and nested batches."""
-    newest_first = _look_at_thread(
-        Target(url, key, config, database),
-        thread_id,
-        "batches",
-        lambda inspector, thread, _: inspector.list_batches(thread.id, limit=limit),
-        limit=limit,
-    )
+    newest_first = _list(target, thread_id, "batches", Inspector.list_batches, limit)
     found = newest_first[::-1]
-    if as_json:
-        print_json(found)
-    else:
-        lines = [line for batch in found for line in _batch_lines(batch)]
-        print_lines(lines or ["This thread has no batch yet."])
+    lines = (line for batch in found for line in _batch_lines(batch))
+    return Answer(found, lambda: print_lines(lines if found else ["This thread has no batch yet."]))
 
 
-def context(
-    thread_id: ThreadId,
-    *,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+def context(thread_id: ThreadId, *, target: Target) -> Answer:
     """Show what the model would get of a thread now, and what is left out and why.
 
     Without memories: they are searched with the user's next message.
     """
 
-    async def load(inspector: Inspector, thread: Thread, settings: Settings) -> Any:
-        return await inspector.get_context(thread, config_of(settings, thread.agent_id))
+    async def work(journal: Journal, thread: Thread, settings: Settings) -> Any:
+        config = config_of(settings, thread.agent_id)
+        return await Inspector(journal, settings.agents).get_context(thread, config)
 
-    found = _look_at_thread(Target(url, key, config, database), thread_id, "context", load)
-    if as_json:
-        print_json(found)
-    else:
-        _print_context(found)
+    found = target.look(_path(thread_id, "context"), of_thread(thread_id, work))
+    return Answer(found, lambda: _print_context(found))
 
 
 def timers(
     thread_id: Annotated[str | None, typer.Argument(metavar="THREAD", help=_ONE_THREAD)] = None,
     *,
     limit: Limit = 50,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    target: Target,
+) -> Answer:
     """List a thread's planned and past follow-ups with their outcome, newest first.
 
     Without a thread: the pending timers of all threads, soonest first.
@@ -171,20 +104,10 @@ def timers(
     async def load_pending(journal: Journal, settings: Settings) -> Any:
         return await Inspector(journal, settings.agents).list_pending_timers(limit=limit)
 
-    target = Target(url, key, config, database)
     if thread_id is None:
-        found = look(target, "/api/admin/timers", load_pending, limit=limit)
+        found = target.look("/api/admin/timers", load_pending, limit=limit)
     else:
-        found = _look_at_thread(
-            target,
-            thread_id,
-            "timers",
-            lambda inspector, thread, _: inspector.list_timers(thread.id, limit=limit),
-            limit=limit,
-        )
-    if as_json:
-        print_json(found)
-        return
+        found = _list(target, thread_id, "timers", Inspector.list_timers, limit)
     own = ("thread_id", "agent_id") if thread_id is None else ()
     rows = (
         (
@@ -197,49 +120,36 @@ def timers(
         )
         for timer in found
     )
-    headings = ("due", *(name.removesuffix("_id") for name in own), "state", "became", "trigger")
-    print_table((*headings, "why"), rows, nothing="There is no timer.")
+    names = (name.removesuffix("_id") for name in own)
+    headings = ("due", *names, "state", "became", "trigger", "why")
+    return Answer.table(found, headings, rows, nothing="There is no timer.")
 
 
-def why(
-    thread_id: ThreadId,
-    *,
-    limit: Limit = 50,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+def why(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
     """Show why the agent wrote, and why it did not, oldest first."""
-    found = _look_at_thread(
-        Target(url, key, config, database),
-        thread_id,
-        "why",
-        lambda inspector, thread, _: inspector.list_reasons(thread.id, limit=limit),
-        limit=limit,
-    )
-    if as_json:
-        print_json(found)
-        return
+    found = _list(target, thread_id, "why", Inspector.list_reasons, limit)
     rows = ((when(r["at"]), r["what"], r["outcome"], r["why"]) for r in found)
-    print_table(("when", "what", "outcome", "why"), rows, nothing="There is no decision yet.")
+    headings = ("when", "what", "outcome", "why")
+    return Answer.table(found, headings, rows, nothing="There is no decision yet.")
 
 
-def _look_at_thread(
+def _path(thread_id: str, view: str) -> str:
+    return f"/api/admin/threads/{quote(thread_id, safe='')}/{view}"
+
+
+def _list(
     target: Target,
     thread_id: str,
     view: str,
-    load: Callable[[Inspector, Thread, Settings], Awaitable[Any]],
-    **params: Any,
+    load: Callable[..., Awaitable[list[dict[str, Any]]]],
+    limit: int,
 ) -> Any:
     """The JSON of a thread's view, from a server or from the database."""
 
     async def work(journal: Journal, thread: Thread, settings: Settings) -> Any:
-        return await load(Inspector(journal, settings.agents), thread, settings)
+        return await load(Inspector(journal, settings.agents), thread.id, limit=limit)
 
-    path = f"/api/admin/threads/{quote(thread_id, safe='')}/{view}"
-    return look(target, path, of_thread(thread_id, work), **params)
+    return target.look(_path(thread_id, view), of_thread(thread_id, work), limit=limit)
 
 
 def _batch_lines(batch: Mapping[str, Any], depth: int = 0) -> Iterator[str]:

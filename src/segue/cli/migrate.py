@@ -7,20 +7,13 @@ from typing import Annotated
 
 import typer
 
-from segue.cli.access import open_journal
-from segue.cli.output import (
-    FAILED,
-    AsJson,
-    ConfigFile,
-    Database,
-    print_json,
-    print_table,
-)
+from segue.cli.access import Place, open_journal
+from segue.cli.output import FAILED, Answer, print_table
 from segue.core.text import one_line
 from segue.migrate.ledger import Ledger, MigrationReport
 from segue.migrate.migration import Migration, Owners, open_source
 from segue.runtime.clock import SystemClock
-from segue.settings import Settings, load_settings
+from segue.settings import Settings
 from segue.stores import is_there
 
 _SOURCE = "A LangGraph app's checkpoints (a SQLite file or a postgresql:// address), or a .jsonl."
@@ -67,15 +60,13 @@ def migrate(  # noqa: PLR0913 - they are its options
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read everything, write nothing.")
     ] = False,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Import conversations of a LangGraph app, or chats in a file. The source is only read.
 
     Run it again to continue an interrupted run, or to add what is new in the source.
     """
-    settings = load_settings(config, database=database)
+    settings = place.load_settings()
     agents = [each.id for each in settings.agents]
     owners = Owners(
         agents=agents,
@@ -85,12 +76,8 @@ def migrate(  # noqa: PLR0913 - they are its options
         user_from=user_from,
     )
     report = asyncio.run(_migrate(source, settings, owners, prefix=prefix, is_dry_run=dry_run))
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
-    if report.threads and len(report.skipped) == report.threads:
-        raise typer.Exit(FAILED)
+    has_failed = report.threads and len(report.skipped) == report.threads
+    return Answer(report, lambda: _print(report), FAILED if has_failed else 0)
 
 
 async def _migrate(

@@ -1,4 +1,5 @@
-"""How commands print: JSON for scripts, tables for terminals, tab-separated lines in a pipe.
+"""The options that commands share, and how commands print: JSON for scripts, tables for terminals,
+tab-separated lines in a pipe.
 
 Results go to stdout, errors to stderr. Terminal control characters in messages are removed.
 """
@@ -7,10 +8,13 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import typer
 from rich import box
@@ -92,6 +96,62 @@ Limit = Annotated[
     int, typer.Option(min=1, max=10_000, help="Number of entries at most; the newest.")
 ]
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command returns: a value, which `--json` prints, and how to print it otherwise."""
+
+    value: Any
+    show: Callable[[], None]
+    exit_code: int = 0
+
+    @classmethod
+    def table(
+        cls, value: Any, headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str
+    ) -> Self:
+        return cls(value, lambda: print_table(headings, rows, nothing=nothing))
+
+
+def with_options(function: Callable[..., Answer | None]) -> Callable[..., None]:
+    """A command as typer takes it: each field of a parameter that is a dataclass becomes an option,
+    and `--json` is added if the command returns an `Answer`.
+    """
+    given = signature(function)
+    groups: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in given.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+    options: list[Parameter] = []
+    for name, parameter in given.parameters.items():
+        group = groups.get(name)
+        options += signature(group).parameters.values() if group else [parameter]
+    if given.return_annotation is Answer and "as_json" not in given.parameters:
+        is_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+        options.append(is_json)
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        as_json = values.get("as_json")
+        if "as_json" not in given.parameters:
+            values.pop("as_json", None)
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        answer = function(**values)
+        if answer is None:
+            return
+        if as_json:
+            print_json(answer.value)
+        else:
+            answer.show()
+        if answer.exit_code:
+            raise typer.Exit(answer.exit_code)
+
+    options = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    vars(run)["__signature__"] = Signature(options)
+    return run
 
 
 def print_json(value: Any) -> None:

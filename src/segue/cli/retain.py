@@ -4,15 +4,8 @@ from typing import Annotated
 
 import typer
 
-from segue.cli.access import with_journal
-from segue.cli.output import (
-    AsJson,
-    ConfigFile,
-    Database,
-    print_json,
-    print_table,
-    when,
-)
+from segue.cli.access import Place
+from segue.cli.output import Answer, print_table, when
 from segue.core.durations import parse_duration
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
@@ -35,10 +28,8 @@ def retain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be deleted.")
     ] = False,
-    config: ConfigFile = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
+    place: Place,
+) -> Answer:
     """Delete old batches for good, whole ones, from all threads; memories stay.
 
     Never a thread's newest batch, nor one that is in progress or waits for an answer. Without an
@@ -55,11 +46,9 @@ def retain(
             each async for each in apply_retention(journal, policy, now=now, is_dry_run=dry_run)
         ]
 
-    found = with_journal(config, database, work)
-    if as_json:
-        print_json({"is_dry_run": dry_run, "threads": found})
-    else:
-        _print(found, is_dry_run=dry_run)
+    found = place.run(work)
+    value = {"is_dry_run": dry_run, "threads": found}
+    return Answer(value, lambda: _print(found, is_dry_run=dry_run))
 
 
 def _policy(

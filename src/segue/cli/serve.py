@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from segue.cli.access import open_journal
-from segue.cli.output import FAILED, ConfigFile, Database, print_error, program
+from segue.cli.access import Place, open_journal
+from segue.cli.output import FAILED, print_error, program
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.server.app import create_app
@@ -158,8 +158,7 @@ def serve(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also log each request and each turn.")
     ] = False,
-    config: ConfigFile = None,
-    database: Database = None,
+    place: Place,
 ) -> None:
     """Serve the agents of the settings over REST, WebSocket and server-sent events.
 
@@ -167,9 +166,9 @@ def serve(
     on SQLite, for this machine only.
     """
     settings = load_settings(
-        config,
+        place.config,
         kind=ServedSettings,
-        database=database,
+        database=place.database,
         server__host=host,
         server__port=port,
         server__log_level="info" if verbose else None,

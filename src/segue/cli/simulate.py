@@ -1,10 +1,10 @@
 """`segue simulate`: weeks of a scenario in seconds, or a replay of the past, to tune a policy."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich import box
@@ -12,18 +12,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from segue.cli.output import ConfigFile, is_piped, print_lines, print_table
-from segue.cli.replay import ReplayOptions, print_replay, replay_past
+from segue.cli.access import Place
+from segue.cli.output import Answer, ConfigFile, is_piped, print_lines, print_table, when
 from segue.cli.stats import parse_time
 from segue.core.autonomy.local_time import NIGHT
 from segue.core.durations import show_duration
 from segue.core.text import harmless
-from segue.errors import UsageError
+from segue.errors import NotFoundError, UsageError
+from segue.journal.journal import Journal
+from segue.replay.engine import EventKind
+from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import SystemClock
+from segue.settings import Settings
+from segue.settings.agents import Autonomy
+from segue.settings.loading import read_toml
 from segue.simulate.report import EntryKind, SimulationReport, TimelineEntry
 from segue.simulate.scenario import load_scenario
 from segue.simulate.simulation import simulate as run
 
+_SCENARIO = "A TOML file, see docs/simulate.md. Or use --from or --all."
+_FROM = "Instead of a scenario: replay this thread."
+_ALL = "Instead of a scenario: replay all threads."
+_POLICY = "Replay: a TOML file with the settings of `autonomy` to change."
+_AGENT = "Replay: apply the policy to this agent only."
+_SINCE = "Replay: count from this time on, a date, 2027-01-31, or an age, 7d."
+_DATABASE = "Replay: the database; overrides the settings. Scenario: keep it in this new folder."
+_SEED = "Overrides the scenario's seed: other follow-ups are answered."
+_VERBOSE = "Show plans and every gate's verdict; in a replay, all that was sent or not."
 _HEADINGS: Final = ("when", "who", "what", "why")
 _STYLES: Final[Mapping[EntryKind, str]] = {
     EntryKind.FOLLOW_UP: "bold green",
@@ -36,65 +51,125 @@ _STYLES: Final[Mapping[EntryKind, str]] = {
     EntryKind.OUTAGE: "red",
     EntryKind.FAILED: "red",
 }
+_UNTIL: Final[Mapping[EntryKind, str]] = {
+    EntryKind.PLANNED: " for",
+    EntryKind.PENDING: " for",
+    EntryKind.NOT_SENT: ", planned for",
+}
+_LABELS: Final = {
+    EventKind.SENT_THEN: "was sent",
+    EventKind.REPLIED_THEN: "was answered",
+    EventKind.SENT: "would be sent",
+    EventKind.POSTPONED: "would be postponed",
+    EventKind.HELD_BACK: "would be held back",
+    EventKind.HELD_OUT: "would be held out",
+    EventKind.REPLY_LOST: "reply would be lost",
+}
+_UNKNOWN: Final = (
+    "Users wrote as they wrote then: who would have answered another follow-up, or wrote only "
+    "because of one, is not known."
+)
+# Number of threads after which progress is printed.
+_PROGRESS_EVERY: Final = 1_000
 
 # The cells of a line, and its style.
 _Row = tuple[tuple[str, str, str, str], str | None]
 
 
-def print_report(report: SimulationReport, *, verbose: bool = False) -> None:
+def simulate(  # noqa: PLR0913 - each is an option
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)] = None,
+    *,
+    thread: Annotated[str | None, typer.Option("--from", metavar="THREAD", help=_FROM)] = None,
+    everything: Annotated[bool, typer.Option("--all", help=_ALL)] = False,
+    policy: Annotated[Path | None, typer.Option(help=_POLICY)] = None,
+    agent: Annotated[str | None, typer.Option(help=_AGENT)] = None,
+    since: Annotated[str | None, typer.Option(help=_SINCE)] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help=_VERBOSE)] = False,
+    config: ConfigFile = None,
+    database: Annotated[str | None, typer.Option(help=_DATABASE)] = None,
+    seed: Annotated[int | None, typer.Option(help=_SEED)] = None,
+) -> Answer:
+    """Run a scenario on a virtual clock, or past conversations under another policy.
+
+    Prints what was sent, what was not, and why. No model is called, unless a scenario names one,
+    and no user gets a message.
+    """
+    if sum((scenario is not None, thread is not None, everything)) != 1:
+        raise UsageError("Name a scenario, or --from THREAD, or --all: one of the three.")
+    if scenario is not None:
+        of_past = {"--policy": policy, "--agent": agent, "--since": since, "--config": config}
+        _check_unused(of_past, "--from THREAD or --all")
+        return _run_scenario(scenario, database, seed, verbose=verbose)
+    _check_unused({"--seed": seed}, "a scenario")
+    now = SystemClock().now()
+    query = ReplayQuery(
+        until=now, since=parse_time(since, now), thread_id=thread, keep_events=verbose
+    )
+    report = _replay(Place(config, database), query, policy, agent)
+    return Answer(report.as_json(), lambda: _print_replay(report))
+
+
+def _check_unused(options: Mapping[str, object], needed: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{name} needs {needed}.")
+
+
+def _run_scenario(
+    scenario: Path, database: str | None, seed: int | None, *, verbose: bool
+) -> Answer:
+    story = load_scenario(scenario)
+    if seed is not None:
+        story = story.model_copy(update={"seed": seed})
+    report = run(story, None if database is None else Path(database))
+    return Answer(report.as_json(), lambda: _print_simulation(report, verbose=verbose))
+
+
+def _print_simulation(report: SimulationReport, *, verbose: bool) -> None:
     """Print the timeline and the totals; `verbose` adds plans and every gate's verdict."""
     title = f"{report.title}: " if report.title else ""
     first, last = f"{report.start:%Y-%m-%d %H:%M}", f"{report.end:%Y-%m-%d %H:%M}"
     print_lines([f"{title}{report.user} from {first} to {last}"])
-    rows = list(_rows(report, verbose=verbose))
+    rows = _rows(report, verbose=verbose)
     if is_piped():
-        print_table(_HEADINGS, [cells for cells, _ in rows], nothing="")
-        print_lines(map("\t".join, _lines(report)))
+        print_table(_HEADINGS, (cells for cells, _ in rows), nothing="")
+        print_lines(map("\t".join, _totals(report)))
         return
-    console = Console()
-    console.print(_timeline(rows))
-    console.print(_totals(report))
+    timeline = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    timeline.add_column(_HEADINGS[0], no_wrap=True)
+    timeline.add_column(_HEADINGS[1], overflow="fold")
+    for heading in _HEADINGS[2:]:
+        timeline.add_column(heading, ratio=3, overflow="fold")
+    for cells, style in rows:
+        # As text and not as markup: brackets in messages are shown as they are.
+        timeline.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
+    totals = Table(box=None, show_header=False, pad_edge=False)
+    totals.add_column(no_wrap=True)
+    totals.add_column(justify="right")
+    totals.add_column(overflow="fold")
+    for name, number, details in _totals(report):
+        totals.add_row(name, number, Text(details))
+    Console().print(timeline, totals)
 
 
 def _rows(report: SimulationReport, *, verbose: bool) -> Iterator[_Row]:
-    agents = {entry.agent for entry in report.entries} - {None}
+    has_several = len({entry.agent for entry in report.entries} - {None}) > 1
     for entry in report.entries:
         if entry.kind is EntryKind.PLANNED and not verbose:
             continue
-        cells = (_when(entry.at), _who(entry, len(agents)), _what(entry), _why(entry))
-        yield cells, _STYLES.get(entry.kind)
+        who = entry.who
+        if entry.kind is EntryKind.USER_MESSAGE and has_several:
+            who += f" to {entry.agent}"
+        yield (_when(entry.at), who, _what(entry), _why(entry)), _STYLES.get(entry.kind)
         for verdict in entry.verdicts if verbose else ():
             why = f"{verdict.outcome.value}: {verdict.reason}"
             yield ("", "", f"  {verdict.gate.value}", why), "dim"
 
 
-def _timeline(rows: Iterable[_Row]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    when, who, *others = _HEADINGS
-    table.add_column(when, no_wrap=True)
-    table.add_column(who, overflow="fold")
-    for heading in others:
-        table.add_column(heading, ratio=3, overflow="fold")
-    for cells, style in rows:
-        # As text and not as markup: brackets in messages are shown as they are.
-        table.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
-    return table
-
-
-def _who(entry: TimelineEntry, agents: int) -> str:
-    to = f" to {entry.agent}" if entry.kind is EntryKind.USER_MESSAGE and agents > 1 else ""
-    return f"{entry.who}{to}"
-
-
 def _what(entry: TimelineEntry) -> str:
     if entry.until is None:
         return entry.what
-    words = {
-        EntryKind.PLANNED: " for",
-        EntryKind.PENDING: " for",
-        EntryKind.NOT_SENT: ", planned for",
-    }
-    return f"{entry.what}{words.get(entry.kind, ' until')} {_when(entry.until)}"
+    return f"{entry.what}{_UNTIL.get(entry.kind, ' until')} {_when(entry.until)}"
 
 
 def _why(entry: TimelineEntry) -> str:
@@ -102,17 +177,7 @@ def _why(entry: TimelineEntry) -> str:
     return ": ".join(part for part in (cause, entry.why) if part)
 
 
-def _totals(report: SimulationReport) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    table.add_column(overflow="fold")
-    for name, number, details in _lines(report):
-        table.add_row(name, number, Text(details))
-    return table
-
-
-def _lines(report: SimulationReport) -> Iterator[tuple[str, str, str]]:
+def _totals(report: SimulationReport) -> Iterator[tuple[str, str, str]]:
     sent = _listed(report.sent_by_trigger)
     yield "sent", f"{len(report.follow_ups)}", sent and f"{sent}; {report.answered} answered"
     night = f"{report.share_at_night:.0%} of those sent, from {NIGHT}"
@@ -131,74 +196,119 @@ def _lines(report: SimulationReport) -> Iterator[tuple[str, str, str]]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in counts.items())
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
 def _when(moment: datetime) -> str:
     return f"{moment:%a %d %b %H:%M}"
 
 
-_SCENARIO = "A TOML file, see docs/simulate.md. Or use --from or --all."
-_FROM = "Instead of a scenario: replay this thread."
-_ALL = "Instead of a scenario: replay all threads."
-_POLICY = "Replay: a TOML file with the settings of `autonomy` to change."
-_AGENT = "Replay: apply the policy to this agent only."
-_SINCE = "Replay: count from this time on, a date, 2027-01-31, or an age, 7d."
-_DATABASE = "Replay: the database; overrides the settings. Scenario: keep it in this new folder."
-_SEED = "Overrides the scenario's seed: other follow-ups are answered."
-_VERBOSE = "Show plans and every gate's verdict; in a replay, all that was sent or not."
+def _replay(
+    place: Place, query: ReplayQuery, policy: Path | None, agent: str | None
+) -> ReplayReport:
+    """Replay the past of the database, which is only read."""
+
+    async def work(journal: Journal, settings: Settings) -> ReplayReport:
+        changes = _read_policy(policy) if policy else {}
+        known = {config.id: config.autonomy for config in settings.agents}
+        used: dict[str, Autonomy] = {}
+
+        def autonomy_of(agent_id: str) -> Autonomy:
+            if agent_id not in used:
+                autonomy = known.get(agent_id, Autonomy())
+                is_changed = agent in (None, agent_id)
+                used[agent_id] = _with_policy(autonomy, changes) if is_changed else autonomy
+            return used[agent_id]
+
+        report = await replay(journal, autonomy_of, query, _progress())
+        if not report.threads and not report.unreadable:
+            raise NotFoundError("There is no conversation in the database yet.")
+        if agent is not None and agent not in used:
+            raise NotFoundError(
+                f"There is no conversation with agent {agent!r}; there are some with: "
+                f"{', '.join(sorted(used))}."
+            )
+        return report
+
+    return place.run(work)
 
 
-def simulate(  # noqa: PLR0913 - each is an option
-    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)] = None,
-    *,
-    thread: Annotated[str | None, typer.Option("--from", metavar="THREAD", help=_FROM)] = None,
-    everything: Annotated[bool, typer.Option("--all", help=_ALL)] = False,
-    policy: Annotated[Path | None, typer.Option(help=_POLICY)] = None,
-    agent: Annotated[str | None, typer.Option(help=_AGENT)] = None,
-    since: Annotated[str | None, typer.Option(help=_SINCE)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help=_VERBOSE)] = False,
-    config: ConfigFile = None,
-    database: Annotated[str | None, typer.Option(help=_DATABASE)] = None,
-    seed: Annotated[int | None, typer.Option(help=_SEED)] = None,
-) -> None:
-    """Run a scenario on a virtual clock, or past conversations under another policy.
-
-    Prints what was sent, what was not, and why. No model is called, unless a scenario names one,
-    and no user gets a message.
-    """
-    of_past = {"--policy": policy, "--agent": agent, "--since": since, "--config": config}
-    _check_one(scenario, thread, everything=everything)
-    if scenario is not None:
-        _check_unused(of_past, "--from THREAD or --all")
-        _run(scenario, database, seed, as_json=as_json, verbose=verbose)
-        return
-    _check_unused({"--seed": seed}, "a scenario")
-    began = parse_time(since, SystemClock().now())
-    options = ReplayOptions(thread, policy, agent, began, keep_events=verbose)
-    print_replay(replay_past(options, config, database), as_json=as_json)
+def _read_policy(path: Path) -> dict[str, Any]:
+    """The settings of `autonomy` in a file, checked; they may be under `[autonomy]`."""
+    values = read_toml(path, "policy")
+    if values.keys() == {"autonomy"} and isinstance(values["autonomy"], dict):
+        values = values["autonomy"]
+    try:
+        Autonomy(**values)
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).split("\n"))) from None
+    return values
 
 
-def _check_one(scenario: Path | None, thread: str | None, *, everything: bool) -> None:
-    if sum((scenario is not None, thread is not None, everything)) != 1:
-        raise UsageError("Name a scenario, or --from THREAD, or --all: one of the three.")
+def _with_policy(autonomy: Autonomy, values: Mapping[str, Any]) -> Autonomy:
+    """An agent's autonomy with the settings of a file over its own."""
+    merged: dict[str, Any] = {name: getattr(autonomy, name) for name in Autonomy.model_fields}
+    for name, value in values.items():
+        if name in ("policy", "delays") and isinstance(value, Mapping):
+            own = {each.name: getattr(merged[name], each.name) for each in fields(merged[name])}
+            merged[name] = {**own, **value}
+        else:
+            merged[name] = value
+    return Autonomy.parse(merged, "policy")
 
 
-def _check_unused(options: Mapping[str, object], needed: str) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError(f"{name} needs {needed}.")
+def _progress() -> Callable[[int], None]:
+    shown = 0
+
+    def show(threads: int) -> None:
+        nonlocal shown
+        if threads >= shown + _PROGRESS_EVERY:
+            shown = threads
+            typer.echo(f"{threads:,} threads", err=True)
+
+    return show
 
 
-def _run(
-    scenario: Path, database: str | None, seed: int | None, *, as_json: bool, verbose: bool
-) -> None:
-    story = load_scenario(scenario)
-    if seed is not None:
-        story = story.model_copy(update={"seed": seed})
-    report = run(story, None if database is None else Path(database))
-    if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
-    else:
-        print_report(report, verbose=verbose)
+def _print_replay(report: ReplayReport) -> None:
+    if report.events:
+        events = (
+            (when(e.at), e.thread_id, _LABELS[e.kind], e.trigger or "", e.gate or "")
+            for e in report.events
+        )
+        print_table(("when", "thread", "what", "trigger", "gate"), events, nothing="")
+    kinds = (EventKind.SENT_THEN, EventKind.REPLIED_THEN, EventKind.SENT, EventKind.REPLY_LOST)
+    counters = [report.counts[kind] for kind in kinds]
+    triggers = sorted({*report.counts[EventKind.SENT_THEN], *report.counts[EventKind.SENT]})
+    rows = ((name, *(f"{counter[name]:,}" for counter in counters)) for name in triggers)
+    headings = ("trigger", "sent then", "answered", "sent now", "replies lost")
+    print_table(headings, rows, nothing="No follow-up was sent, and none would be.")
+    print_lines(_sentences(report))
+
+
+def _sentences(report: ReplayReport) -> Iterator[str]:
+    yield f"{report.sentence} Users: {report.users:,}, threads: {report.threads:,}."
+    then, now = EventKind.SENT_THEN, EventKind.SENT
+    for label, kind in (("Held back", EventKind.HELD_BACK), ("Postponed", EventKind.POSTPONED)):
+        if counter := report.counts[kind]:
+            yield f"{label}: {_listed(dict(counter.most_common()))}."
+    if held_out := report.total(EventKind.HELD_OUT):
+        yield f"Held out: {held_out:,}."
+    busiest, at_night = report.busiest_day, report.at_night
+    yield f"The most that one user got on one day: {busiest[now]:,} instead of {busiest[then]:,}."
+    yield (
+        f"At night, {NIGHT} on the user's clock: {at_night[now]:,} ({report.night_share(now):.0%}) "
+        f"instead of {at_night[then]:,} ({report.night_share(then):.0%})."
+    )
+    if report.assumed:
+        yield (
+            f"{report.assumed:,} of those sent follow one that was never written; their trigger is "
+            "assumed to be the same."
+        )
+    if report.imported:
+        yield (
+            f"Threads that were imported: {report.imported:,}. The settings by which they were "
+            "followed up are not known."
+        )
+    if report.unreadable:
+        yield f"Threads that cannot be read and are left out: {report.unreadable:,}."
+    yield _UNKNOWN

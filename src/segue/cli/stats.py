@@ -8,17 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from segue.cli.access import Target, look
-from segue.cli.output import (
-    AsJson,
-    ConfigFile,
-    Database,
-    Key,
-    Url,
-    print_json,
-    print_lines,
-    print_table,
-)
+from segue.cli.access import Target
+from segue.cli.output import Answer, AsJson, print_lines, print_table
 from segue.core.durations import parse_duration, show_duration
 from segue.errors import NotFoundError, UsageError
 from segue.insight.stats import build_query
@@ -47,20 +38,17 @@ def stats(  # noqa: PLR0913 - each is an option
     window: Annotated[
         str, typer.Option(help="A message within this time counts as the answer.")
     ] = "24h",
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
-    url: Url = None,
-    key: Key = None,
-    config: ConfigFile = None,
-    database: Database = None,
     as_json: AsJson = False,
-) -> None:
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    target: Target,
+) -> Answer:
     """Count what became of follow-ups, and compare them with the hold-out.
 
     By agent, trigger and variant of the prompt; docs/outcomes.md explains the numbers.
     """
-    now = SystemClock().now()
     if as_csv and as_json:
         raise UsageError("--csv and --json exclude each other.")
+    now = SystemClock().now()
     query = build_query(
         now,
         since=parse_time(since, now),
@@ -75,8 +63,7 @@ def stats(  # noqa: PLR0913 - each is an option
         _refuse_unknown(agent, [config.id for config in settings.agents], found)
         return found
 
-    found = look(
-        Target(url, key, config, database),
+    found = target.look(
         "/api/admin/stats",
         work,
         since=since and query.since.isoformat(),
@@ -85,13 +72,12 @@ def stats(  # noqa: PLR0913 - each is an option
         trigger=trigger,
         window=query.window.total_seconds(),
     )
-    if as_json:
-        print_json(found)
-    elif as_csv:
-        _print_csv(found)
-    else:
-        print_table(_HEADINGS, map(_row, found["outcomes"]), nothing="There was no follow-up.")
-        print_lines(_sentences(found))
+    return Answer(found, lambda: _print_csv(found) if as_csv else _print(found))
+
+
+def _print(found: Json) -> None:
+    print_table(_HEADINGS, map(_row, found["outcomes"]), nothing="There was no follow-up.")
+    print_lines(_sentences(found))
 
 
 def _refuse_unknown(agent: str | None, known: list[str], found: Json) -> None:

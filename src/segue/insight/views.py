@@ -126,8 +126,9 @@ class Inspector:
             return [*map(_json, await self._journal.threads.list_newest(limit=limit))]
         return [*map(_json, await ThreadService(self._journal).list_threads(user_id, limit=limit))]
 
-    async def list_history(self, thread: Thread, *, limit: int) -> list[Json]:
+    async def list_history(self, thread_id: str, *, limit: int) -> list[Json]:
         """What a person sees of a thread, without metadata; oldest first."""
+        thread = await self._journal.threads.get(thread_id)
         named = {agent.id: agent.name for agent in self._agents if agent.name}
         names = {"user": thread.user_id, "agent": named.get(thread.agent_id, thread.agent_id)}
         threads, found, before = ThreadService(self._journal), list[Json](), None

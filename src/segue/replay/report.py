@@ -25,7 +25,6 @@ class ReplayQuery:
 
     until: datetime
     since: datetime | None = None
-    user_id: str | None = None
     thread_id: str | None = None
     # For a timeline; without it, memory does not grow with the past.
     keep_events: bool = False
@@ -139,8 +138,9 @@ async def replay(
     `on_progress` is called after each user with the number of threads that are done.
     """
     report = ReplayReport(query.since, query.until)
+    thread = await journal.threads.get(query.thread_id) if query.thread_id else None
     async with journal.transfer.snapshot() as rows:
-        async for past in past_of(rows, query.user_id):
+        async for past in past_of(rows, thread.user_id if thread else None):
             threads = [thread for thread in past if thread is not None]
             counted = [t for t in threads if query.thread_id in (None, t.id)]
             report.users += 1

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from segue.cli.access import Target
+from segue.cli.access import Place, Target
 from segue.cli.chat.conversation import ChatOptions, chat_here, chat_with_server
-from segue.cli.output import ConfigFile, Database, Key, program
+from segue.cli.output import Key, program
 from segue.settings import load_settings
 
 _URL = "A server's address; without it everything runs in this process."
@@ -25,20 +25,19 @@ def chat(
     thread: Annotated[str | None, typer.Option(help="Continue this thread.")] = None,
     user: Annotated[str | None, typer.Option(help=_USER)] = None,
     agent: Annotated[str | None, typer.Option(help="The id of the agent to talk with.")] = None,
-    config: ConfigFile = None,
-    database: Database = None,
+    place: Place,
 ) -> None:
     """Talk with an agent: replies appear as they are written, and the agent may speak first.
 
     Ctrl-C stops the reply; pressed again, or with nothing to stop, it leaves, as Ctrl-D does.
     Lines may also come from a pipe: each is sent when the one before is answered.
     """
-    Target(url, key, config, database)  # checks that they can be given together
-    command = resume_command(url, key, user, config, database)
+    Target(place.config, place.database, url, key)  # checks that they can be given together
+    command = resume_command(url, key, user, place.config, place.database)
     options = ChatOptions(user, agent, thread, command)
     if url is not None:
         raise typer.Exit(asyncio.run(chat_with_server(url, key, options)))
-    settings = load_settings(config, database=database)
+    settings = load_settings(place.config, database=place.database)
     raise typer.Exit(asyncio.run(chat_here(settings, options)))
 
 

@@ -36,7 +36,7 @@ async def list_pending_timers(segue: SegueDep, limit: Limit = 50) -> list[Json]:
 @router.get("/threads/{thread_id}/history")
 async def get_history(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
     """What the user sees of the conversation, oldest first."""
-    return await segue.inspector.list_history(await segue.get_thread(thread_id), limit=limit)
+    return await segue.inspector.list_history(thread_id, limit=limit)
 
 
 @router.get("/threads/{thread_id}/why")
