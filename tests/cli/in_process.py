@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import typer
 
+from segue.cli import chat as conversation
 from segue.cli import serve
-from segue.cli.chat import conversation
-from segue.cli.chat.conversation import ChatOptions, chat_here, chat_with_server
-from segue.cli.chat.terminal import Keyboard, Pipe
+from segue.cli.chat import ChatOptions, chat_here, chat_with_server
+from segue.cli.chat.screen import Keyboard, Pipe
 from segue.server.settings import ServedSettings
 from segue.settings import load_settings
 from tests.cli.programs import PATIENCE

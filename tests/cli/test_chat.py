@@ -18,8 +18,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from segue.cli.access import open_journal
-from segue.cli.chat.command import resume_command
-from segue.cli.chat.terminal import Terminal
+from segue.cli.chat import resume_command
+from segue.cli.chat.screen import Terminal
 from segue.journal.journal import Journal
 from segue.journal.records import Decision
 from segue.runtime.clock import SystemClock

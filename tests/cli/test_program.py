@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.chat.command import resume_command
+from segue.cli.chat import resume_command
 from segue.cli.output import program
 from tests.cli.programs import running
 

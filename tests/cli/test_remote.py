@@ -10,8 +10,13 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from segue.cli.chat.remote import RemoteThread
-from segue.cli.chat.threads import ChatEvent, ChatMessage, ChatThread, LocalThread
+from segue.cli.chat.threads import (
+    ChatEvent,
+    ChatMessage,
+    ChatThread,
+    LocalThread,
+    RemoteThread,
+)
 from segue.cli.client import open_client
 from segue.errors import (
     BackendError,

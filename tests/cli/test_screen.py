@@ -3,9 +3,10 @@
 from typing import cast
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.output import DummyOutput
 
-from segue.cli.chat.screen import Screen
-from segue.cli.chat.terminal import Pipe, Terminal
+from segue.cli.chat.screen import Pipe, Screen, Terminal
 from segue.cli.chat.threads import ChatMessage, Connection
 from segue.events import MessageDelta, MessageRetracted, TurnCancelled, TurnFailed
 
@@ -84,6 +85,24 @@ def test_what_a_terminal_would_obey_is_left_out(
     screen.show(said("\x1b[2J\x1b]0;x\x07Hi,\tyou\x9b\n."))
     screen.show(TurnFailed("x", "It \x1b[31mfailed."))
     assert capsys.readouterr().out == "Ada: [2J]0;xHi,\tyou\n.\n(It [31mfailed.)\n"
+
+
+@pytest.mark.parametrize("kind", [Pipe, Terminal])
+def test_a_name_of_a_hostile_server_is_shown_without_control_characters(
+    kind: type[Pipe | Terminal], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a message, in the first line and in the status."""
+    name = "A\x1b]0;x\x07d\x9b2Ja"
+    with create_app_session(output=DummyOutput()):
+        front = kind()
+        front.announce(f"You talk with {name}.")
+        shown = Screen(name, front)
+        shown.wait(is_waiting=True)
+        shown.show(said("Hi"))
+    printed = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\x9b"} & {*printed.out, *printed.err}
+    assert "A]0;xd2Ja: Hi" in printed.out
+    assert "You talk with A]0;xd2Ja." in printed.out + printed.err
 
 
 def test_white_space_before_a_tool_call_shows_nothing(
