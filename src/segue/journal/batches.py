@@ -15,17 +15,18 @@ from segue.core.batch import Batch, settle
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.snowflake import SnowflakeSource, latest_id, time_of
 from segue.core.stamp import stamp
+from segue.core.text import one_line
 from segue.errors import BackendError, MetadataError, NotFoundError, UsageError
 from segue.journal.records import Thread, Turn
 from segue.journal.rows import (
     CLOCK_SKEW,
+    PREVIEW_LENGTH,
+    TITLE_LENGTH,
     MessageRow,
     aware,
     decode_batch,
     decode_message,
     encode_message,
-    preview_of,
-    title_of,
 )
 from segue.journal.tx import Row, Statement, Tx, get
 
@@ -180,7 +181,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """A batch that a turn goes on with: its messages or only the first one, and those messages of
+    """A batch that a turn goes on with: all its messages or the first one, and those messages of
     the thread that have an id which the turn is about to store.
     """
 
@@ -305,8 +306,8 @@ def storing(
         "now": now,
         "position": row.position,
         "role": row.role,
-        "title": (title_of(row.text) or None) if is_title else None,
-        "preview": preview_of(row.text) if row.visible else None,
+        "title": (one_line(row.text, TITLE_LENGTH) or None) if is_title else None,
+        "preview": one_line(row.text, PREVIEW_LENGTH) if row.visible else None,
     }
     names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
     insert = (

@@ -60,9 +60,7 @@ Vector: TypeAlias = "npt.NDArray[np.float32]"
 
 
 class Memories(Part):
-    """Long-term facts. A namespace is what one agent knows of one user; only one step at a time
-    writes to it.
-    """
+    """A namespace is what one agent knows of one user; one step at a time writes to it."""
 
     @writes
     async def put(

@@ -7,8 +7,9 @@ from typing import Final
 
 from segue.core.metadata import BatchType
 from segue.core.retention import KeptBatch
+from segue.core.text import one_line
 from segue.journal.records import NESTING, Deleted, Thread
-from segue.journal.rows import preview_of, read_time, title_of, to_json
+from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH, read_time, to_json
 from segue.journal.threads import delete_threads, lock_thread
 from segue.journal.tx import Part, Row, Tx, find, get, reads, writes
 
@@ -186,9 +187,9 @@ async def _follow_in_thread(tx: Tx, thread_id: str) -> None:
         "preview_position = :position, "
         "title = CASE WHEN title_is_set THEN title ELSE :title END WHERE id = :id",
         count=count["count"],
-        preview=preview_of(last["text"]) if last else None,
+        preview=one_line(last["text"], PREVIEW_LENGTH) if last else None,
         role=last["role"] if last else None,
         position=last["position"] if last else 0,
-        title=title_of(first["text"]) if first else None,
+        title=one_line(first["text"], TITLE_LENGTH) if first else None,
         id=thread_id,
     )

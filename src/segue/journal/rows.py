@@ -23,7 +23,7 @@ from segue.core.batch import Batch
 from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
-from segue.core.text import one_line, plain_json, storable
+from segue.core.text import plain_json, storable
 from segue.core.tokens import estimate_tokens
 from segue.errors import BackendError, MetadataError, UsageError
 
@@ -240,8 +240,7 @@ def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Bat
     """A whole batch with sound metadata; `DamagedError` if any of it cannot be read.
 
     A complete batch is cached and shared, since the next turn reads most of what the last one read:
-    treat its messages as read-only. Without `keep` it is not cached, so that walking through a long
-    thread does not evict what turns need.
+    treat its messages as read-only. Without `keep` a walk through a long thread evicts nothing.
     """
     stored = batch, tuple(bodies)
     if (shared := _shared.get(stored)) is not None:
@@ -293,14 +292,6 @@ def is_deeper(value: Any, most: int) -> bool:
         inside = (each.values() if isinstance(each, dict) else each for each in level)
         level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
     return bool(level)
-
-
-def title_of(text: str) -> str:
-    return one_line(text, TITLE_LENGTH)
-
-
-def preview_of(text: str) -> str:
-    return one_line(text, PREVIEW_LENGTH)
 
 
 def _storable_artifact(artifact: Any) -> Any:
