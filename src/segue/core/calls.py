@@ -94,10 +94,14 @@ def is_call_block(block: Any) -> bool:
     return is_of_type(block, CALL_BLOCKS)
 
 
+def blocks_of(message: BaseMessage) -> list[str | dict[str, Any]]:
+    """The content as a list of blocks; a text is one block."""
+    return [message.content] if isinstance(message.content, str) else message.content
+
+
 def has_content(message: BaseMessage) -> bool:
     """Whether a message has content besides tool calls and reasoning."""
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    return any(map(_is_content, blocks)) or bool(words_beside(message))
+    return any(map(_is_content, blocks_of(message))) or bool(words_beside(message))
 
 
 def words_beside(message: BaseMessage) -> str:

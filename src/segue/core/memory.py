@@ -19,7 +19,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.calls import words_beside
+from segue.core.calls import blocks_of, words_beside
 from segue.core.metadata import check_messages, is_synthetic
 
 
@@ -59,10 +59,9 @@ def memory_query(messages: Sequence[BaseMessage], summary: str | None = None) ->
 
 def text_of(message: BaseMessage) -> str:
     """The text parts of a message, stripped, one per line."""
-    content = [message.content] if isinstance(message.content, str) else message.content
     parts = (
         block if isinstance(block, str) else block.get("text")
-        for block in content
+        for block in blocks_of(message)
         if isinstance(block, str) or block.get("type") in ("text", "text-plain")
     )
     text = "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.calls import calls_of, is_call_block, is_of_type
+from segue.core.calls import blocks_of, calls_of, is_call_block, is_of_type
 from segue.core.media import MEDIA
 from segue.core.text import plain_json, sendable_args
 
@@ -29,14 +29,10 @@ def estimate_text(text: str) -> int:
 
 def estimate_tokens(message: BaseMessage) -> int:
     """Text, media and tool calls of a message."""
-    content = message.content
-    if isinstance(content, str):
-        tokens = estimate_text(content)
-    else:
-        tokens = sum(estimate_block(block) for block in content)
+    tokens = PER_MESSAGE + sum(map(estimate_block, blocks_of(message)))
     for call in calls_of(message):
-        tokens += PER_CALL + estimate_text(call.name) + _estimate_args(call.args)
-    return tokens + PER_MESSAGE
+        tokens += PER_CALL + estimate_text(call.name) + _estimate_json(sendable_args(call.args))
+    return tokens
 
 
 def estimate_block(block: Any) -> int:
@@ -44,18 +40,14 @@ def estimate_block(block: Any) -> int:
     if isinstance(block, str):
         return estimate_text(block)
     if not isinstance(block, dict):
-        return _estimate_json(block)
+        return _estimate_json(plain_json(block))
     if is_call_block(block):
         return 0
     text = estimate_text(block["text"]) if isinstance(block.get("text"), str) else 0
     if is_of_type(block, MEDIA):
         return PER_MEDIA_BLOCK + text
-    return text if block.keys() <= {"type", "text"} else _estimate_json(block)
-
-
-def _estimate_args(args: dict[str, Any]) -> int:
-    return estimate_text(json.dumps(sendable_args(args), ensure_ascii=False))
+    return text if block.keys() <= {"type", "text"} else _estimate_json(plain_json(block))
 
 
 def _estimate_json(value: Any) -> int:
-    return estimate_text(json.dumps(plain_json(value), ensure_ascii=False))
+    return estimate_text(json.dumps(value, ensure_ascii=False))

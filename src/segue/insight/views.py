@@ -7,14 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-    messages_to_dict,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_to_dict
 
 from segue.core.batch import Batch
 from segue.core.calls import calls_of, is_of_type
@@ -45,7 +38,6 @@ _ENDS: Final = {
     TurnState.FAILED: "failed",
     TurnState.VOID: "stopped",
 }
-_ROLES: Final = ((SystemMessage, "system"), (ToolMessage, "tool"), (AIMessage, "agent"))
 Json = dict[str, Any]
 
 
@@ -53,7 +45,7 @@ def _role_of(message: BaseMessage) -> str:
     """The author of a message; a synthetic user message is a trigger."""
     if isinstance(message, HumanMessage):
         return "trigger" if is_synthetic(message) else "user"
-    return next((role for kind, role in _ROLES if isinstance(message, kind)), message.type)
+    return "agent" if isinstance(message, AIMessage) else message.type
 
 
 def _without_data(value: Any) -> Any:

@@ -5,6 +5,7 @@ wrong when the clock changes.
 """
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
@@ -143,14 +144,10 @@ def _clock_change(start: datetime, stop: datetime, zone: tzinfo) -> datetime | N
     offset = _offset(start, zone)
     if _offset(stop, zone) == offset:
         return None
-    before, changed = start.replace(microsecond=0), stop
-    while changed - before > _SECOND:
-        middle = before + (changed - before) // _SECOND // 2 * _SECOND
-        if _offset(middle, zone) == offset:
-            before = middle
-        else:
-            changed = middle
-    return changed
+    start = start.replace(microsecond=0)
+    seconds = range((stop - start) // _SECOND + 1)
+    first = bisect_left(seconds, True, key=lambda n: _offset(start + n * _SECOND, zone) != offset)
+    return min(start + first * _SECOND, stop)
 
 
 def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
