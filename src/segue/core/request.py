@@ -15,6 +15,7 @@ from segue.core.calls import (
     CALL_BLOCKS,
     TEXT_KEYS,
     Call,
+    blocks_of,
     calls_of,
     is_blank,
     is_call_block,
@@ -151,13 +152,7 @@ def _joined_content(messages: list[BaseMessage]) -> str | list[Any]:
     texts = [content for content in contents if isinstance(content, str)]
     if len(texts) == len(contents):
         return "\n\n".join(text for text in texts if text)
-    return [block for message in messages for block in _blocks(message)]
-
-
-def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
-    if isinstance(message.content, list):
-        return message.content
-    return [{"type": "text", "text": message.content}] if message.content else []
+    return [_plain_block(block) for message in messages for block in blocks_of(message) if block]
 
 
 def _sendable_calls(message: AIMessage, calls: list[Call], seen: set[str]) -> list[ToolCall]:

@@ -137,8 +137,9 @@ class Preferences:
     muted: bool = False
     snoozed_until: datetime | None = None
     opted_out: bool = False
-    # Which of these the user set for all threads.
-    everywhere: frozenset[str] = frozenset()
+    # Whether the mute or the snooze is the user's, for all threads.
+    muted_everywhere: bool = False
+    snoozed_everywhere: bool = False
 
     @classmethod
     def of(cls, user: Mapping[str, Any], thread: Mapping[str, Any]) -> "Preferences":
@@ -147,16 +148,14 @@ class Preferences:
         hours = (own if "quiet_hours" in own else general).get("quiet_hours")
         snoozes = [s["snoozed_until"] for s in (own, general) if s.get("snoozed_until")]
         longest = max(snoozes, default=None)
-        everywhere = {"muted"} if general.get("muted") else set()
-        if longest and longest == general.get("snoozed_until"):
-            everywhere.add("snoozed_until")
         return cls(
             time_zone=own.get("time_zone") or general.get("time_zone"),
             quiet_hours=hours,
             muted=bool(own.get("muted") or general.get("muted")),
             snoozed_until=longest,
             opted_out=bool(own.get("opted_out") or general.get("opted_out")),
-            everywhere=frozenset(everywhere),
+            muted_everywhere=bool(general.get("muted")),
+            snoozed_everywhere=longest is not None and longest == general.get("snoozed_until"),
         )
 
     def apply_to(self, policy: Policy) -> Policy:
@@ -177,8 +176,8 @@ class Preferences:
             "opted_out": self.opted_out,
             "muted": self.muted,
             "snoozed_until": self.snoozed_until,
-            "muted_everywhere": "muted" in self.everywhere,
-            "snoozed_everywhere": "snoozed_until" in self.everywhere,
+            "muted_everywhere": self.muted_everywhere,
+            "snoozed_everywhere": self.snoozed_everywhere,
         }
 
 
