@@ -3,10 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket
 
 from segue.journal.records import PAGE_BYTES
 from segue.simulate.world import Stage, World
@@ -92,6 +93,46 @@ async def test_operators_see_that_there_is_a_picture_and_not_its_bytes(stage: St
                 assert len(answer) < PAGE_BYTES // 10
                 assert "[image]" in answer
                 assert f"({PAGE_BYTES} characters)" in answer
+
+
+async def test_four_large_frames_are_encoded_at_once_for_a_user(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sockets wait for the same picture."""
+    held, most, too_many = 0, 0, asyncio.Event()
+    send_text = WebSocket.send_text
+
+    async def watched(socket: WebSocket, data: str) -> None:
+        nonlocal held, most
+        if len(data) < PAGE_BYTES:
+            return await send_text(socket, data)
+        held += 1
+        most = max(most, held)
+        if held > 4:
+            too_many.set()
+        with suppress(TimeoutError):  # long enough for a fifth frame to come
+            async with asyncio.timeout(0.3):
+                await too_many.wait()
+        held -= 1
+        return await send_text(socket, data)
+
+    monkeypatch.setattr(WebSocket, "send_text", watched)
+    async with sqlite_stage.world(models={"guide": always("I see.")}) as world:
+        thread = await thread_with(world)
+        given: dict[str, Any] = {"max_size": None, "additional_headers": as_user("ann")}
+        async with site_of(world.segue) as site, AsyncExitStack() as stack:
+            sockets = [
+                await stack.enter_async_context(site.socket(f"/api/threads/{thread}/ws", **given))
+                for _ in range(8)
+            ]
+            for socket in sockets:  # it listens
+                await socket.send('{"type": "ping"}')
+                await frames_until(socket, "pong")
+            await world.segue.send(thread, picture("0", PAGE_BYTES))
+            for socket in sockets:
+                [*_, last] = await frames_until(socket, "message")
+                assert last["message"]["text"] == "The harbour 0"
+    assert most == 4
 
 
 async def test_few_large_answers_are_on_their_way_to_a_user_at_once(sqlite_stage: Stage) -> None:

@@ -25,7 +25,7 @@ from segue.core.text import LONGEST_MESSAGE_ID, is_name
 from segue.journal.rows import is_deeper
 from segue.migrate.legacy import assign_batches, convert_legacy_trigger
 from segue.migrate.sources import UnreadableError
-from segue.transfer.limits import DEEPEST
+from segue.transfer.lines import DEEPEST
 
 # Closes a batch that ends with a message of the user: it was not cut off, but never answered.
 NO_REPLY: Final = "I did not reply to this."

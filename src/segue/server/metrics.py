@@ -49,28 +49,42 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = self._counter(
-            "segue_requests", "Finished requests", "route", "method", "status"
+        counter, histogram, gauge = self._counter, self._histogram, self._gauge
+        self._requests = counter("requests", "Finished requests", "route", "method", "status")
+        self._request_seconds = histogram("request", "Duration of requests", "route", "method")
+        self.sockets = gauge("sockets", "Open sockets")
+        self._turns = counter("turns", "Finished turns", "agent", "origin", "state")
+        self._turn_seconds = histogram(
+            "turn", "Time from acceptance to the end of a turn", "agent", "origin"
         )
-        self._request_seconds = self._histogram(
-            "segue_request_seconds", "Duration of requests", "route", "method"
+        self._first_token_seconds = histogram(
+            "turn_first_token",
+            "Time from acceptance to the first token, of finished turns",
+            "agent",
+            "origin",
         )
-        self.sockets = Gauge("segue_sockets", "Open sockets", registry=self.registry)
+        self._breaks = counter(
+            "turn_breaks", "Attempts that ended before their turn", "agent", "cause"
+        )
+        self._settled = counter("batches_settled", "Settled batches", "agent")
+        self._model_calls = counter("model_calls", "Model calls", "agent", "outcome")
+        self._model_seconds = histogram("model", "Duration of model calls", "agent")
+        self._tokens = counter(
+            "model_tokens", "Tokens as the provider counts them", "agent", "direction"
+        )
+        self._queries = counter("memory_queries", "Memory searches", "agent", "source")
+        self._effects = counter("effects", "Attempts of effects", "agent", "kind", "outcome")
+        self._timers = gauge("timers_pending", f"Pending timers, up to {_MOST_TIMERS}")
         self._timers_fresh_until = -math.inf
-        self._add_work()
-        self._add_follow_ups()
-        # By the kind of event; other events are only logged.
-        self._observers: dict[str, list[Callable[[str, Fields], None]]] = {}
-        self._add_observers()
+        self._lateness = histogram("timer_lateness", "Delay of timers", buckets=_LATENESS)
+        self._verdicts = counter("gate_verdicts", "Verdicts of the gates", "gate", "outcome")
+        self._follow_ups = counter(
+            "follow_ups", "Steps of follow-ups", "agent", "trigger", "outcome"
+        )
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, str(status)).inc()
         self._request_seconds.labels(route, method).observe(seconds)
-
-    def observe(self, kind: str, fields: Fields) -> None:
-        """Count an event of the runtime."""
-        for observer in self._observers.get(kind, ()):
-            observer(kind, fields)
 
     async def count_timers(self, count: Callable[[int], Awaitable[int]]) -> None:
         """Update the number of pending timers, at most every five seconds."""
@@ -83,113 +97,67 @@ class Metrics:
         except SegueError:  # the other metrics are still needed
             self._timers.set(math.nan)
 
-    def _add_work(self) -> None:
-        """Turns, models, memories, effects."""
-        self._turns = self._counter("segue_turns", "Finished turns", "agent", "origin", "state")
-        self._turn_seconds = self._histogram(
-            "segue_turn_seconds", "Time from acceptance to the end of a turn", "agent", "origin"
-        )
-        self._first_token_seconds = self._histogram(
-            "segue_turn_first_token_seconds",
-            "Time from acceptance to the first token, of finished turns",
-            "agent",
-            "origin",
-        )
-        self._breaks = self._counter(
-            "segue_turn_breaks", "Attempts that ended before their turn", "agent", "cause"
-        )
-        self._settled = self._counter("segue_batches_settled", "Settled batches", "agent")
-        self._model_calls = self._counter("segue_model_calls", "Model calls", "agent", "outcome")
-        self._model_seconds = self._histogram(
-            "segue_model_seconds", "Duration of model calls", "agent"
-        )
-        self._tokens = self._counter(
-            "segue_model_tokens", "Tokens as the provider counts them", "agent", "direction"
-        )
-        self._queries = self._counter("segue_memory_queries", "Memory searches", "agent", "source")
-        self._effects = self._counter(
-            "segue_effects", "Attempts of effects", "agent", "kind", "outcome"
-        )
+    def observe(self, kind: str, fields: Fields) -> None:
+        """Count an event of the runtime; events without a metric are only logged."""
+        agent = str(fields.get("agent_id") or "unknown")
+        if kind in _STATES:
+            self._turn_over(kind, agent, fields)
+        if kind in _BREAKS:
+            self._breaks.labels(agent, _BREAKS[kind]).inc()
+        if kind in _FOLLOW_UPS:
+            self._follow_up(agent, fields, _FOLLOW_UPS[kind])
+        if kind in _EFFECTS:
+            self._effects.labels(agent, fields["effect_kind"], _EFFECTS[kind]).inc()
+        self._observe_other(kind, agent, fields)
 
-    def _add_follow_ups(self) -> None:
-        """Timers, gates, follow-ups."""
-        self._timers = Gauge(
-            "segue_timers_pending", f"Pending timers, up to {_MOST_TIMERS}", registry=self.registry
-        )
-        self._lateness = self._histogram(
-            "segue_timer_lateness_seconds", "Delay of timers", buckets=_LATENESS
-        )
-        self._verdicts = self._counter(
-            "segue_gate_verdicts", "Verdicts of the gates", "gate", "outcome"
-        )
-        self._follow_ups = self._counter(
-            "segue_follow_ups", "Steps of follow-ups", "agent", "trigger", "outcome"
-        )
+    def _observe_other(self, kind: str, agent: str, fields: Fields) -> None:
+        match kind:
+            case "batch_settled":
+                self._settled.labels(agent).inc()
+            case "follow_up_held_back":
+                self._follow_up(agent, fields, fields["outcome"])
+            case "follow_up_voided":  # the user wrote
+                turns = len(fields["turns"])
+                self._turns.labels(agent, "follow_up", "void").inc(turns)
+                self._follow_up(agent, fields, "void", turns + len(fields["timers"]))
+            case "gate_asked":
+                self._verdicts.labels(fields["gate"], fields["outcome"]).inc()
+            case "timer_due":
+                self._lateness.observe(fields["seconds"])
+            case "memory_asked":
+                self._queries.labels(agent, fields["source"]).inc()
+            case "model_called":
+                self._model_called(agent, fields)
 
-    def _add_observers(self) -> None:
-        for kind in _STATES:
-            self._on(kind, self._turn_over)
-        for kind in _BREAKS:
-            self._on(kind, lambda k, f: self._breaks.labels(_agent(f), _BREAKS[k]).inc())
-        for kind in _FOLLOW_UPS:
-            self._on(kind, lambda k, f: self._follow_up(f, _FOLLOW_UPS[k]))
-        for kind in _EFFECTS:
-            self._on(kind, self._effect)
-        self._on("turn_done", self._turn_done)
-        self._on("turn_failed", self._turn_failed)
-        self._on("batch_settled", lambda _, f: self._settled.labels(_agent(f)).inc())
-        self._on("follow_up_held_back", lambda _, f: self._follow_up(f, f["outcome"]))
-        self._on("follow_up_voided", self._voided)
-        self._on("gate_asked", lambda _, f: self._verdicts.labels(f["gate"], f["outcome"]).inc())
-        self._on("timer_due", lambda _, f: self._lateness.observe(f["seconds"]))
-        self._on("memory_asked", lambda _, f: self._queries.labels(_agent(f), f["source"]).inc())
-        self._on("model_called", self._model_called)
-
-    def _on(self, kind: str, observer: Callable[[str, Fields], None]) -> None:
-        self._observers.setdefault(kind, []).append(observer)
-
-    def _turn_over(self, kind: str, fields: Fields) -> None:
+    def _turn_over(self, kind: str, agent: str, fields: Fields) -> None:
+        origin = fields["turn_kind"]
         state = "waiting" if fields.get("is_waiting") else _STATES[kind]
-        self._turns.labels(_agent(fields), fields["turn_kind"], state).inc()
+        self._turns.labels(agent, origin, state).inc()
+        if kind == "turn_done":
+            self._turn_seconds.labels(agent, origin).observe(fields["seconds"])
+            if (seconds := fields["first_token_seconds"]) is not None:
+                self._first_token_seconds.labels(agent, origin).observe(seconds)
+        if kind == "turn_failed" and origin == "follow_up":
+            self._follow_up(agent, fields, "failed")
 
-    def _turn_done(self, _: str, fields: Fields) -> None:
-        labels = _agent(fields), fields["turn_kind"]
-        self._turn_seconds.labels(*labels).observe(fields["seconds"])
-        if (seconds := fields["first_token_seconds"]) is not None:
-            self._first_token_seconds.labels(*labels).observe(seconds)
-
-    def _turn_failed(self, _: str, fields: Fields) -> None:
-        if fields["turn_kind"] == "follow_up":
-            self._follow_up(fields, "failed")
-
-    def _voided(self, _: str, fields: Fields) -> None:
-        """The user wrote: pending timers and running turns become void."""
-        turns = len(fields["turns"])
-        self._turns.labels(_agent(fields), "follow_up", "void").inc(turns)
-        self._follow_up(fields, "void", turns + len(fields["timers"]))
-
-    def _follow_up(self, fields: Fields, outcome: str, count: int = 1) -> None:
+    def _follow_up(self, agent: str, fields: Fields, outcome: str, count: int = 1) -> None:
         trigger = str(fields.get("trigger_type") or "unknown")
-        self._follow_ups.labels(_agent(fields), trigger, outcome).inc(count)
+        self._follow_ups.labels(agent, trigger, outcome).inc(count)
 
-    def _effect(self, kind: str, fields: Fields) -> None:
-        self._effects.labels(_agent(fields), fields["effect_kind"], _EFFECTS[kind]).inc()
-
-    def _model_called(self, _: str, fields: Fields) -> None:
-        agent = _agent(fields)
+    def _model_called(self, agent: str, fields: Fields) -> None:
         self._model_calls.labels(agent, fields["outcome"]).inc()
         self._model_seconds.labels(agent).observe(fields["seconds"])
         for direction in ("input", "output"):
             self._tokens.labels(agent, direction).inc(fields[f"{direction}_tokens"])
 
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"segue_{name}", meaning, registry=self.registry)
+
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, registry=self.registry)
+        return Counter(f"segue_{name}", meaning, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, meaning: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS
     ) -> Histogram:
-        return Histogram(name, meaning, labels, buckets=buckets, registry=self.registry)
-
-
-def _agent(fields: Fields) -> str:
-    return str(fields.get("agent_id") or "unknown")
+        full_name = f"segue_{name}_seconds"
+        return Histogram(full_name, meaning, labels, buckets=buckets, registry=self.registry)

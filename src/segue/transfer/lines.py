@@ -9,16 +9,17 @@ import binascii
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
 from segue.core.snowflake import MAX_ID, TEXT_WIDTH
+from segue.core.text import is_name, name_rule
 from segue.errors import UsageError
-from segue.journal.records import EffectState, TimerState, TurnKind, TurnState
-from segue.journal.rows import aware, is_deeper, to_json
+from segue.journal.records import NESTING, EffectState, TimerState, TurnKind, TurnState
+from segue.journal.rows import PREVIEW_LENGTH, aware, is_deeper, to_json
 from segue.journal.tables import (
     DECISIONS,
     EFFECTS,
@@ -34,7 +35,6 @@ from segue.journal.tables import (
     Row,
     Table,
 )
-from segue.transfer.limits import DEEPEST, RULES
 
 FORMAT: Final = "segue-export"
 VERSION: Final = 1
@@ -58,20 +58,58 @@ NAMES: Final[Mapping[str, str]] = {table.name: name for name, table in TYPES.ite
 # Columns beside the message itself, which has its own place.
 _IN_MESSAGE: Final = frozenset({"position", "batch", "sequence_num", "body"})
 BESIDE_MESSAGE: Final = tuple(c for c in MESSAGES.read if c.name not in _IN_MESSAGE)
-# Leases are not exported, so no row of a file is claimed.
-_VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    ("turns", "kind"): frozenset(TurnKind),
-    ("turns", "state"): frozenset(TurnState) - {TurnState.RUNNING},
-    ("timers", "kind"): frozenset(TurnKind) - {TurnKind.REPLY},
-    ("timers", "state"): frozenset(TimerState) - {TimerState.CLAIMED},
-    ("effects", "state"): frozenset(EffectState) - {EffectState.CLAIMED},
-}
+# The API takes 64 levels; a stored message adds a few of its own.
+DEEPEST: Final = 100
+_LONGEST_TITLE: Final = 200
+_LONGEST_THREAD: Final = 1_000
 
 
 class FormatError(UsageError):
     """A file that is not an export, is damaged, or has a newer version."""
 
     code = "export_format"
+
+
+class _Rule(NamedTuple):
+    """Which values a column takes beyond its form; names and texts have the API's limits."""
+
+    allows: Callable[[str], bool]
+    expected: str
+
+
+def _is_thread(text: str) -> bool:
+    """A name, or the names of a thread and of the agents that were asked in it."""
+    return len(text) <= _LONGEST_THREAD and all(map(is_name, text.split(NESTING)))
+
+
+def _at_most(longest: int) -> _Rule:
+    return _Rule(lambda text: len(text) <= longest, f"at most {longest} characters")
+
+
+def _one_of(values: Iterable[str]) -> _Rule:
+    allowed = frozenset(values)
+    return _Rule(allowed.__contains__, f"one of: {', '.join(sorted(allowed))}")
+
+
+_NAME: Final = _Rule(is_name, name_rule())
+_RULES: Final[Mapping[tuple[str, str], _Rule]] = {
+    ("threads", "id"): _Rule(_is_thread, name_rule()),
+    ("threads", "agent_id"): _NAME,
+    ("threads", "user_id"): _NAME,
+    ("threads", "title"): _at_most(_LONGEST_TITLE),
+    ("threads", "preview"): _at_most(PREVIEW_LENGTH),
+    ("messages", "client_message_id"): _NAME,
+    ("users", "user_id"): _NAME,
+    ("memories", "agent_id"): _NAME,
+    ("memories", "user_id"): _NAME,
+    ("memories", "key"): _NAME,
+    # Leases are not exported, so no row of a file is claimed.
+    ("turns", "kind"): _one_of(TurnKind),
+    ("turns", "state"): _one_of({*TurnState} - {TurnState.RUNNING}),
+    ("timers", "kind"): _one_of({*TurnKind} - {TurnKind.REPLY}),
+    ("timers", "state"): _one_of({*TimerState} - {TimerState.CLAIMED}),
+    ("effects", "state"): _one_of({*EffectState} - {EffectState.CLAIMED}),
+}
 
 
 class ExportWriter:
@@ -188,14 +226,9 @@ def _decoded(table: Table, column: Column, line: Line) -> Any:
         raise FormatError(
             f"has {value!r:.60} as {column.name!r}; expected {codec.expected}."
         ) from None
-    rule = RULES.get((table.name, column.name))
+    rule = _RULES.get((table.name, column.name))
     if rule is not None and not rule.allows(found):
         raise FormatError(f"has {found!r:.60} as {column.name!r}; expected {rule.expected}.")
-    values = _VALUES.get((table.name, column.name))
-    if values is not None and found not in values:
-        raise FormatError(
-            f"has {found!r:.60} as {column.name!r}; expected one of: {', '.join(sorted(values))}."
-        )
     return found
 
 

@@ -1,20 +1,25 @@
 """Reads an export; an error names the line.
 
 Rows come in the order of the file, one line in memory at a time. Only the end shows that the file
-is complete, so an import commits after the last row.
+is complete, so an import commits after the last row. Messages that the API would refuse are
+refused, too; a trusted file may hold system messages, addresses and provider file ids.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from segue.core.media import ReferenceKind, find_reference, media_in
+from segue.core.text import LONGEST_MESSAGE_ID, is_name, name_rule
 from segue.errors import BackendError, UsageError
-from segue.journal.rows import columns_of, decode_message, to_json
+from segue.journal.rows import columns_of, decode_message, is_deeper, to_json
 from segue.journal.tables import MEMORIES, MESSAGES, OF_THREAD, THREADS, USERS, Key, Row, Table
-from segue.transfer.limits import check_depth, check_message
 from segue.transfer.lines import (
     BESIDE_MESSAGE,
+    DEEPEST,
     TYPES,
     FormatError,
     Line,
@@ -26,6 +31,11 @@ from segue.transfer.lines import (
 
 # Tables in the order of the file: threads with what belongs to them, then the rest.
 ORDER: Final = (THREADS, *OF_THREAD, USERS, MEMORIES)
+_REFERENCES: Final[Mapping[ReferenceKind, str]] = {
+    ReferenceKind.ADDRESS: "has an address",
+    ReferenceKind.FILE: "names a file of a provider",
+}
+_IF_TRUSTED: Final = "Only a trusted import (--trusted, or ?trusted=true) takes it."
 
 
 class ExportReader:
@@ -143,7 +153,7 @@ def _message_row(given: Any, *, trusted: bool) -> dict[str, Any]:
     beside = decoded(MESSAGES, given, BESIDE_MESSAGE)
     body = given["message"]
     try:
-        check_depth(body)
+        _check_depth(body)
         stored = to_json(body)
         # These columns follow from the message: no file can declare a trigger visible.
         message = decode_message(body)
@@ -151,7 +161,38 @@ def _message_row(given: Any, *, trusted: bool) -> dict[str, Any]:
     except (BackendError, UsageError) as error:
         raise FormatError(f"holds a message that cannot be read: {error}") from error
     try:
-        check_message(message, trusted=trusted)
+        _check_message(message, trusted=trusted)
     except UsageError as error:
         raise FormatError(f"holds a message that is refused: {error}") from error
     return {**beside, **columns, "body": stored}
+
+
+def _check_depth(body: Mapping[str, Any]) -> None:
+    """`UsageError` for a stored message that is nested too deeply to be shown."""
+    data = body.get("data")
+    # A tool may put anything into an artifact, which is never shown.
+    shown = {**data, "artifact": None} if isinstance(data, dict) else data
+    if is_deeper({**body, "data": shown}, DEEPEST):
+        raise UsageError(f"it is nested too deeply; expected at most {DEEPEST} levels.")
+
+
+def _check_message(message: BaseMessage, *, trusted: bool) -> None:
+    """`UsageError` for a message that the API would refuse."""
+    if not is_name(message.id, LONGEST_MESSAGE_ID):
+        raise UsageError(f"its id is {message.id!r:.60}; expected {name_rule(LONGEST_MESSAGE_ID)}.")
+    if not trusted:
+        _check_content(message)
+
+
+def _check_content(message: BaseMessage) -> None:
+    if isinstance(message, SystemMessage):
+        raise UsageError(
+            f"it is a system message, which would join the agent's instructions. {_IF_TRUSTED}"
+        )
+    content = message.content
+    # A model and a tool may name addresses, such as their sources; a person may not.
+    shown = content if isinstance(message, HumanMessage) else media_in(content)
+    if (found := find_reference(shown)) is not None:
+        raise UsageError(
+            f"its content {_REFERENCES[found.kind]} in {found.name!r:.60}. {_IF_TRUSTED}"
+        )
