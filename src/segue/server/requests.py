@@ -125,31 +125,16 @@ class MessageFrame(MessageIn):
     type: Literal["message"]
 
 
-class CancelFrame(StrictModel):
-    """Stop the reply."""
-
-    type: Literal["cancel"]
-
-
-class TypingFrame(StrictModel):
-    """The user is typing."""
-
-    type: Literal["typing"]
-
-
 class AnswerFrame(AnswerIn):
     """An answer to a question of the agent."""
 
     type: Literal["answer"]
 
 
-class PingFrame(StrictModel):
-    """Answered with `pong`."""
+class SignalFrame(StrictModel):
+    """Stop the reply; the user is typing; answer with `pong`."""
 
-    type: Literal["ping"]
+    type: Literal["cancel", "typing", "ping"]
 
 
-ClientFrame = Annotated[
-    MessageFrame | CancelFrame | TypingFrame | AnswerFrame | PingFrame,
-    Field(discriminator="type"),
-]
+ClientFrame = Annotated[MessageFrame | AnswerFrame | SignalFrame, Field(discriminator="type")]

@@ -7,7 +7,7 @@ The bus bounds a client that does not read: it receives `lagged`, and then what 
 import asyncio
 import logging
 from contextlib import aclosing, suppress
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 from pydantic import TypeAdapter, ValidationError
@@ -29,14 +29,7 @@ from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection, with_heartbeats
 from segue.server.middleware import BodyTooLarge, check_parts
 from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
-from segue.server.requests import (
-    AnswerFrame,
-    CancelFrame,
-    ClientFrame,
-    MessageFrame,
-    PingFrame,
-    TypingFrame,
-)
+from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame
 from segue.server.responses import error_frame, frame
 from segue.server.routes.messages import accept_message
 from segue.telemetry import span
@@ -158,17 +151,15 @@ class _Socket:
                         "is_new": accepted.is_new,
                     }
                 )
-            case CancelFrame():
-                await self._segue.cancel(self._thread)
-            case TypingFrame():
-                await self._segue.report_typing(self._thread)
             case AnswerFrame():
                 turn = await get_own_turn(self._segue, self._thread, given.turn_id)
                 await self._segue.answer(turn, given.answer)
-            case PingFrame():
+            case SignalFrame(type="cancel"):
+                await self._segue.cancel(self._thread)
+            case SignalFrame(type="typing"):
+                await self._segue.report_typing(self._thread)
+            case SignalFrame(type="ping"):
                 await self._send({"type": "pong"})
-            case _:
-                assert_never(given)
 
     async def _send(self, body: dict[str, Any]) -> None:
         text = _encode(body)

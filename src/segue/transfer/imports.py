@@ -28,7 +28,7 @@ from segue.journal.tables import (
     Table,
 )
 from segue.journal.transfer import BatchTaken
-from segue.transfer.lines import FormatError, to_id
+from segue.transfer.lines import to_id
 from segue.transfer.reader import ORDER, ExportReader
 
 # Rows that are pickled at a time.
@@ -49,13 +49,7 @@ class StagedFile:
         reader = ExportReader(file, trusted=trusted)
         rows = ((reader.line, _NUMBERS[table.name], row) for table, row in reader.rows())
         while chunk := [*islice(rows, _CHUNK)]:
-            try:
-                self._keep(chunk)
-            except RecursionError:
-                raise FormatError(
-                    f"One of the lines {chunk[0][0]} to {chunk[-1][0]} holds a value that is "
-                    "nested too deeply. Nothing was imported."
-                ) from None
+            self._keep(chunk)
         self._keep(None)  # the end
 
     def rows(self) -> Iterator[tuple[Table, Row]]:

@@ -67,7 +67,8 @@ class ExportReader:
                     continue
                 found = self._read(line)
             except UsageError as error:
-                raise self._named(error) from error
+                text = f"Line {self.line} {error} Nothing was imported."
+                raise FormatError(text) from error
             self._digest.update(raw)
             yield from found
         if not is_over:
@@ -75,9 +76,6 @@ class ExportReader:
                 f"The file ends after line {self.line} without a footer; it is not complete. "
                 "Nothing was imported."
             )
-
-    def _named(self, error: UsageError) -> FormatError:
-        return FormatError(f"Line {self.line} {error} Nothing was imported.")
 
     def _read(self, line: Line) -> list[tuple[Table, Row]]:
         if self.line == 1:

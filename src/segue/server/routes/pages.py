@@ -25,12 +25,8 @@ from segue.server.serving import is_loopback
 Node = Mapping[str, Any]
 
 
-def render_routes(document: Node) -> str:
-    """The body of the page: routes by tag, then their schemas."""
-    return "\n".join(_body(document))
-
-
-def _body(document: Node) -> Iterator[str]:
+def _routes(document: Node) -> Iterator[str]:
+    """Routes by tag, then their schemas."""
     info, schemas = document["info"], document.get("components", {}).get("schemas", {})
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}: routes</h1>"
     yield '<p><a href="./">Start</a> · <a href="openapi.json">openapi.json</a>, for programs</p>'
@@ -194,7 +190,7 @@ async def docs(request: Request) -> HTMLResponse:
     """All routes with their schemas; rendered once, because anyone may ask."""
     state = request.app.state
     if not hasattr(state, "docs_page"):
-        state.docs_page = _page("Segue: routes", render_routes(request.app.openapi()))
+        state.docs_page = _page("Segue: routes", "\n".join(_routes(request.app.openapi())))
     page: HTMLResponse = state.docs_page
     return page
 
