@@ -14,13 +14,7 @@ from segue.cli.output import FAILED, print_error, program
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.server.app import create_app
-from segue.server.serving import (
-    Lifespan,
-    check_bind,
-    is_loopback,
-    open_socket,
-    serving,
-)
+from segue.server.serving import Lifespan, check_bind, is_loopback, open_socket, serving
 from segue.server.serving import logger as serving_logger
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try

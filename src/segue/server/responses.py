@@ -28,14 +28,7 @@ from segue.events import (
     TurnCancelled,
     TurnFailed,
 )
-from segue.journal.records import (
-    Accepted,
-    Found,
-    Page,
-    Turn,
-    TurnKind,
-    TurnState,
-)
+from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
 from segue.migrate.ledger import SETTING
 from segue.server.problems import Problem
 from segue.server.requests import Id

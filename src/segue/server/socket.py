@@ -18,13 +18,7 @@ from segue.core.snowflake import to_text
 from segue.errors import SegueError, UsageError
 from segue.events import cursor_at, parse_cursor
 from segue.journal.records import Thread
-from segue.server.access import (
-    admit,
-    get_own_thread,
-    get_own_turn,
-    segue_of,
-    slot_of,
-)
+from segue.server.access import admit, get_own_thread, get_own_turn, segue_of, slot_of
 from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection, with_heartbeats
 from segue.server.middleware import BodyTooLarge, check_parts
