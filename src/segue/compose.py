@@ -29,11 +29,10 @@ from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import Effect
-from segue.runtime.after_turn import WEBHOOK, AfterTurn
+from segue.runtime.after_turn import DECIDE, WEBHOOK, AfterTurn
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
-from segue.runtime.deciders import CustomDecider, Decider
 from segue.runtime.delivery import DeliveryError, Webhooks, WebhookTarget
 from segue.runtime.deps import Agent, Deps
 from segue.runtime.effects import EffectRunner
@@ -41,7 +40,7 @@ from segue.runtime.gatekeeper import Gatekeeper
 from segue.runtime.housekeeping import Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
-from segue.runtime.planning import DECIDE
+from segue.runtime.planning import CustomDecider, Decider
 from segue.runtime.processor import SessionProcessor
 from segue.runtime.runtime import Runtime
 from segue.runtime.thread_service import ThreadService

@@ -22,10 +22,9 @@ from segue.runtime.after_turn import AfterTurn
 from segue.runtime.bus import Bus
 from segue.runtime.clock import SystemClock
 from segue.runtime.deps import Agent, Deps
-from segue.runtime.listeners import ending_payload
-from segue.runtime.output import TurnOutput
+from segue.runtime.listeners import Item, RunItem, StoredItem, ending_payload
 from segue.runtime.processor import SessionProcessor
-from segue.runtime.run import AgentEvent, MessageFinished, Question, Run, Token
+from segue.runtime.run import AgentEvent, MessageFinished, Question, Run, Token, TurnOutput
 from segue.settings.agents import AgentConfig
 from segue.testing.journal_contract.fixtures import ticking_ids
 
@@ -48,9 +47,10 @@ class Ear(Bus):
         self.heard.append(Token(message_id, text))
         return super().write(lease, message_id, text)
 
-    def tell(self, thread_id: str, event: Payload) -> None:
-        self.heard.append(event)
-        super().tell(thread_id, event)
+    def tell(self, thread_id: str, item: Item) -> None:
+        if not isinstance(item, StoredItem | RunItem):
+            self.heard.append(item)
+        super().tell(thread_id, item)
 
     def report(self, lease: TurnLease, event: MemoriesRecalled | ProgressReported) -> None:
         self.heard.append(event)
@@ -73,12 +73,11 @@ class Unplanned(AfterTurn):
     def __init__(self) -> None:
         pass
 
-    async def refuse(self, turn: Turn, batch: Batch, *, has_waited: bool = False) -> Ending | None:
-        del turn, batch, has_waited
+    async def refuse(self, turn: Turn, *, has_waited: bool = False) -> Ending | None:
+        del turn, has_waited
         return None
 
-    async def build_ending(self, turn: Turn, output: TurnOutput) -> Ending:
-        del turn
+    async def build_ending(self, output: TurnOutput) -> Ending:
         if not output.questions:
             return Ending()
         says = {"kind": "question", "questions": output.questions}

@@ -27,7 +27,7 @@ from segue.core.metadata import KEYS, MessageMetadata
 from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.errors import BackendError, UsageError
-from segue.runtime.deciders import DeciderResult
+from segue.runtime.planning import DeciderResult
 from tests.histories import broken_threads, calling, result, ticking_generator
 from tests.providers.clients import PROVIDERS
 from tests.providers.recorder import Recorder

@@ -8,7 +8,7 @@ from typing import Any
 from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
 from segue.core.triggers import TriggerType
-from segue.runtime.deciders import DeciderResult
+from segue.runtime.planning import DeciderResult
 
 DELAY = timedelta(minutes=15)
 WORDS = "She sounded sad about the cat."

@@ -27,7 +27,7 @@ from segue.events import (
 )
 from segue.journal.journal import Journal
 from segue.journal.records import PAGE_BYTES, FeedPage, StoredEvent, TurnLease
-from segue.runtime import bus, output
+from segue.runtime import bus, processor
 from segue.runtime.bus import Bus
 from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
@@ -59,8 +59,8 @@ def bus_of(world: World) -> Bus:
 @pytest.fixture
 def drafts_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is kept at once, not a few times a second."""
-    monkeypatch.setattr(output, "_SAVE_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(output, "_SAVE_SPACING", 0)
+    monkeypatch.setattr(processor, "_SAVE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(processor, "_SAVE_SPACING", 0)
 
 
 # Pieces and messages.

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from segue.runtime.cancellation import CancelScope, StopReason, TurnStopped
+from segue.runtime.turn_failures import CancelScope, StopReason, TurnStopped
 
 pytestmark = pytest.mark.anyio
 

@@ -31,8 +31,7 @@ from segue.journal import batches
 from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TurnKind
 from segue.journal.sqlite import SqliteJournal
-from segue.runtime.compressor import Compressor
-from segue.runtime.eviction import Backlog, WindowLimits
+from segue.runtime.compressor import Backlog, Compressor, WindowLimits
 from segue.settings import Settings as SegueSettings
 from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
@@ -390,11 +389,11 @@ async def test_batches_with_many_bytes_leave_a_few_at_a_time(
     monkeypatch.setattr(batches, "WINDOW_BYTES", 1_000)
     async with conversation(backlog(orphans=3, sound=100)) as (journal, thread):
         ahead: list[int] = []
-        compressor = compressor_of(journal, agent_of(700, keep=1, strategy=strategy), Faithful())
-        waiting = Backlog()
-        while found := await compressor.find_next(thread, waiting, at_once=True):
+        window = await journal.messages.window(thread.id, max_tokens=700)
+        waiting = Backlog(journal, thread.id, agent_of(700, keep=1, strategy=strategy))
+        while leaving := await waiting.choose(window, START):
             ahead.append(len(waiting.ahead))
-            waiting.remove(found.leaving)
+            waiting.remove(leaving)
             if len(ahead) == 5:
                 break
         assert len(ahead) == 5

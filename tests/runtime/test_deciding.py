@@ -16,8 +16,8 @@ from segue.core.messages import user_message
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
-from segue.runtime.deciders import CustomDecider, DeciderResult
 from segue.runtime.ids import SnowflakeGenerator
+from segue.runtime.planning import CustomDecider, DeciderResult
 from segue.simulate.world import Stage, plain_agent
 from tests.runtime import deciders
 

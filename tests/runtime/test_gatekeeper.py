@@ -15,7 +15,7 @@ from segue.core.autonomy.policy import Policy
 from segue.core.triggers import TriggerType
 from segue.errors import ConflictError
 from segue.journal.records import NewTimer, Timer, TimerState, Turn, TurnKind
-from segue.runtime.gatekeeper import Candidate, GateCheck, Gatekeeper
+from segue.runtime.gatekeeper import GateCheck, Gatekeeper
 from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime.scenes import Held, lines, new_thread
 
@@ -47,9 +47,30 @@ async def check(
     """What the gates say of a follow-up that is due now."""
     parts = world.system.deps
     epoch = (await parts.journal.threads.get(thread)).epoch
-    proposal = Candidate(thread, "guide", epoch, TriggerType.CHECK_IN.value)
+    now = now or world.clock.now()
     keeper = Gatekeeper(parts.journal, parts.ids)
-    return await keeper.check(proposal, policy or Policy(), now or world.clock.now())
+    return await keeper.check(due(thread, epoch, now), policy or Policy(), now)
+
+
+def due(thread: str, epoch: int, due_at: datetime, **rules: Any) -> Timer:
+    return Timer(
+        id=7,
+        thread_id=thread,
+        agent_id="guide",
+        user_id="ann",
+        kind=TurnKind.FOLLOW_UP,
+        state=TimerState.CLAIMED,
+        trigger_type=TriggerType.CHECK_IN.value,
+        reason=None,
+        batch=None,
+        epoch=epoch,
+        due_at=due_at,
+        **{"expires_at": None, "missed": "run", **rules},
+        payload={},
+        state_reason=None,
+        created_at=START,
+        updated_at=START,
+    )
 
 
 def said(checked: GateCheck, gate: Gate) -> str:
@@ -333,30 +354,16 @@ async def test_a_defect_in_one_timer_does_not_hold_up_the_others(
         assert (await world.journal.turns.list_of(threads[0]))[0].kind is TurnKind.FOLLOW_UP
 
 
-async def test_a_proposal_is_made_of_what_it_comes_from() -> None:
+async def test_the_gates_see_the_rules_of_the_timer(sqlite_stage: Stage) -> None:
     """A timer brings its own epoch and its own rules for being late."""
-    timer = Timer(
-        id=7,
-        thread_id="t",
-        agent_id="guide",
-        user_id="ann",
-        kind=TurnKind.FOLLOW_UP,
-        state=TimerState.CLAIMED,
-        trigger_type="check_in",
-        reason=None,
-        batch=None,
-        epoch=3,
-        due_at=START,
-        expires_at=START + SOON,
-        missed="skip",
-        payload={},
-        state_reason=None,
-        created_at=START,
-        updated_at=START,
-    )
-    asked = Candidate.of_timer(timer)
-    assert (asked.epoch, asked.due_at, asked.expires_at) == (3, START, START + SOON)
-    assert (asked.missed, asked.timer_id, asked.turn_id) == ("skip", 7, None)
+    async with sqlite_stage.world(quiet()) as world:
+        parts, thread = world.system.deps, await new_thread(world.segue)
+        timer = due(thread, 3, START, expires_at=START + SOON, missed="skip")
+        keeper = Gatekeeper(parts.journal, parts.ids)
+        checked = await keeper.check(timer, Policy(), world.clock.now())
+    facts, record = checked.facts, keeper.record(checked)
+    assert (facts.armed_epoch, facts.due_at, facts.expires_at) == (3, START, START + SOON)
+    assert (facts.missed, record.timer_id, record.turn_id) == ("skip", 7, None)
 
 
 async def test_what_the_gates_said_is_logged_in_one_line(

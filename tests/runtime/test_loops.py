@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from segue.runtime.clock import SystemClock
-from segue.runtime.worker import Wakeup, run_loop
+from segue.runtime.clock import SystemClock, Wakeup
+from segue.runtime.runtime import run_loop
 from segue.simulate.world import START
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from segue.journal.records import TimerState, TurnState
-from segue.runtime.planning import Reply, plan_by_rules
+from segue.runtime.planning import Reply, plan_by_rules, record_plan
 from segue.simulate.world import START, Stage
 from tests.runtime.scenes import batches_of
 from tests.stories.scenes import (
@@ -61,10 +61,11 @@ async def test_a_count_at_or_above_its_limit_plans_nothing(
         await world.say(thread, "Hello.")
         [turn] = await world.journal.turns.list_of(thread)
         [batch] = await batches_of(world, thread)
-        reply = Reply(turn, batch, [], interrupted=False, consecutive=count)
-        planned = plan_by_rules(reply, agent.autonomy, world.system.deps.ids, START)
-        assert (planned.timer is not None) is plans
-        assert planned.decision.outcome == ("follow_up" if plans else "nothing")
+        reply = Reply(turn, batch, [], False, count, START)
+        result = plan_by_rules(reply, agent.autonomy)
+        planned = record_plan(reply, result, agent.autonomy, world.system.deps.ids, START)
+        assert bool(planned.timers) is plans
+        assert planned.decisions[0].outcome == ("follow_up" if plans else "nothing")
 
 
 async def test_a_second_follow_up_within_the_cooldown_is_held_back(stage: Stage) -> None:

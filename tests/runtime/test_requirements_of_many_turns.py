@@ -12,8 +12,7 @@ from segue.core.turn_rules import DoubleTexting
 from segue.errors import BackendError
 from segue.facade import Segue
 from segue.journal.records import Effect, EffectState, FeedPage, TurnState
-from segue.runtime.clock import SystemClock
-from segue.runtime.worker import Wakeup
+from segue.runtime.clock import SystemClock, Wakeup
 from segue.settings import Settings
 from segue.simulate.world import START, Stage, plain_agent
 from tests.runtime.scenes import Paced, batches_of, calling, echo, lines, tab
@@ -113,7 +112,7 @@ async def test_a_wake_up_that_comes_before_the_waiting_is_not_lost(sqlite_stage:
     wakeup.clear()
     wakeup.now()
     async with asyncio.timeout(5):
-        await wakeup.wait(SystemClock())
+        await SystemClock().wait(wakeup.next_at, wakeup.event)
     assert wakeup.is_due(START)
     async with sqlite_stage.world(plain_agent(**QUIET), models={"guide": lines()}) as world:
         accepted = await world.segue.send(await new_thread(world), "Hello.")

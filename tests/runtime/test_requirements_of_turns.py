@@ -14,7 +14,7 @@ from segue.core.messages import synthetic_message
 from segue.core.metadata import BatchType, MessageMetadata, is_settled
 from segue.events import TurnFailed
 from segue.journal.records import TurnKind, TurnState
-from segue.runtime.cancellation import StopReason
+from segue.runtime.turn_failures import StopReason
 from segue.simulate.world import START, Stage, plain_agent
 from segue.testing.providers import request_problems
 from tests.runtime.scenes import Held, batches_of, calling, echo, lines, tab

@@ -19,7 +19,7 @@ from segue.events import MessageRetracted, TurnFailed
 from segue.journal.records import Claimed, Turn, TurnLease, TurnState
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime import runtime
-from segue.runtime.cancellation import StopReason
+from segue.runtime.turn_failures import StopReason
 from segue.simulate.world import START, Stage, World, plain_agent
 from segue.stores import JOURNAL_FILE
 from segue.testing.providers import request_problems
@@ -698,7 +698,7 @@ async def test_a_watch_that_fails_is_begun_again(
         return watch(self, of_others=of_others)
 
     monkeypatch.setattr(SqliteJournal, "watch", faulty)
-    monkeypatch.setattr(runtime, "_PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr(runtime, "_WATCH_PAUSE", timedelta(milliseconds=10))
     database = str(tmp_path)
     async with process(database, always("?")) as here, process(database, always(HELLO)) as there:
         await here.only_listen()

@@ -17,8 +17,8 @@ from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.triggers import TriggerType
-from segue.runtime.deciders import DeciderResult
 from segue.runtime.delivery import WebhookTarget
+from segue.runtime.planning import DeciderResult
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import plain_agent, with_graph
 from tests.stories.scenes import PATIENCE

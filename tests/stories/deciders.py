@@ -6,7 +6,7 @@ from datetime import timedelta
 from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
 from segue.core.triggers import TriggerType
-from segue.runtime.deciders import DeciderResult
+from segue.runtime.planning import DeciderResult
 
 SOON = timedelta(minutes=15)
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.events import MessageDelta
-from segue.runtime import output
+from segue.runtime import processor
 from segue.simulate.world import Stage, plain_agent
 from segue.testing.providers import request_problems
 from tests.stories.scenes import Halting, listening, model_of, new_thread
@@ -92,7 +92,7 @@ async def test_a_stop_that_a_driver_keeps_to_itself_counts(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some answer a cancellation as if nothing were: the reply ends at the agent's next word."""
-    monkeypatch.setattr(output, "_SAVE_EVERY_SECONDS", 0)
+    monkeypatch.setattr(processor, "_SAVE_EVERY_SECONDS", 0)
     is_keeping = asyncio.Event()
 
     async def keep(*args: Any) -> None:

@@ -34,8 +34,8 @@ from segue.core.text import both_ends, storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import TriggerType, parse_trigger
 from segue.errors import BackendError, SegueError, UnknownTrigger, UsageError
-from segue.runtime.deciders import DeciderResult
 from segue.runtime.model_failures import ModelFailure, explain_model_error
+from segue.runtime.planning import DeciderResult
 
 logger = logging.getLogger(__name__)
 

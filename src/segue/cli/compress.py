@@ -17,8 +17,7 @@ from segue.errors import NotFoundError
 from segue.journal.journal import Journal
 from segue.journal.records import Summary, Thread
 from segue.runtime.clock import SystemClock
-from segue.runtime.compressor import Compressor
-from segue.runtime.eviction import WindowLimits
+from segue.runtime.compressor import Compressor, WindowLimits
 from segue.settings import Settings
 
 _LEASE: Final = timedelta(hours=1)

@@ -7,7 +7,7 @@ a decision by a model.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -15,9 +15,9 @@ from segue.core.autonomy.gates import GateOutcome
 from segue.core.batch import Batch, BatchState
 from segue.core.memory import QuerySource
 from segue.core.messages import visible_messages
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import parse, to_text
-from segue.errors import ConflictError
+from segue.errors import ConflictError, NotFoundError
 from segue.journal.records import (
     Decision,
     Effect,
@@ -30,14 +30,20 @@ from segue.journal.records import (
     TurnKind,
 )
 from segue.runtime.compressor import compress_effects
-from segue.runtime.deciders import Decider, DeciderResult
 from segue.runtime.deps import Deps
-from segue.runtime.gatekeeper import Candidate, Gatekeeper
-from segue.runtime.output import TurnOutput
-from segue.runtime.planning import PlanRecord, Reply, decide_effect, plan_by_rules, refusal
-from segue.runtime.run import SEARCHED
+from segue.runtime.gatekeeper import Gatekeeper
+from segue.runtime.planning import (
+    Decider,
+    DeciderResult,
+    Reply,
+    plan_by_rules,
+    record_plan,
+    refusal,
+)
+from segue.runtime.run import SEARCHED, TurnOutput
 from segue.settings.agents import AgentConfig, Autonomy
 
+DECIDE: Final = "decide"
 WEBHOOK: Final = "webhook"
 # How much of the conversation a decider gets besides the batch.
 _EARLIER_TOKENS: Final = 2_000
@@ -62,62 +68,68 @@ class AfterTurn:
         self._gatekeeper = gatekeeper
         self._decider_of = decider_of
 
-    async def refuse(self, turn: Turn, batch: Batch, *, has_waited: bool = False) -> Ending | None:
+    async def refuse(self, turn: Turn, *, has_waited: bool = False) -> Ending | None:
         """None if the follow-up may go on; else how it ends.
 
         A postponed follow-up starts from the beginning at its new time: by then, something else
         may be worth saying. One that `has_waited` in the queue is also checked for lateness.
         """
-        timer = await self._timer_of(turn)
-        trigger, reason = _trigger_of(batch)
-        candidate = Candidate.of_turn(turn, trigger, timer)
-        if has_waited and timer is not None:
-            candidate = replace(candidate, due_at=timer.due_at, missed=timer.missed)
+        timer, now = await self._timer_of(turn), self._deps.clock.now()
+        # The model's own time does not make a follow-up late.
+        asked = timer if has_waited else replace(timer, due_at=now, missed="run")
         policy = self._deps.agent_of(turn.agent_id).config.autonomy.policy
-        checked = await self._gatekeeper.check(candidate, policy, self._deps.clock.now())
+        checked = await self._gatekeeper.check(asked, policy, now, turn)
         if checked.is_allowed:
             return None
         timers, until = [], checked.decision.until
         if checked.decision.outcome is GateOutcome.POSTPONE and until is not None:
-            timers = [NewTimer(turn.thread_id, until, trigger, reason, **_inherited(timer))]
+            again = NewTimer(
+                turn.thread_id,
+                until,
+                timer.trigger_type,
+                timer.reason,
+                expires_at=timer.expires_at,
+                missed=timer.missed,
+                payload=dict(timer.payload),
+            )
+            timers.append(again)
         return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
 
-    async def build_ending(self, turn: Turn, output: TurnOutput) -> Ending:
+    async def build_ending(self, output: TurnOutput) -> Ending:
         """What is stored with the end of a turn: a plan or continuation, decisions, effects."""
-        config, batch = self._deps.agent_of(turn.agent_id).config, output.batch
-        effects = [*_webhooks(turn, batch, config), *compress_effects(turn, output, config)]
+        turn, batch = output.turn, output.batch
+        config = self._deps.agent_of(turn.agent_id).config
         if batch.state is BatchState.AWAITING_CONTINUATION:
-            timer = _continuation(turn, batch, self._deps.clock.now())
-            ending = Ending(timers=[timer], effects=effects)
+            ending = Ending(timers=[_continuation(turn, batch, self._deps.clock.now())])
         else:
-            ending = await self._plan(turn, output, config.autonomy)
-            ending = replace(ending, effects=[*effects, *ending.effects])
-        decisions = [*ending.decisions, *self._memory_decisions(turn, output)]
-        return replace(ending, decisions=decisions)
+            ending = await self._plan(output, config.autonomy)
+        effects = [*_webhooks(turn, batch, config), *compress_effects(output, config)]
+        return replace(
+            ending,
+            effects=[*effects, *ending.effects],
+            decisions=[*ending.decisions, *self._memory_decisions(output)],
+        )
 
-    async def _plan(self, turn: Turn, output: TurnOutput, autonomy: Autonomy) -> Ending:
+    async def _plan(self, output: TurnOutput, autonomy: Autonomy) -> Ending:
         """The rules decide at once; a model or custom decider decides later, as an effect."""
-        questions = output.questions
-        ending = Ending(
-            says={"kind": "question", "questions": questions} if questions else None,
-            is_waiting=bool(questions),
-        )
-        reply = Reply(
-            turn,
-            output.batch,
-            output.run.history,
-            interrupted=bool(questions),
-            consecutive=await self._consecutive(turn),
-        )
-        if self._decider_of(turn.agent_id) and refusal(reply.consecutive, autonomy) is None:
-            return replace(ending, effects=[decide_effect(turn, interrupted=reply.interrupted)])
-        plan = plan_by_rules(reply, autonomy, self._deps.ids, self._deps.clock.now())
-        timers = [plan.timer] if plan.timer else []
-        return replace(ending, timers=timers, decisions=[plan.decision])
+        turn, questions, now = output.turn, output.questions, self._deps.clock.now()
+        consecutive = await self._consecutive(turn)
+        if self._decider_of(turn.agent_id) and refusal(consecutive, autonomy) is None:
+            payload = {"turn": to_text(turn.id), "interrupted": bool(questions)}
+            ending = Ending(effects=[NewEffect(DECIDE, payload, f"{DECIDE}:{to_text(turn.id)}")])
+        else:
+            history = output.run.history
+            reply = Reply(turn, output.batch, history, bool(questions), consecutive, now)
+            result = plan_by_rules(reply, autonomy)
+            ending = record_plan(reply, result, autonomy, self._deps.ids, now)
+        if questions:
+            says = {"kind": "question", "questions": questions}
+            ending = replace(ending, says=says, is_waiting=True)
+        return ending
 
-    def _memory_decisions(self, turn: Turn, output: TurnOutput) -> Iterator[Decision]:
+    def _memory_decisions(self, output: TurnOutput) -> Iterator[Decision]:
         """Which text a follow-up searched memories with; a reply uses the user's message."""
-        facts = output.run.notes.get(SEARCHED)
+        turn, facts = output.turn, output.run.notes.get(SEARCHED)
         if turn.kind is not TurnKind.FOLLOW_UP or not isinstance(facts, dict):
             return
         source = str(facts["source"])
@@ -155,9 +167,9 @@ class AfterTurn:
             answered_at=effect.created_at,
         )
         result = await self._ask(reply, decider, autonomy)
-        plan = PlanRecord.of(reply, result, autonomy, deps.ids, deps.clock.now())
+        plan = record_plan(reply, result, autonomy, deps.ids, deps.clock.now())
         await self._save(turn, plan)
-        return plan.decision.outcome
+        return plan.decisions[0].outcome
 
     async def _ask(self, reply: Reply, decider: Decider, autonomy: Autonomy) -> DeciderResult:
         # The policy may have changed since the reply, and a decider costs tokens.
@@ -172,27 +184,27 @@ class AfterTurn:
             )
         return result
 
-    async def _save(self, turn: Turn, plan: PlanRecord) -> None:
-        deps = self._deps
-        if plan.timer is not None:
+    async def _save(self, turn: Turn, plan: Ending) -> None:
+        deps, now = self._deps, self._deps.clock.now()
+        for timer in plan.timers:
             try:
-                await deps.journal.timers.arm(
-                    plan.timer, ids=deps.ids, now=deps.clock.now(), epoch=turn.epoch
-                )
+                await deps.journal.timers.arm(timer, ids=deps.ids, now=now, epoch=turn.epoch)
             except ConflictError:  # the user wrote or dropped follow-ups meanwhile
                 return
-            deps.wakeups.timers.at(plan.timer.due_at)
-        await deps.journal.decisions.record(plan.decision)
+            deps.wakeups.timers.at(timer.due_at)
+        for decision in plan.decisions:
+            await deps.journal.decisions.record(decision)
 
     async def _is_void(self, turn: Turn) -> bool:
         """Whether the user wrote or dropped follow-ups after the turn."""
         return (await self._deps.journal.threads.get(turn.thread_id)).epoch != turn.epoch
 
-    async def _timer_of(self, turn: Turn) -> Timer | None:
+    async def _timer_of(self, turn: Turn) -> Timer:
         """The timer that queued a follow-up: the last one of its thread that fired."""
-        timers = await self._deps.journal.timers.list_of(turn.thread_id)
-        fired = (t for t in timers if t.state is TimerState.FIRED and t.kind is turn.kind)
-        return next(fired, None)
+        for timer in await self._deps.journal.timers.list_of(turn.thread_id):
+            if timer.state is TimerState.FIRED and timer.kind is turn.kind:
+                return timer
+        raise NotFoundError(f"The timer of follow-up {turn.id} is gone; it is not sent.")
 
     async def _consecutive(self, turn: Turn) -> int:
         if turn.kind is TurnKind.REPLY:
@@ -201,26 +213,6 @@ class AfterTurn:
             turn.thread_id, day_began=self._deps.clock.now()
         )
         return counts.consecutive
-
-
-def _inherited(timer: Timer | None) -> dict[str, Any]:
-    """What a postponed follow-up keeps of its timer."""
-    if timer is None:
-        return {}
-    return {
-        "expires_at": timer.expires_at,
-        "missed": timer.missed,
-        "payload": dict(timer.payload),
-    }
-
-
-def _trigger_of(batch: Batch) -> tuple[str | None, str | None]:
-    """The type and reason of the batch's last trigger."""
-    for message in filter(is_synthetic, reversed(batch.messages)):
-        metadata = MessageMetadata.of(message)
-        if metadata.trigger_type is not None:
-            return metadata.trigger_type.value, metadata.trigger_reason
-    return None, None
 
 
 def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:

@@ -23,12 +23,12 @@ from segue.events import (
     MemoriesRecalled,
     MessageDelta,
     MessageRetracted,
-    Payload,
     ProgressReported,
     parse_cursor,
 )
 from segue.journal.journal import Journal
 from segue.journal.records import FeedPage, Partial, TurnKind, TurnLease
+from segue.runtime.clock import Wakeup
 from segue.runtime.listeners import (
     MAX_BEHIND,
     ActiveRun,
@@ -41,7 +41,6 @@ from segue.runtime.listeners import (
     ThreadListeners,
     ending_payload,
 )
-from segue.runtime.worker import Wakeup
 
 logger = logging.getLogger(__name__)
 
@@ -107,12 +106,12 @@ class Bus:
         grown = Partial(turn.id, message_id, before + text)
         if not run.is_over:
             self._drafts.setdefault(turn.thread_id, {})[message_id] = _Draft(grown, run)
-            self._put(turn.thread_id, RunItem(run, MessageDelta(message_id, len(before), text)))
+            self.tell(turn.thread_id, RunItem(run, MessageDelta(message_id, len(before), text)))
         return grown
 
     def report(self, lease: TurnLease, payload: MemoriesRecalled | ProgressReported) -> None:
         """Send what an agent reports about its work."""
-        self._put(lease.turn.thread_id, RunItem(self._find_run(lease), payload))
+        self.tell(lease.turn.thread_id, RunItem(self._find_run(lease), payload))
 
     def retract(self, lease: TurnLease) -> None:
         """A turn will not finish what it is writing."""
@@ -132,11 +131,7 @@ class Bus:
         if not drafts:
             self._drafts.pop(lease.turn.thread_id, None)
 
-    def tell(self, thread_id: str, payload: Payload) -> None:
-        """Send an event that is not stored."""
-        self._put(thread_id, payload)
-
-    def _put(self, thread_id: str, item: Item) -> None:
+    def tell(self, thread_id: str, item: Item) -> None:
         if listeners := self._threads.get(thread_id):
             listeners.put(item)
 
@@ -164,14 +159,14 @@ class Bus:
         """The events from a cursor on, or from now on; ends when the process stops."""
         thread = await self._journal.threads.get(thread_id)
         start = (thread.last_position, 0) if since is None else parse_cursor(since)
-        position = ListenerPosition(*start)
         queue = ListenerQueue(self._max_behind, BusClosed() if self._is_closed else None)
         replays = self._replays.setdefault(thread.user_id, asyncio.Semaphore(_REPLAYS))
         listeners = ThreadListeners(thread.last_position, replays)
         listeners = self._threads.setdefault(thread_id, listeners)
         listeners.queues.add(queue)
         try:
-            async with aclosing(self._events(thread_id, listeners, queue, position)) as events:
+            events = self._events(thread_id, listeners, queue, ListenerPosition(*start))
+            async with aclosing(events):
                 async for event in events:
                     yield event
         except BusClosed:
@@ -190,39 +185,29 @@ class Bus:
         queue: ListenerQueue,
         position: ListenerPosition,
     ) -> AsyncGenerator[Event]:
-        async for event in self._open_questions(thread_id, position):
-            yield event
-        async with aclosing(self._missed(thread_id, listeners, position)) as missed:
-            async for event in missed:
-                yield event
-        while True:
-            await queue.wait()
-            if queue.is_behind:
-                queue.is_behind = False
-                yield position.event(ListenerLagged())
-                async with aclosing(self._missed(thread_id, listeners, position)) as missed:
-                    async for event in missed:
-                        yield event
-            while (item := queue.take()) is not None:
-                if found := position.advance(item):
-                    yield found
-
-    async def _open_questions(
-        self, thread_id: str, position: ListenerPosition
-    ) -> AsyncGenerator[Event]:
-        """Questions before the cursor that still wait: after a follow-up, for example."""
+        # Questions before the cursor that still wait: after a follow-up, for example.
         for turn in reversed(await self._journal.turns.list_of(thread_id, only_waiting=True)):
             if (turn.end_position or 0) <= position.position:
                 yield position.event(ending_payload(turn.id, turn.ending or {}))
+        while True:
+            async with aclosing(self._missed(thread_id, listeners, position)) as missed:
+                async for event in missed:
+                    yield event
+            while not queue.is_behind:
+                while (item := queue.take()) is not None:
+                    if found := position.advance(item):
+                        yield found
+                await queue.wait()
+            queue.is_behind = False
+            yield position.event(ListenerLagged())
 
     async def _missed(
         self, thread_id: str, listeners: ThreadListeners, position: ListenerPosition
     ) -> AsyncGenerator[Event]:
         """What is stored above the listener's position, and the message being written."""
         page: FeedPage | None = None
-        while (
-            page is None or page.events
-        ):  # a page with a damaged row is not full, and not the last
+        # A page with a damaged row is not full, and not the last.
+        while page is None or page.events:
             is_behind = position.position < listeners.position
             async with listeners.replays if is_behind else nullcontext():
                 reads = listeners.reads
@@ -287,13 +272,11 @@ class Bus:
             self._drafts.pop(thread_id, None)
 
     async def _read_new(self, thread_id: str) -> None:
-        listeners = self._threads.get(thread_id)
-        if listeners is None:
-            return
-        try:
-            await self._send_new(thread_id, listeners)
-        except NotFoundError as error:  # it was deleted
-            listeners.stop(error)
+        if listeners := self._threads.get(thread_id):
+            try:
+                await self._send_new(thread_id, listeners)
+            except NotFoundError as error:  # it was deleted
+                listeners.stop(error)
 
     async def _send_new(self, thread_id: str, listeners: ThreadListeners) -> None:
         async with listeners.reading:  # two readers would send the same event twice

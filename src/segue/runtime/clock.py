@@ -1,4 +1,4 @@
-"""The runtime's time: reading it, and waiting for it.
+"""The runtime's time: reading it, waiting for it, and when each worker has to look for work.
 
 The runtime waits by one clock only, so that tests and simulations can replace it with
 `segue.simulate.clock.VirtualClock` and let weeks pass in seconds.
@@ -47,5 +47,32 @@ class SystemClock:
 
 
 async def sleep(clock: Clock, span: timedelta) -> None:
-    """Wait for a duration."""
     await clock.wait(clock.now() + span, asyncio.Event())
+
+
+class Wakeup:
+    """When a worker has to look for work next; other tasks may bring that time forward."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.next_at: datetime | None = None
+        self._is_now = True
+
+    def now(self) -> None:
+        """There may be work now."""
+        self._is_now = True
+        self.event.set()
+
+    def at(self, moment: datetime) -> None:
+        """There will be work at this time."""
+        if self.next_at is None or moment < self.next_at:
+            self.next_at = moment
+            self.event.set()
+
+    def clear(self) -> None:
+        """Called before each step: later calls of `now` and `at` count for the next one."""
+        self._is_now = False
+        self.next_at = None
+
+    def is_due(self, now: datetime) -> bool:
+        return self._is_now or (self.next_at is not None and self.next_at <= now)

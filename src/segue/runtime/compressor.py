@@ -1,38 +1,37 @@
 """`Compressor`: keeps the model's window of a long thread within its limits.
 
 The end of a turn whose window has grown too large queues an effect. Off the user's path, whole
-batches are then archived together with the summary that stands for them. If the summary fails,
-nothing changes. History is not touched.
+batches are then archived together with the summary that stands for them: those older than the
+window first, then the least needed. If the summary fails, nothing changes. History is not touched.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Final, Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol, Self
 from weakref import WeakValueDictionary
 
 from segue.core.batch import Batch
-from segue.core.compression import Strategy, cut_at_sentence, write_transcript
+from segue.core.compression import (
+    CompressionTarget,
+    Strategy,
+    choose_batches,
+    cut_at_sentence,
+    first_fitting,
+    write_transcript,
+)
+from segue.core.context import build_context
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.tokens import estimate_text
 from segue.errors import UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import (
-    Effect,
-    EffectState,
-    NewEffect,
-    Summary,
-    Thread,
-    Turn,
-    Window,
-)
+from segue.journal.records import Effect, EffectState, NewEffect, Summary, Thread, Turn, Window
 from segue.runtime.clock import Clock
 from segue.runtime.delivery import DeliveryError
-from segue.runtime.eviction import Backlog, WindowLimits, choose_evicted, summary_text
 from segue.runtime.model_failures import ModelFailure
-from segue.runtime.output import TurnOutput
+from segue.runtime.run import TurnOutput
 from segue.settings.agents import AgentConfig
 from segue.telemetry import log_event
 
@@ -44,7 +43,11 @@ COMPRESS: Final = "compress"
 # summary, 45 s stay below an effect's lease.
 _TIME: Final = timedelta(seconds=45)
 _SUMMARIES: Final = 4
-_WAITING: Final = frozenset({EffectState.PENDING, EffectState.CLAIMED})
+# Batches of a backlog that are read at a time.
+_PAGE: Final = 64
+_INSTRUCTION_TOKENS: Final = 300
+_LEAST_READING: Final = 200
+_LEAST_SUMMARY: Final = 16
 
 
 class Summariser(Protocol):
@@ -54,13 +57,26 @@ class Summariser(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """Batches that are to leave, oldest first, the current summary, and the window's tokens."""
+class WindowLimits:
+    """An agent's window in tokens: compression starts above `trigger` and ends at `target`.
 
-    thread_id: str
-    leaving: list[Batch]
-    summary: Summary | None
-    tokens: int
+    `summary` is the longest summary, `reading` how much conversation one summary is made of.
+    """
+
+    trigger: int
+    target: int
+    summary: int
+    reading: int
+
+    @classmethod
+    def of(cls, config: AgentConfig) -> Self:
+        wanted, size = config.compression, config.context_tokens
+        room = size - build_context([], None, size).reserved  # the reply's tokens stay free
+        trigger = min(int(size * wanted.trigger_share), room)
+        target = min(int(size * wanted.target_share), trigger)
+        summary = max(min(wanted.summary_tokens, target // 2), _LEAST_SUMMARY)
+        reading = max(room - summary - _INSTRUCTION_TOKENS, _LEAST_READING)
+        return cls(trigger, target, summary, reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +98,14 @@ def compresses(config: AgentConfig) -> bool:
     return wanted.enabled and (wanted.strategy is not Strategy.SUMMARISE or has_model)
 
 
-def compress_effects(turn: Turn, output: TurnOutput, config: AgentConfig) -> list[NewEffect]:
+def compress_effects(output: TurnOutput, config: AgentConfig) -> list[NewEffect]:
     """The effect that compresses a thread after a turn, if its window has grown too large."""
     if not compresses(config):
         return []
     batches = [output.batch, *output.run.history]
     if _used(batches, output.run.summary or "") <= WindowLimits.of(config).trigger:
         return []
-    name = to_text(turn.id)
+    name = to_text(output.turn.id)
     return [NewEffect(COMPRESS, {"turn": name}, f"{COMPRESS}:{name}")]
 
 
@@ -146,52 +162,35 @@ class Compressor:
         next call. `tell` gets each evicted batch: they are too many to return.
         """
         config = self._config_of(thread.agent_id)
-        until, done, backlog = self._clock.now() + _TIME, list[Summary](), Backlog()
+        until, done = self._clock.now() + _TIME, list[Summary]()
+        limits, backlog = WindowLimits.of(config), Backlog(self._journal, thread.id, config)
         most = _SUMMARIES if config.compression.strategy is Strategy.SUMMARISE else None
-        lock = self._locks.setdefault(thread.id, asyncio.Lock())
-        async with lock:
+        async with self._locks.setdefault(thread.id, asyncio.Lock()):
             while self._clock.now() < until and (most is None or len(done) < most):
-                found = await self.find_next(thread, backlog, at_once=at_once or bool(done))
-                if found is None:
+                window = await self._window(thread)
+                limit = limits.target if at_once or done else limits.trigger
+                if _used(window.batches, _text(window.summary)) <= limit:
                     break
-                done.append(await self._evict(found, config))
-                backlog.remove(found.leaving)
-                for batch in found.leaving:
+                leaving = await backlog.choose(window, self._clock.now())
+                if not leaving:
+                    break
+                done.append(await self._evict(leaving, window.summary, thread.id, config))
+                backlog.remove(leaving)
+                for batch in leaving:
                     tell(batch)
         return done
-
-    async def find_next(
-        self, thread: Thread, backlog: Backlog, *, at_once: bool = False
-    ) -> Eviction | None:
-        """The next eviction; None if the window is within its limits, or nothing may leave.
-
-        Each batch of the backlog is read once: reading from the beginning would scan all archived
-        batches again.
-        """
-        config = self._config_of(thread.agent_id)
-        limits, window = WindowLimits.of(config), await self._window(thread, config)
-        used = _used(window.batches, summary_text(window.summary))
-        if used <= (limits.target if at_once else limits.trigger):
-            return None
-        leaving = await choose_evicted(
-            self._journal, thread.id, window, backlog, config, self._clock.now()
-        )
-        return Eviction(thread.id, leaving, window.summary, used) if leaving else None
 
     async def preview(self, thread: Thread) -> AsyncIterator[PreviewRound]:
         """What `shrink(at_once=True)` would evict, round by round, without a model call.
 
         Each summary counts with its longest length; shorter ones may end it sooner.
         """
-        config = self._config_of(thread.agent_id)
-        limits, window = WindowLimits.of(config), await self._window(thread, config)
+        config, window = self._config_of(thread.agent_id), await self._window(thread)
+        limits, backlog = WindowLimits.of(config), Backlog(self._journal, thread.id, config)
         is_summarised = config.compression.strategy is Strategy.SUMMARISE
-        shortest = longest = estimate_text(summary_text(window.summary))
-        backlog = Backlog()
+        shortest = longest = estimate_text(_text(window.summary))
         while (used := _used(window.batches, "")) + longest > limits.target:
-            leaving = await choose_evicted(
-                self._journal, thread.id, window, backlog, config, self._clock.now()
-            )
+            leaving = await backlog.choose(window, self._clock.now())
             if not leaving:
                 return
             yield PreviewRound(leaving, is_certain=used + shortest > limits.target)
@@ -204,30 +203,33 @@ class Compressor:
 
     async def count_tokens(self, thread: Thread) -> int:
         """The tokens of a thread's window now."""
-        window = await self._window(thread, self._config_of(thread.agent_id))
-        return _used(window.batches, summary_text(window.summary))
+        window = await self._window(thread)
+        return _used(window.batches, _text(window.summary))
 
-    async def _window(self, thread: Thread, config: AgentConfig) -> Window:
-        return await self._journal.messages.window(thread.id, max_tokens=config.context_tokens)
+    async def _window(self, thread: Thread) -> Window:
+        size = self._config_of(thread.agent_id).context_tokens
+        return await self._journal.messages.window(thread.id, max_tokens=size)
 
-    async def _evict(self, found: Eviction, config: AgentConfig) -> Summary:
-        text = summary_text(found.summary)
+    async def _evict(
+        self, leaving: list[Batch], before: Summary | None, thread_id: str, config: AgentConfig
+    ) -> Summary:
+        text = _text(before)
         if config.compression.strategy is Strategy.SUMMARISE:
-            text = await self._summarise(found, config)
+            text = await self._summarise(leaving, text, config)
         summary = await self._journal.summaries.save(
-            found.thread_id,
+            thread_id,
             text,
-            [batch.id for batch in found.leaving],
+            [batch.id for batch in leaving],
             ids=self._ids,
             now=self._clock.now(),
             # A text made from another summary would lose what the newest one says.
-            follows=found.summary.id if found.summary else 0,
+            follows=before.id if before else 0,
         )
         log_event(
             logger,
             "thread_compressed",
             "Thread {thread_id}: {batches} batches left the window ({strategy})",
-            thread_id=found.thread_id,
+            thread_id=thread_id,
             agent_id=config.id,
             batches=len(summary.batches),
             strategy=config.compression.strategy.value,
@@ -236,12 +238,9 @@ class Compressor:
         )
         return summary
 
-    async def _summarise(self, found: Eviction, config: AgentConfig) -> str:
+    async def _summarise(self, leaving: list[Batch], earlier: str, config: AgentConfig) -> str:
         limits, summariser = WindowLimits.of(config), self._summariser_of(config.id)
-        earlier, retold = (
-            summary_text(found.summary),
-            write_transcript(found.leaving, limits.reading),
-        )
+        retold = write_transcript(leaving, limits.reading)
         if not retold:  # the batches hold no text
             return earlier
         if summariser is None:
@@ -251,12 +250,105 @@ class Compressor:
 
     async def _is_queued_again(self, effect: Effect) -> bool:
         """Whether a later effect waits to do the same: of many that failed, one goes on."""
+        waiting = (EffectState.PENDING, EffectState.CLAIMED)
         return any(
-            other.kind == COMPRESS and other.id > effect.id and other.state in _WAITING
+            other.kind == COMPRESS and other.id > effect.id and other.state in waiting
             for other in await self._journal.effects.list_of(effect.thread_id)
         )
+
+
+class Backlog:
+    """The batches of a thread that are older than its window, and which batches leave next.
+
+    Each is read once: reading from the beginning would scan all archived batches again.
+    """
+
+    def __init__(self, journal: Journal, thread_id: str, config: AgentConfig) -> None:
+        self._journal = journal
+        self._thread_id = thread_id
+        self._wanted = config.compression
+        self._limits = WindowLimits.of(config)
+        # Read and not yet evicted.
+        self.ahead: list[Batch] = []
+        # The last batch that was read, and the thread's newest turn at that time.
+        self._after = 0
+        self._newest_turn = 0
+        # The batches ahead reached the byte limit of one read.
+        self._is_heavy = False
+
+    def remove(self, evicted: list[Batch]) -> None:
+        gone = {batch.id for batch in evicted}
+        self.ahead = [batch for batch in self.ahead if batch.id not in gone]
+        self._after = max(self._after, evicted[-1].id)
+
+    async def choose(self, window: Window, now: datetime) -> list[Batch]:
+        """The batches that leave a window together, oldest first."""
+        turns = await self._journal.turns.list_of(self._thread_id)
+        self._refresh(turns)
+        # The oldest batch with an unfinished turn.
+        current = min((turn.batch for turn in turns if turn.is_live), default=None)
+        leaving = await self._older_than(window, current)
+        leaving = leaving or await self._least_needed(window, current, now)
+        if self._wanted.strategy is Strategy.SUMMARISE:
+            leaving = first_fitting(leaving, self._limits.reading)
+        return leaving
+
+    def _refresh(self, turns: list[Turn]) -> None:
+        """Read the batches ahead again if a turn has changed one of them since."""
+        touched = {turn.batch for turn in turns if turn.id > self._newest_turn}
+        if any(batch.id in touched for batch in self.ahead):
+            self._after, self.ahead = self.ahead[0].id - 1, []
+        if not self.ahead:
+            self._newest_turn = max((turn.id for turn in turns), default=0)
+
+    async def _older_than(self, window: Window, current: int | None) -> list[Batch]:
+        """The oldest complete batches before the window, at most a page of them.
+
+        They leave first: once newer batches are archived, the window would reach back to them.
+        """
+        oldest = min((batch.id for batch in window.batches), default=0)
+        end = oldest if current is None else min(oldest, current)
+        while not self.ahead or not (self._is_heavy or len(self.ahead) >= _PAGE):
+            ids = [batch for batch in await self._list(_PAGE) if batch < end]
+            if not ids:
+                break
+            # Up to the byte limit of one read, and without damaged batches.
+            read = await self._journal.messages.load_batches(self._thread_id, ids)
+            self.ahead += [batch for batch in read if batch.is_complete]
+            self._after = read[-1].id if read else ids[-1]
+            self._is_heavy = self._after < ids[-1]
+        found = [batch for batch in self.ahead if batch.id < end]
+        # `keep` may be more than the window holds: then some of the backlog stay.
+        kept = self._wanted.keep - sum(batch.is_complete for batch in window.batches)
+        if kept > 0:
+            kept -= sum(batch < oldest for batch in await self._list(kept))
+        return found[: min(max(len(found) - max(kept, 0), 0), _PAGE)]
+
+    async def _list(self, limit: int) -> list[int]:
+        """The next live batches that are not read yet."""
+        return await self._journal.messages.list_live_batches(
+            self._thread_id, after=self._after, limit=limit
+        )
+
+    async def _least_needed(
+        self, window: Window, current: int | None, now: datetime
+    ) -> list[Batch]:
+        wanted, for_summary = self._wanted, self._limits.summary
+        if wanted.strategy is not Strategy.SUMMARISE:
+            for_summary = estimate_text(_text(window.summary))
+        room = self._limits.target - for_summary
+        target = CompressionTarget(wanted.strategy, room, wanted.keep, wanted.half_life)
+        # In a thread: ranking a large window takes a while.
+        chosen = await asyncio.to_thread(
+            choose_batches, window.batches, target, now=now, current=current
+        )
+        return chosen.leaving
 
 
 def _used(batches: list[Batch], summary: str) -> int:
     """The tokens of a window: its complete batches and the summary."""
     return estimate_text(summary) + sum(b.tokens for b in batches if b.is_complete)
+
+
+def _text(summary: Summary | None) -> str:
+    return summary.text if summary else ""

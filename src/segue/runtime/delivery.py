@@ -42,7 +42,6 @@ class DeliveryError(BackendError):
         self, reason: str, *, retryable: bool, retry_after: timedelta | None = None
     ) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.retryable = retryable
         # From the receiver's Retry-After header; at most an hour.
         self.retry_after = retry_after

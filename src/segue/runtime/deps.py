@@ -1,17 +1,18 @@
 """What all workers of one process share."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from segue.core.snowflake import SnowflakeSource
+from segue.errors import SegueError
 from segue.journal.journal import Journal
 from segue.journal.records import Ending
 from segue.runtime.bus import Bus
-from segue.runtime.clock import Clock
+from segue.runtime.clock import Clock, Wakeup
 from segue.runtime.run import AgentEvent, Run
-from segue.runtime.worker import Wakeup
 from segue.settings.agents import AgentConfig
 
 
@@ -66,3 +67,11 @@ class Deps:
     owner: str
     wakeups: Wakeups = field(default_factory=Wakeups)
     lease_for: timedelta = timedelta(seconds=30)
+
+
+def log_failure(logger: logging.Logger, what: str, error: Exception) -> None:
+    """Log an error at the edge of a loop; only an unexpected one needs its traceback."""
+    if isinstance(error, SegueError):
+        logger.warning("%s: %s", what, error)
+    else:
+        logger.error("%s", what, exc_info=error)

@@ -18,7 +18,7 @@ from structlog.contextvars import bind_contextvars
 from segue.errors import ConflictError, SegueError
 from segue.journal.records import Effect, EffectLease
 from segue.runtime.delivery import DeliveryError, next_try
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, log_failure
 from segue.telemetry import log_event, span
 
 logger = logging.getLogger(__name__)
@@ -101,11 +101,8 @@ class EffectRunner:
         ):
             try:
                 await self._run(lease)
-            except SegueError as error:
-                # The journal is unavailable; the effect is claimed again when its lease expires.
-                logger.warning("Effect %s broke off: %s", effect.id, error)
-            except Exception:
-                logger.exception("Effect %s broke off", effect.id)
+            except Exception as error:  # noqa: BLE001 - it is claimed again when its lease expires
+                log_failure(logger, f"Effect {effect.id} broke off", error)
             finally:
                 self._running.remove(lease)
                 self._deps.wakeups.effects.now()
@@ -117,50 +114,49 @@ class EffectRunner:
             async with asyncio.timeout(_LEASE.total_seconds()):
                 evidence = await self._handlers[effect.kind](effect)
         except DeliveryError as error:
-            await self._retry(lease, error)
+            step = self._retry(lease, error)
         except Exception as error:  # of any handler; it is retried
             logger.debug("Effect %s (%s) failed", effect.id, effect.kind, exc_info=error)
             # Only Segue's own error texts are stored: others may quote users.
             reason = str(error) if isinstance(error, SegueError) else type(error).__name__
-            await self._retry(lease, DeliveryError(reason, retryable=True))
+            step = self._retry(lease, DeliveryError(reason, retryable=True))
         else:
-            await self._complete(lease, evidence)
-
-    async def _complete(self, lease: EffectLease, evidence: str) -> None:
-        effect = lease.effect
+            step = self._complete(lease, evidence)
         try:
-            await self._deps.journal.effects.complete(lease, evidence)
+            await step
         except ConflictError as error:
             # Another process runs it too; receivers compare its id.
             logger.info("Effect %s took longer than its lease: %s", effect.id, error)
-        log_event(
-            logger,
-            "effect_done",
-            "Effect {effect_id} ({effect_kind}) is done: {evidence}",
-            effect_id=effect.id,
-            effect_kind=effect.kind,
-            thread_id=effect.thread_id,
-            evidence=evidence,
-        )
+
+    async def _complete(self, lease: EffectLease, evidence: str) -> None:
+        await self._deps.journal.effects.complete(lease, evidence)
+        text = "Effect {effect_id} ({effect_kind}) is done: {evidence}"
+        _log(lease.effect, "effect_done", text, logging.INFO, evidence=evidence)
 
     async def _retry(self, lease: EffectLease, error: DeliveryError) -> None:
-        effect = lease.effect
-        pause = (
-            next_try(effect.attempts, retry_after=error.retry_after) if error.retryable else None
-        )
-        retry_at = None if pause is None else self._deps.clock.now() + pause
-        log_event(
-            logger,
+        attempts, pause = lease.effect.attempts, None
+        if error.retryable:
+            pause = next_try(attempts, retry_after=error.retry_after)
+        _log(
+            lease.effect,
             "effect_failed" if pause else "effect_dead",
             "Effect {effect_id} ({effect_kind}) failed ({reason}), {then}",
             logging.WARNING,
-            effect_id=effect.id,
-            effect_kind=effect.kind,
-            thread_id=effect.thread_id,
             reason=str(error),
             then=f"next try in {pause}" if pause else "given up",
         )
-        try:
-            await self._deps.journal.effects.retry(lease, str(error), retry_at=retry_at)
-        except ConflictError as conflict:
-            logger.info("Effect %s took longer than its lease: %s", effect.id, conflict)
+        retry_at = None if pause is None else self._deps.clock.now() + pause
+        await self._deps.journal.effects.retry(lease, str(error), retry_at=retry_at)
+
+
+def _log(effect: Effect, kind: str, text: str, level: int, **fields: str) -> None:
+    log_event(
+        logger,
+        kind,
+        text,
+        level,
+        effect_id=effect.id,
+        effect_kind=effect.kind,
+        thread_id=effect.thread_id,
+        **fields,
+    )

@@ -15,7 +15,6 @@ from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
-from segue.journal.records import TurnState
 from segue.journal.retention import Removed, ThreadBatches
 from segue.runtime.clock import Clock
 
@@ -121,9 +120,6 @@ async def _remove(journal: Journal, thread_id: str, batches: list[int]) -> Remov
     return total
 
 
-_LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
-
-
 class CheckpointStore(Protocol):
     """The checkpoints of running turns."""
 
@@ -171,4 +167,4 @@ async def is_batch_in_use(journal: Journal, turn_id: int) -> bool:
         turns = await journal.turns.list_of(turn.thread_id, batches=[turn.batch])
     except NotFoundError:  # its thread was deleted
         return False
-    return any(each.state in _LIVE or each.is_waiting for each in turns)
+    return any(each.is_live or each.is_waiting for each in turns)

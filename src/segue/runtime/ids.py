@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Final
 
 from segue.core.snowflake import (
     EPOCH,
@@ -19,20 +20,9 @@ from segue.errors import BackendError, ConflictError
 from segue.journal.journal import Journal
 from segue.runtime.clock import Clock
 
-_EPOCH_UNIX_MILLIS = int(EPOCH.timestamp() * 1000)
+logger = logging.getLogger(__name__)
 
-
-# How often this process was forked; cheaper to compare than `os.getpid()`.
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks  # noqa: PLW0603  # a process has one
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+_EPOCH_UNIX_MILLIS: Final = int(EPOCH.timestamp() * 1000)
 
 
 def _wall_clock_millis() -> int:
@@ -57,21 +47,19 @@ class SnowflakeGenerator:
         self._last = check_snowflake(last, "last id") if last != 0 else 0
         self._clock = clock
         self._lock = threading.Lock()
-        self._forks = _forks
+        self._process = os.getpid()
 
     @property
     def node(self) -> int:
         return self._node
 
     def next(self, after: int = 0) -> int:
-        """A new id above every earlier one and above `after`.
-
-        For a thread whose newest id came from a process with a faster clock. The new id has this
-        generator's node, so it is unique beyond that thread.
+        """A new id above every earlier one and above `after`, the newest id of a thread, which
+        may come from a process with a faster clock.
         """
         if after != 0:
             check_snowflake(after, "lower bound")
-        if _forks != self._forks:
+        if os.getpid() != self._process:
             raise ConflictError(
                 "This process was forked; its copy of the generator would repeat ids. Make a new "
                 "generator with a node number of its own."
@@ -82,9 +70,6 @@ class SnowflakeGenerator:
     def _generate(self, after: int, millis: int) -> int:
         self._last = next_snowflake(max(self._last, after), millis, self._node)
         return self._last
-
-
-logger = logging.getLogger(__name__)
 
 
 class LeasedIds:

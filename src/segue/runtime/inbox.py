@@ -99,26 +99,22 @@ class Inbox:
         async def end() -> None:
             with self._deps.clock.working():
                 await sleep(self._deps.clock, FINISH_WITHIN)
-                await self._stop_quietly(thread_id, CUT_SHORT, only=follow_up)
+                try:
+                    await self._stop(thread_id, CUT_SHORT, only=follow_up)
+                except BackendError as error:  # the reply then waits for its end
+                    logger.warning("Turn %s was not stopped: %s", follow_up, error)
 
         task = asyncio.create_task(end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _stop_quietly(self, thread_id: str, reason: str, **which: int) -> None:
-        try:
-            await self._stop(thread_id, reason, **which)
-        except BackendError as error:
-            # The message is stored; an error here would make the client send it again.
-            logger.warning("A turn of thread %s was not stopped: %s", thread_id, error)
-
-    async def _stop(self, thread_id: str, reason: str, **which: int) -> list[Turn]:
+    async def _stop(self, thread_id: str, reason: str, only: int | None = None) -> list[Turn]:
         deps = self._deps
         stopped = await deps.journal.turns.cancel(
-            thread_id, reason, ids=deps.ids, now=deps.clock.now(), **which
+            thread_id, reason, ids=deps.ids, now=deps.clock.now(), only=only
         )
         await self._turns.recheck(thread_id)
-        self._deps.wakeups.turns.now()
+        deps.wakeups.turns.now()
         return stopped
 
     async def _wake(self, thread_id: str) -> None:
@@ -143,8 +139,8 @@ def _log_accepted(accepted: Accepted) -> None:
             logger,
             "follow_up_voided",
             "The user wrote in thread {thread_id}: its follow-ups are void",
-            thread_id=accepted.turn.thread_id,
-            agent_id=accepted.turn.agent_id,
+            thread_id=turn.thread_id,
+            agent_id=turn.agent_id,
             timers=accepted.cancelled_timers,
             turns=accepted.voided_turns,
         )

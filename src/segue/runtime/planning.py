@@ -1,33 +1,35 @@
-"""Follow-ups: planned after a reply, turned into a trigger message when their timer fires.
+"""Plans for follow-ups after a reply: by the rules, by a model, or by a custom decider.
 
 The plan of the rules is stored with the end of the turn. A model or custom decider runs later, as
-an effect: off the user's path, and a crash does not lose it.
+an effect: off the user's path, and a crash does not lose it. A custom decider's errors and invalid
+results become "no follow-up". Its texts are recorded for operators; users read Segue's own reasons.
 """
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
-
-from langchain_core.messages import HumanMessage
+from typing import Any, Final, Protocol
 
 from segue.core.autonomy.decide import Plan, judge
 from segue.core.autonomy.local_time import after
 from segue.core.autonomy.policy import next_delay
 from segue.core.batch import Batch
-from segue.core.messages import continuation_message, synthetic_message
-from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import SnowflakeSource, to_text
-from segue.core.triggers import choose_prompt
-from segue.journal.records import Decision, NewEffect, NewTimer, Timer, Turn
-from segue.runtime.deciders import DeciderResult
+from segue.core.text import storable
+from segue.core.triggers import parse_trigger
+from segue.errors import UsageError
+from segue.journal.records import Decision, Ending, NewTimer, Turn
+from segue.runtime.model_failures import describe_fault
 from segue.settings.agents import Autonomy
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
 
-DECIDE: Final = "decide"
+_MAX_WORDS: Final = 500
+_TIME_LIMIT: Final = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,83 +43,33 @@ class Reply:
     interrupted: bool
     # Follow-ups since the user last wrote, this one included.
     consecutive: int
-    # None: just now.
-    answered_at: datetime | None = None
+    # Silence counts from here.
+    answered_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRecord:
-    """What is stored of a plan: its timer, if there is one, and the decision."""
+class DeciderResult:
+    """The plan, or None for no follow-up, and Segue's own reason.
 
-    timer: NewTimer | None
-    decision: Decision
+    `words` is the decider's text: untrusted, shown to operators, never given to a model.
+    """
 
-    @classmethod
-    def of(
-        cls,
-        reply: Reply,
-        result: DeciderResult,
-        autonomy: Autonomy,
-        ids: SnowflakeSource,
-        now: datetime,
-    ) -> Self:
-        """The record of a decider's result. The delay counts from the reply, and doubles with each
-        follow-up that was ignored.
-        """
-        turn = reply.turn
-        timer = _timer_of(reply, result.plan, autonomy, now) if result.plan else None
-        answered_at = reply.answered_at or now
-        facts: dict[str, Any] = {
-            "consecutive": reply.consecutive,
-            "decider": _name(autonomy),
-            "answered_at": answered_at.isoformat(),
-        }
-        if timer is not None and result.plan is not None:
-            facts |= {
-                "trigger": timer.trigger_type,
-                "due_at": timer.due_at.isoformat(),
-                "delay": (timer.due_at - answered_at).total_seconds(),
-                # Before doubling and bounds: a replay under another policy starts from it.
-                "chosen_delay": result.plan.delay.total_seconds(),
-            }
-        elif refusal(reply.consecutive, autonomy):
-            facts["refused"] = True  # whatever the conversation
-        if result.words is not None:
-            facts["words"] = result.words
-        decision = Decision(
-            id=ids.next(),
-            thread_id=turn.thread_id,
-            kind="plan",
-            outcome="follow_up" if timer else "nothing",
-            reasons=(result.reason,),
-            facts=facts,
-            timer_id=None,
-            turn_id=turn.id,
-            decided_at=now,
-        )
-        log_event(
-            logger,
-            "follow_up_planned" if timer else "no_follow_up",
-            "Thread {thread_id}, follow-up: {trigger_type}. {reason}",
-            thread_id=turn.thread_id,
-            agent_id=turn.agent_id,
-            turn_id=turn.id,
-            trigger_type=timer.trigger_type if timer else "none",
-            due_at=timer.due_at.isoformat() if timer else None,
-            reason=result.reason,
-        )
-        return cls(timer, decision)
+    plan: Plan | None
+    reason: str
+    words: str | None = None
 
 
-def plan_by_rules(
-    reply: Reply, autonomy: Autonomy, ids: SnowflakeSource, now: datetime
-) -> PlanRecord:
-    """The rules' plan after a reply."""
-    if reason := refusal(reply.consecutive, autonomy):
-        return PlanRecord.of(reply, DeciderResult(None, reason), autonomy, ids, now)
-    sign = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
-    result = DeciderResult(sign.plan(autonomy.delays), sign.reason)
-    return PlanRecord.of(reply, result, autonomy, ids, now)
+class Decider(Protocol):
+    """Decides after a reply whether to plan a follow-up. Raises nothing."""
+
+    async def decide(
+        self,
+        batch: Batch,
+        earlier: Sequence[Batch] = (),
+        *,
+        interrupted: bool = False,
+        consecutive: int = 0,
+    ) -> DeciderResult: ...
 
 
 def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
@@ -134,68 +86,68 @@ def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
     return None
 
 
+def plan_by_rules(reply: Reply, autonomy: Autonomy) -> DeciderResult:
+    if reason := refusal(reply.consecutive, autonomy):
+        return DeciderResult(None, reason)
+    sign = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
+    return DeciderResult(sign.plan(autonomy.delays), sign.reason)
+
+
+def record_plan(
+    reply: Reply, result: DeciderResult, autonomy: Autonomy, ids: SnowflakeSource, now: datetime
+) -> Ending:
+    """The timer of a plan, if there is one, and the decision."""
+    turn, timers = reply.turn, list[NewTimer]()
+    facts: dict[str, Any] = {
+        "consecutive": reply.consecutive,
+        "decider": _name(autonomy),
+        "answered_at": reply.answered_at.isoformat(),
+    }
+    if result.plan is not None:
+        timer = _timer_of(reply, result.plan, autonomy)
+        timers.append(timer)
+        facts |= {
+            "trigger": timer.trigger_type,
+            "due_at": timer.due_at.isoformat(),
+            "delay": (timer.due_at - reply.answered_at).total_seconds(),
+            # Before doubling and bounds: a replay under another policy starts from it.
+            "chosen_delay": result.plan.delay.total_seconds(),
+        }
+    elif refusal(reply.consecutive, autonomy):
+        facts["refused"] = True  # whatever the conversation
+    if result.words is not None:
+        facts["words"] = result.words
+    log_event(
+        logger,
+        "follow_up_planned" if timers else "no_follow_up",
+        "Thread {thread_id}, follow-up: {trigger_type}. {reason}",
+        thread_id=turn.thread_id,
+        agent_id=turn.agent_id,
+        turn_id=turn.id,
+        trigger_type=facts.get("trigger", "none"),
+        due_at=facts.get("due_at"),
+        reason=result.reason,
+    )
+    outcome = "follow_up" if timers else "nothing"
+    decision = Decision(
+        ids.next(), turn.thread_id, "plan", outcome, (result.reason,), facts, None, turn.id, now
+    )
+    return Ending(timers=timers, decisions=[decision])
+
+
 def due_times(
     delay: timedelta, consecutive: int, autonomy: Autonomy, answered_at: datetime
 ) -> tuple[datetime, datetime | None]:
-    """When a follow-up is due, and when it expires, if it does."""
+    """When a follow-up is due, and when it expires, if it does.
+
+    The delay counts from the reply, and doubles with each follow-up that was ignored.
+    """
     due_at = after(answered_at, next_delay(autonomy.policy, delay, consecutive))
     return due_at, after(due_at, autonomy.expires_after) if autonomy.expires_after else None
 
 
-def decide_effect(turn: Turn, *, interrupted: bool) -> NewEffect:
-    """Asks the agent's decider about a follow-up after this turn."""
-    payload = {"turn": to_text(turn.id), "interrupted": interrupted}
-    return NewEffect(DECIDE, payload, f"{DECIDE}:{to_text(turn.id)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """The message that asks the model to speak first, and which variant of the prompt it is."""
-
-    message: HumanMessage
-    variant: str | None
-
-
-def build_trigger(timer: Timer, autonomy: Autonomy) -> Trigger | None:
-    """The trigger of a due timer; None if the follow-up is held out.
-
-    The choice follows from the thread's id: a thread stays in its arm while the weights stay, and
-    a timer that is tried twice gets the same prompt.
-    """
-    trigger = timer.trigger_type or ""
-    chosen = choose_prompt(autonomy.prompts, autonomy.holdout, trigger, timer.thread_id)
-    if chosen is None:
-        return None
-    message = synthetic_message(trigger, timer.reason, chosen.text)
-    return Trigger(_logged(timer, message), chosen.name)
-
-
-def build_continuation(timer: Timer) -> HumanMessage:
-    """The message that lets the agent continue its batch."""
-    return _logged(timer, continuation_message(timer.reason))
-
-
-def _logged(timer: Timer, message: HumanMessage) -> HumanMessage:
-    """Log that a synthetic message was created: its metadata, not its text."""
-    metadata = MessageMetadata.of(message)
-    log_event(
-        logger,
-        "synthetic_message_created",
-        "A synthetic message of thread {thread_id} was made ({trigger_type})",
-        logging.DEBUG,
-        thread_id=timer.thread_id,
-        agent_id=timer.agent_id,
-        timer_id=timer.id,
-        synthetic=metadata.synthetic,
-        trigger_type=metadata.trigger_type.value if metadata.trigger_type else timer.kind.value,
-        trigger_reason=metadata.trigger_reason,
-    )
-    return message
-
-
-def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy, now: datetime) -> NewTimer:
-    answered_at = reply.answered_at or now
-    due_at, expires_at = due_times(plan.delay, reply.consecutive, autonomy, answered_at)
+def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy) -> NewTimer:
+    due_at, expires_at = due_times(plan.delay, reply.consecutive, autonomy, reply.answered_at)
     return NewTimer(
         thread_id=reply.turn.thread_id,
         due_at=due_at,
@@ -214,3 +166,75 @@ def _name(autonomy: Autonomy) -> str:
         return given
     made = given if hasattr(given, "__qualname__") else type(given)
     return f"{made.__module__}:{made.__qualname__}"
+
+
+class CustomDecider:
+    """Calls a function or an object with `decide`, async or not, with a time limit.
+
+    It gets what `Decider.decide` gets, and returns a `DeciderResult`, a `Plan` or None.
+    """
+
+    def __init__(self, loaded: Any, whose: str, *, time_limit: timedelta = _TIME_LIMIT) -> None:
+        ask = getattr(loaded, "decide", loaded)
+        if inspect.isclass(loaded) or not callable(ask):
+            raise UsageError(
+                f"{whose} is {loaded!r:.80}; expected a function, or an object with `decide`."
+            )
+        self._ask = ask
+        self._time_limit = time_limit
+
+    async def decide(
+        self,
+        batch: Batch,
+        earlier: Sequence[Batch] = (),
+        *,
+        interrupted: bool = False,
+        consecutive: int = 0,
+    ) -> DeciderResult:
+        facts = {"interrupted": interrupted, "consecutive": consecutive}
+        try:
+            async with asyncio.timeout(self._time_limit.total_seconds()):
+                return _checked(await self._answer(batch, earlier, facts))
+        except Exception as error:  # any error means no follow-up, and says so
+            # Not the error's text: it may quote the conversation.
+            logger.warning(
+                "No follow-up is planned after batch %s: the agent's own decider failed: %s",
+                batch.id,
+                describe_fault(error),
+            )
+            logger.debug("The decider's error after batch %s", batch.id, exc_info=error)
+            reason = f"The agent's own decider failed: {type(error).__name__}."
+            return DeciderResult(None, reason)
+
+    async def _answer(self, batch: Batch, earlier: Sequence[Batch], facts: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(self._ask):
+            return await self._ask(batch, earlier, **facts)
+        # In a thread: it may block.
+        answer = await asyncio.to_thread(self._ask, batch, earlier, **facts)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def _checked(answer: Any) -> DeciderResult:
+    """The result with Segue's own reasons; `UsageError` for an invalid one."""
+    result = DeciderResult(answer, answer.reason) if isinstance(answer, Plan) else answer
+    if result is None:
+        result = DeciderResult(None, "")
+    if not isinstance(result, DeciderResult):
+        raise UsageError(
+            f"A decider returns a DeciderResult, a Plan or None, not {type(answer).__name__}."
+        )
+    words = _words(result)
+    if result.plan is None:
+        return DeciderResult(None, "The agent's own decider wants no follow-up.", words)
+    trigger, delay = parse_trigger(result.plan.trigger), result.plan.delay
+    if not isinstance(delay, timedelta):
+        raise UsageError(f"A plan's delay is a timedelta, not {type(delay).__name__}.")
+    reason = f"The agent's own decider chose {trigger.value}."
+    return DeciderResult(Plan(trigger, delay, reason), reason, words)
+
+
+def _words(result: DeciderResult) -> str | None:
+    """All texts of the decider, for the record."""
+    plan = result.plan
+    texts = dict.fromkeys([result.reason, plan.reason if plan else "", result.words])
+    return storable(" ".join(str(text) for text in texts if text))[:_MAX_WORDS] or None

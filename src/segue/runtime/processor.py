@@ -5,6 +5,7 @@ ends turns that get no reply; `AfterTurn` plans what comes next.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime, timedelta
@@ -18,22 +19,35 @@ from segue.core.calls import calls_of
 from segue.core.messages import visible_messages
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError
-from segue.journal.records import Turn, TurnKind, TurnLease
+from segue.journal.records import Partial, Turn, TurnKind, TurnLease
 from segue.runtime.after_turn import AfterTurn
-from segue.runtime.cancellation import CancelScope, StopReason
 from segue.runtime.deps import Agent, Deps
-from segue.runtime.output import DraftSaver, TurnOutput
-from segue.runtime.run import AgentEvent, MessageFinished, Question, Run, Token, read_window
+from segue.runtime.run import (
+    AgentEvent,
+    MessageFinished,
+    Question,
+    Run,
+    Token,
+    TurnOutput,
+    read_window,
+)
 from segue.runtime.turn_failures import (
+    CancelScope,
     FollowUpWithdrawn,
+    StopReason,
     TurnFailures,
     journal_errors,
     log_turn,
 )
 from segue.telemetry import REQUEST_ID, count, read_trace_context, span
 
+logger = logging.getLogger(__name__)
+
 # Re-check the gates if a follow-up waited in the queue longer than this.
 _FRESH: Final = timedelta(minutes=1)
+_SAVE_EVERY_SECONDS: Final = 0.25
+# Wait at least 10 times the duration of the last draft save before saving again.
+_SAVE_SPACING: Final = 10
 
 
 class SessionProcessor:
@@ -61,18 +75,23 @@ class SessionProcessor:
                 async with scope:
                     agent = self._agent_of(turn.agent_id)
                     self._check_attempts(turn)
-                    run = await self._build_run(lease, agent)
-                    output = TurnOutput(run, is_shown=not _is_hidden(turn))
-                    draft = DraftSaver(self._journal, lease)
-                    await self._recheck_gates(turn, output)
-                    async with aclosing(_events_of(agent, run)) as events:
+                    output = _new_output(lease, await self._build_run(lease, agent))
+                    await self._recheck_gates(output)
+                    async with aclosing(_events_of(agent, output.run)) as events:
                         async for event in events:
                             scope.check()
-                            await self._handle(lease, output, draft, event)
-                await self._finish(lease, output)
+                            await self._handle(output, event)
+                await self._finish(output)
             except Exception as error:  # noqa: BLE001 - the edge of a turn
                 await self._failures.end(lease, error)
             await self._bus.stored(turn.thread_id)
+
+    def _check_attempts(self, turn: Turn) -> None:
+        if self._rules.is_hopeless(turn.faults, turn.interruptions):
+            raise BackendError(
+                f"The reply was begun {turn.attempts - 1} times and never finished; "
+                "it is not tried again."
+            )
 
     async def _build_run(self, lease: TurnLease, agent: Agent) -> Run:
         """The turn's batch with its context: the batches before it and the summary."""
@@ -101,83 +120,94 @@ class SessionProcessor:
             bind_contextvars(trigger_type=run.trigger.value if run.trigger else turn.kind.value)
         return run
 
-    async def _recheck_gates(self, turn: Turn, output: TurnOutput) -> None:
+    async def _recheck_gates(self, output: TurnOutput) -> None:
         """Before the model is called for a follow-up that waited, for a process that was down."""
-        if output.is_shown or self._clock() - turn.queued_at < _FRESH:
-            return
+        if not output.is_shown and self._clock() - output.turn.queued_at >= _FRESH:
+            await self._check_gates(output.turn, has_waited=True)
+
+    async def _check_gates(self, turn: Turn, *, has_waited: bool = False) -> None:
         with journal_errors():
-            if ending := await self._after_turn.refuse(turn, output.run.batch, has_waited=True):
+            if ending := await self._after_turn.refuse(turn, has_waited=has_waited):
                 raise FollowUpWithdrawn(ending)
 
-    async def _handle(
-        self, lease: TurnLease, output: TurnOutput, draft: DraftSaver, event: AgentEvent
-    ) -> None:
+    async def _handle(self, output: TurnOutput, event: AgentEvent) -> None:
         # The agent may wait by the clock in a task of its own while this one works.
         with self._working():
             if isinstance(event, Token):
-                await self._show(lease, output)
+                await self._show(output)
                 output.first_token_at = output.first_token_at or self._clock()
-                await draft.save(self._bus.write(lease, event.message_id, event.text))
+                draft = self._bus.write(output.lease, event.message_id, event.text)
+                await self._save_draft(output, draft)
             elif isinstance(event, MessageFinished):
-                await self._take(lease, output, event.message)
+                await self._take(output, event.message)
             elif isinstance(event, Question):
                 output.questions[event.id] = event.value
             else:
                 output.reports.append(event)
-                self._send_reports(lease, output)
+                self._send_reports(output)
 
-    async def _take(self, lease: TurnLease, output: TurnOutput, message: BaseMessage) -> None:
+    async def _save_draft(self, output: TurnOutput, draft: Partial) -> None:
+        """For listeners in other processes, and for those that resume after a crash."""
+        started = asyncio.get_running_loop().time()
+        if started < output.save_at:
+            return
+        try:
+            await self._journal.turns.save_draft(output.lease, draft.message_id, draft.text)
+        except BackendError as error:  # the reply does not depend on its drafts
+            logger.debug("The draft of turn %s was not saved: %s", draft.turn_id, error)
+        ended = asyncio.get_running_loop().time()
+        output.save_at = ended + max(_SAVE_EVERY_SECONDS, _SAVE_SPACING * (ended - started))
+
+    async def _take(self, output: TurnOutput, message: BaseMessage) -> None:
         """Store the message that was held back; hold the new one back if it may be the reply."""
         if visible_messages([message]):
-            await self._show(lease, output)
+            await self._show(output)
         may_be_reply = isinstance(message, AIMessage) and not calls_of(message)
-        await self._store(lease, output, output.last if may_be_reply else [*output.last, message])
+        await self._store(output, output.last if may_be_reply else [*output.last, message])
         output.last = [message] if may_be_reply else []
 
-    async def _show(self, lease: TurnLease, output: TurnOutput) -> None:
+    async def _show(self, output: TurnOutput) -> None:
         """Before the user sees the first token of a follow-up, check all gates once more."""
         if output.is_shown:
             return
+        await self._check_gates(output.turn)
         with journal_errors():
-            if ending := await self._after_turn.refuse(lease.turn, output.run.batch):
-                raise FollowUpWithdrawn(ending)
-            await self._journal.turns.show(lease, now=self._clock())
+            await self._journal.turns.show(output.lease, now=self._clock())
         output.is_shown = True
         count("follow_up_shown")
-        self._send_reports(lease, output)
+        self._send_reports(output)
 
-    def _send_reports(self, lease: TurnLease, output: TurnOutput) -> None:
+    def _send_reports(self, output: TurnOutput) -> None:
         if output.is_shown:
             for event in output.reports:
-                self._bus.report(lease, event)
+                self._bus.report(output.lease, event)
             output.reports = []
 
-    async def _store(
-        self, lease: TurnLease, output: TurnOutput, messages: Sequence[BaseMessage]
-    ) -> None:
+    async def _store(self, output: TurnOutput, messages: Sequence[BaseMessage]) -> None:
         if not messages:
             return
+        step = self._journal.messages.append(
+            output.lease, messages, ids=self._ids, now=self._clock()
+        )
         with journal_errors():
-            stored = await _uninterrupted(
-                self._journal.messages.append(lease, messages, ids=self._ids, now=self._clock())
-            )
+            stored = await _uninterrupted(step)
         output.stored += stored
-        self._bus.finish(lease, stored)
-        await self._bus.stored(lease.turn.thread_id)
+        self._bus.finish(output.lease, stored)
+        await self._bus.stored(output.turn.thread_id)
 
-    async def _finish(self, lease: TurnLease, output: TurnOutput) -> None:
+    async def _finish(self, output: TurnOutput) -> None:
         """Store the reply together with what follows from it: plans, decisions, effects."""
-        turn = lease.turn
+        turn = output.turn
         if output.questions:
-            await self._show(lease, output)
+            await self._show(output)
         else:
-            output.last = _completed(output)
+            _complete(output)
         with journal_errors():
-            ending = await self._after_turn.build_ending(turn, output)
+            ending = await self._after_turn.build_ending(output)
             stored = await self._journal.turns.finish(
-                lease, output.last, ids=self._ids, now=self._clock(), ending=ending
+                output.lease, output.last, ids=self._ids, now=self._clock(), ending=ending
             )
-        self._bus.finish(lease, stored)
+        self._bus.finish(output.lease, stored)
         self._wakeups.expect(ending, self._clock())
         log_turn(
             turn,
@@ -191,17 +221,15 @@ class SessionProcessor:
         if not output.questions:  # a graph that waits for an answer needs its checkpoint
             await self._failures.drop_checkpoints(turn)
 
-    def _check_attempts(self, turn: Turn) -> None:
-        if self._rules.is_hopeless(turn.faults, turn.interruptions):
-            raise BackendError(
-                f"The reply was begun {turn.attempts - 1} times and never finished; "
-                "it is not tried again."
-            )
 
+def _new_output(lease: TurnLease, run: Run) -> TurnOutput:
+    """A follow-up is hidden until its first token passed the gates.
 
-def _is_hidden(turn: Turn) -> bool:
-    """A follow-up is hidden until its first token passed the gates."""
-    return turn.kind is TurnKind.FOLLOW_UP and turn.shown_at is None
+    Its first text is saved at once: other processes show it only then.
+    """
+    turn, is_follow_up = lease.turn, lease.turn.kind is TurnKind.FOLLOW_UP
+    first_save = 0 if is_follow_up else asyncio.get_running_loop().time() + _SAVE_EVERY_SECONDS
+    return TurnOutput(lease, run, not is_follow_up or turn.shown_at is not None, first_save)
 
 
 async def _events_of(agent: Agent, run: Run) -> AsyncGenerator[AgentEvent]:
@@ -229,19 +257,15 @@ async def _uninterrupted(step: Coroutine[Any, Any, list[BaseMessage]]) -> list[B
         raise
 
 
-def _completed(output: TurnOutput) -> list[BaseMessage]:
-    """The messages that complete the batch.
-
-    A call that a lost checkpoint or a faulty tool left without a result gets one.
-    """
-    batch, last = output.batch, output.last
+def _complete(output: TurnOutput) -> None:
+    """Give a result to a call that a lost checkpoint or a faulty tool left without one."""
+    batch = output.batch
     if batch.state is BatchState.AWAITING_TOOLS:
-        last = [*interrupted_results(batch), *last]
         kept = len(batch.messages) - len(output.last)
-        batch = output.batch = Batch(batch.id, [*batch.messages[:kept], *last])
+        output.last = [*interrupted_results(batch), *output.last]
+        batch = output.batch = Batch(batch.id, [*batch.messages[:kept], *output.last])
     if batch.state is BatchState.OPEN:
         raise BackendError("The agent ended without an answer.")
-    return last
 
 
 @contextmanager

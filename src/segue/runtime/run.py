@@ -1,8 +1,12 @@
-"""`Run`: the batch that an agent answers with its history; and the events that it answers with."""
+"""`Run`: the batch that an agent answers, and its history; the events that it answers with, and
+`TurnOutput`, which collects them.
+"""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -19,7 +23,7 @@ from segue.core.window import has_exchange
 from segue.errors import UsageError
 from segue.events import MemoriesRecalled, ProgressReported
 from segue.journal.journal import Journal
-from segue.journal.records import Window
+from segue.journal.records import Turn, TurnLease, Window
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
@@ -133,6 +137,33 @@ class Question:
 
 
 AgentEvent = Token | MessageFinished | Question | MemoriesRecalled | ProgressReported
+
+
+@dataclass
+class TurnOutput:
+    """What a running turn has produced so far: stored messages, and what is left to store."""
+
+    lease: TurnLease
+    run: Run
+    is_shown: bool
+    # When the draft of the message that is being written is saved next, by the event loop's time.
+    save_at: float = 0
+    stored: list[BaseMessage] = field(default_factory=list)
+    # The newest message, held back while it may be the reply: that is stored with the turn's end.
+    last: list[BaseMessage] = field(default_factory=list)
+    questions: dict[str, Any] = field(default_factory=dict)
+    first_token_at: datetime | None = None
+    # Reports of the agent that listeners get once a follow-up is shown.
+    reports: list[MemoriesRecalled | ProgressReported] = field(default_factory=list)
+
+    @property
+    def turn(self) -> Turn:
+        return self.lease.turn
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The whole batch; to be read once nothing is added any more."""
+        return Batch(self.run.batch.id, [*self.run.batch.messages, *self.stored, *self.last])
 
 
 def trigger_name(message: BaseMessage | None) -> str | None:

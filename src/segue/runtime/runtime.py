@@ -1,28 +1,36 @@
-"""`Runtime`: all workers of one process, started and stopped together."""
+"""`Runtime`: all workers of one process, started and stopped together.
+
+Each worker runs `run_loop`: do what is due, then sleep until the next due time.
+"""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from segue.errors import SegueError
-from segue.runtime.clock import sleep
-from segue.runtime.deps import Deps
+from segue.runtime.clock import Clock, SystemClock, Wakeup, sleep
+from segue.runtime.deps import Deps, log_failure
 from segue.runtime.effects import EffectRunner
 from segue.runtime.housekeeping import Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
-from segue.runtime.worker import Step, Wakeup, run_loop
 
 logger = logging.getLogger(__name__)
 
 # Notifications of other processes come in bursts; one look serves them all.
 _BURST: Final = timedelta(milliseconds=20)
-_PAUSE: Final = timedelta(seconds=5)
+_WATCH_PAUSE: Final = timedelta(seconds=5)
+_FIRST_PAUSE: Final = timedelta(seconds=0.5)
+_LONGEST_PAUSE: Final = timedelta(seconds=30)
+# The pause before another look at work that is due but locked by another process.
+_LOCKED_PAUSE: Final = timedelta(milliseconds=20)
+
+# Does what is due; returns the next due time.
+Step = Callable[[], Awaitable[datetime | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,8 @@ class Runtime:
             try:
                 await self._pass_on()
             except Exception:
-                logger.exception("Watching other processes failed, next try in %s", _PAUSE)
-                await sleep(self.deps.clock, _PAUSE)
+                logger.exception("Watching other processes failed, next try in %s", _WATCH_PAUSE)
+                await sleep(self.deps.clock, _WATCH_PAUSE)
             else:
                 return
 
@@ -91,12 +99,10 @@ class Runtime:
                 try:
                     await self.turns.recheck(thread_id)
                     await self.deps.bus.stored(thread_id)
-                except SegueError as error:
-                    logger.warning(
-                        "A notification of thread %s was not passed on: %s", thread_id, error
+                except Exception as error:  # noqa: BLE001 - the edge of a loop
+                    log_failure(
+                        logger, f"Thread {thread_id}: a notification was not passed on", error
                     )
-                except Exception:
-                    logger.exception("A notification of thread %s was not passed on", thread_id)
 
 
 @asynccontextmanager
@@ -108,3 +114,44 @@ async def _unwrapped() -> AsyncIterator[None]:
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from None
+
+
+async def run_loop(
+    name: str, step: Step, wakeup: Wakeup, clock: Clock, poll: timedelta | None = None
+) -> None:
+    """Call `step` whenever it is due, until cancelled; after an error, retry with growing pauses.
+
+    `poll` is the longest sleep, in case a notification of another process got lost.
+    """
+    pause = _FIRST_PAUSE
+    with clock.working():
+        while True:
+            wakeup.clear()
+            started_at = clock.now()
+            try:
+                next_at = await step()
+                pause = _FIRST_PAUSE
+            except Exception as error:  # noqa: BLE001 - the edge of a worker's loop
+                log_failure(logger, f"The {name} worker failed, next try in {pause}", error)
+                next_at = clock.now() + pause
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            _raise_if_cancelled()
+            if next_at is not None:
+                if next_at <= started_at:  # it was due, but locked by another process
+                    # In real time, whatever the worker's clock: the other process works by it.
+                    real = SystemClock()
+                    await real.wait(real.now() + _LOCKED_PAUSE, wakeup.event)
+                wakeup.at(next_at)
+            if poll is not None:
+                wakeup.at(clock.now() + poll)
+            while not wakeup.is_due(now := clock.now()):
+                await clock.wait(wakeup.next_at, wakeup.event)
+                if clock.now() < now:  # the clock was set back: ask for the due time again
+                    break
+
+
+def _raise_if_cancelled() -> None:
+    """End a cancelled loop: a driver may have swallowed the cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -8,11 +8,12 @@ from typing import Final
 from structlog.contextvars import bind_contextvars
 
 from segue.core.autonomy.gates import GateOutcome
-from segue.errors import ConflictError, NotFoundError, SegueError
-from segue.journal.records import Decision, TimerLease, TimerState, TurnKind
-from segue.runtime.deps import Deps
-from segue.runtime.gatekeeper import Candidate, GateCheck, Gatekeeper
-from segue.runtime.planning import Trigger, build_continuation, build_trigger
+from segue.core.messages import continuation_message, synthetic_message
+from segue.core.triggers import PromptVariant, choose_prompt
+from segue.errors import ConflictError, NotFoundError
+from segue.journal.records import Decision, Timer, TimerLease, TimerState, TurnKind
+from segue.runtime.deps import Deps, log_failure
+from segue.runtime.gatekeeper import GateCheck, Gatekeeper
 from segue.telemetry import count, log_event, span
 
 logger = logging.getLogger(__name__)
@@ -55,18 +56,22 @@ class TimerWorker:
         try:
             autonomy = self._deps.agent_of(timer.agent_id).config.autonomy
         except NotFoundError as error:
-            await self._suppress(lease, str(error), now)
+            await self._close(lease, str(error), now)
             return
-        check = await self._gatekeeper.check(Candidate.of_timer(timer), autonomy.policy, now)
+        check = await self._gatekeeper.check(timer, autonomy.policy, now)
         if not check.is_allowed:
             await self._hold_back(lease, check, now)
             return
-        trigger = build_trigger(timer, autonomy)
-        if trigger is None:
+        # By the thread's id: a thread stays in its arm while the weights stay, and a timer that is
+        # tried twice gets the same prompt.
+        prompt = choose_prompt(
+            autonomy.prompts, autonomy.holdout, timer.trigger_type or "", timer.thread_id
+        )
+        if prompt is None:
             record = self._gatekeeper.record(check, held_out=True)
-            await self._suppress(lease, _HELD_OUT, now, record)
+            await self._close(lease, _HELD_OUT, now, record, outcome="held_out")
             return
-        await self._fire(lease, trigger, check, now)
+        await self._fire(lease, prompt, check, now)
 
     async def _work(self, lease: TimerLease) -> None:
         timer = lease.timer
@@ -95,11 +100,8 @@ class TimerWorker:
         except (ConflictError, NotFoundError) as error:
             # The step that cancelled, claimed or deleted the timer has recorded why.
             logger.info("Timer %s was given up: %s", timer_id, error)
-        except SegueError as error:
-            # The journal is unavailable; the timer is claimed again when its lease expires.
-            logger.warning("Timer %s could not be considered: %s", timer_id, error)
-        except Exception:
-            logger.exception("Timer %s could not be considered", timer_id)
+        except Exception as error:  # noqa: BLE001 - it is claimed again when its lease expires
+            log_failure(logger, f"Timer {timer_id} could not be considered", error)
 
     async def _hold_back(self, lease: TimerLease, check: GateCheck, now: datetime) -> None:
         """Postpone or close a timer, as its gates decided."""
@@ -108,42 +110,41 @@ class TimerWorker:
             await self._journal.timers.postpone(
                 lease, decision.until, decision.reason, now=now, decisions=[record]
             )
+            count("follow_up_held_back", outcome=decision.timer_state)
         else:
             state = TimerState(decision.timer_state)
-            await self._journal.timers.close(
-                lease, state, decision.reason, ids=self._deps.ids, now=now, decisions=[record]
-            )
-        count("follow_up_held_back", outcome=decision.timer_state)
+            await self._close(lease, decision.reason, now, record, state=state)
 
-    async def _suppress(
-        self, lease: TimerLease, reason: str, now: datetime, *decisions: Decision
+    async def _close(
+        self,
+        lease: TimerLease,
+        reason: str,
+        now: datetime,
+        *decisions: Decision,
+        state: TimerState = TimerState.SUPPRESSED,
+        outcome: str | None = None,
     ) -> None:
-        """Close a timer that the gates would have allowed, or of an agent that is gone."""
         await self._journal.timers.close(
-            lease,
-            TimerState.SUPPRESSED,
-            reason,
-            ids=self._deps.ids,
-            now=now,
-            decisions=decisions,
+            lease, state, reason, ids=self._deps.ids, now=now, decisions=decisions
         )
         if lease.timer.kind is TurnKind.FOLLOW_UP:
-            outcome = "held_out" if decisions else TimerState.SUPPRESSED.value
-            count("follow_up_held_back", outcome=outcome)
+            count("follow_up_held_back", outcome=outcome or state.value)
 
     async def _fire(
-        self, lease: TimerLease, trigger: Trigger, check: GateCheck, now: datetime
+        self, lease: TimerLease, prompt: PromptVariant, check: GateCheck, now: datetime
     ) -> None:
         """Store the trigger and queue its turn, if the counts that the gates saw still hold."""
         timer = lease.timer
+        message = synthetic_message(timer.trigger_type or "", timer.reason, prompt.text)
+        _log_created(timer)
         try:
             turn = await self._journal.timers.fire(
                 lease,
-                trigger.message,
+                message,
                 ids=self._deps.ids,
                 now=now,
                 counted=check.counts,
-                decisions=[self._gatekeeper.record(check, variant=trigger.variant)],
+                decisions=[self._gatekeeper.record(check, variant=prompt.name)],
             )
         except ConflictError as error:
             if await self._is_ours(lease):
@@ -160,16 +161,17 @@ class TimerWorker:
             trigger_type=timer.trigger_type,
             timer_id=timer.id,
             turn_id=turn.id,
-            variant=trigger.variant,
+            variant=prompt.name,
         )
         self._deps.wakeups.turns.now()
 
     async def _continue(self, lease: TimerLease, now: datetime) -> None:
         """The user asked for this work: only the gates "opted out" and "muted" apply."""
         if refusal := await self._gatekeeper.refuse_continuation(lease.timer, now):
-            await self._suppress(lease, refusal, now)
+            await self._close(lease, refusal, now)
             return
-        message = build_continuation(lease.timer)
+        message = continuation_message(lease.timer.reason)
+        _log_created(lease.timer)
         if await self._journal.timers.fire(lease, message, ids=self._deps.ids, now=now):
             self._deps.wakeups.turns.now()
 
@@ -178,3 +180,19 @@ class TimerWorker:
         timers = await self._journal.timers.list_of(lease.timer.thread_id, limit=20)
         found = next((t for t in timers if t.id == lease.timer.id), None)
         return found is not None and found.state is TimerState.CLAIMED
+
+
+def _log_created(timer: Timer) -> None:
+    """Log the metadata of a synthetic message, not its text."""
+    log_event(
+        logger,
+        "synthetic_message_created",
+        "A synthetic message of thread {thread_id} was made ({trigger_type})",
+        logging.DEBUG,
+        thread_id=timer.thread_id,
+        agent_id=timer.agent_id,
+        timer_id=timer.id,
+        synthetic=True,
+        trigger_type=timer.trigger_type or timer.kind.value,
+        trigger_reason=timer.reason,
+    )

@@ -1,22 +1,26 @@
 """How a turn ends without its reply: stopped, withdrawn, failed, or released for another try.
 
-In each case the batch is whole afterwards, or a later try resumes it.
+`CancelScope` lets other tasks stop a turn; `TurnFailures` ends it. In each case the batch
+is whole afterwards, or a later try resumes it.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import timedelta
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, Self
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from segue.core.batch import interrupted_results, settle
+from segue.core.batch import Batch, interrupted_results, settle
 from segue.core.metadata import MessageMetadata
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import STOPPED, Ending, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
-from segue.runtime.cancellation import StopReason, TurnStopped
 from segue.runtime.deps import Deps
 from segue.runtime.housekeeping import is_batch_in_use
 from segue.runtime.model_failures import describe_fault, explain_model_error, is_retryable, place_of
@@ -28,6 +32,80 @@ logger = logging.getLogger(__name__)
 _OUTAGES: Final = frozenset({"OperationalError", "InterfaceError", "PoolTimeout"})
 
 
+class StopReason(StrEnum):
+    """Why a turn was stopped before its end."""
+
+    CANCELLED = "cancelled"  # by the user
+    VOID = "void"  # the user wrote, or another process claimed the turn
+    SHUTDOWN = "shutdown"
+    TIME_UP = "time_up"
+
+
+class TurnStopped(Exception):
+    """Raised inside a `CancelScope` that was stopped; `text` is the user's reason."""
+
+    def __init__(self, reason: StopReason, text: str | None = None) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.text = text
+
+
+class CancelScope:
+    """An async context that `stop` or the time limit ends with `TurnStopped`."""
+
+    def __init__(self, limit: timedelta | None = None) -> None:
+        self._limit = limit
+        self._reason: StopReason | None = None
+        self._text: str | None = None
+        self._timeout: asyncio.Timeout | None = None
+
+    def stop(self, reason: StopReason, text: str | None = None) -> None:
+        """Stop the block at its next await; the first reason counts."""
+        if self._reason is None:
+            self._reason, self._text = reason, text
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._reason is not None
+
+    def check(self) -> None:
+        """Raise if stopped: a driver may have swallowed the cancellation."""
+        if self._reason is not None or (self._timeout is not None and self._timeout.expired()):
+            raise self._error()
+
+    async def __aenter__(self) -> Self:
+        self.check()
+        limit = None if self._limit is None else self._limit.total_seconds()
+        self._timeout = asyncio.timeout(limit)
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        timeout, self._timeout = self._timeout, None
+        assert timeout is not None  # noqa: S101 - entered
+        try:
+            await timeout.__aexit__(kind, error, trace)
+        except TimeoutError as expired:
+            raise self._error() from expired
+        if (
+            timeout.expired()
+            and isinstance(error, Exception)
+            and not isinstance(error, TurnStopped)
+        ):
+            # Some drivers turn a cancellation into an error of their own.
+            raise self._error() from error
+
+    def _error(self) -> TurnStopped:
+        return TurnStopped(self._reason or StopReason.TIME_UP, self._text)
+
+
 class FollowUpWithdrawn(Exception):
     """A gate refused a follow-up after it was queued."""
 
@@ -36,12 +114,8 @@ class FollowUpWithdrawn(Exception):
         self.ending = ending
 
 
-class JournalUnavailable(Exception):
+class JournalUnavailable(BackendError):
     """A step of the journal failed; the turn itself did not."""
-
-    def __init__(self, error: SegueError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 @contextmanager
@@ -54,7 +128,7 @@ def journal_errors() -> Iterator[None]:
     except DamagedError:  # waiting does not help
         raise
     except BackendError as error:
-        raise JournalUnavailable(error) from error
+        raise JournalUnavailable(str(error)) from error
 
 
 class TurnFailures:
@@ -84,16 +158,13 @@ class TurnFailures:
             await self._withdraw(lease, error.ending)
         elif isinstance(error, TurnStopped):
             return await self._stop(lease, error)
-        elif isinstance(error, JournalUnavailable):
-            await self._release(lease, error.error)
-            return False
         elif isinstance(error, ConflictError):
             raise error
-        elif self._is_outage(turn, error):
-            await self._release(lease, error)
+        elif isinstance(error, JournalUnavailable) or self._is_outage(turn, error):
+            await self._release(lease, error, is_fault=False)
             return False
         elif is_retryable(error) and self._may_retry(turn):
-            await self._retry(lease, error)
+            await self._release(lease, error, is_fault=True)
             return False
         else:
             await self._fail(lease, error)
@@ -118,37 +189,20 @@ class TurnFailures:
         may_wait = turn.interruptions + 1 < self._rules.max_interruptions
         return may_wait and bool(names & _OUTAGES)
 
-    async def _retry(self, lease: TurnLease, error: Exception) -> None:
-        """Release the turn for a later try, which resumes from the last checkpoint."""
-        turn, now = lease.turn, self._clock()
-        pause = self._rules.pause_after(turn.faults + 1)
-        log_turn(
-            turn,
-            "turn_retried",
-            "Turn {turn_id} is tried again in {pause}: {reason}",
-            logging.WARNING,
-            pause=str(pause),
-            error=type(error).__name__,
-            reason=describe_fault(error),
-        )
-        _log_traceback(turn, error)
-        self._bus.retract(lease)
-        await self._journal.turns.release(lease, now=now, retry_at=now + pause, is_fault=True)
+    async def _release(self, lease: TurnLease, error: Exception, *, is_fault: bool) -> None:
+        """Release the turn for a later try, which resumes from the last checkpoint.
 
-    async def _release(self, lease: TurnLease, error: Exception) -> None:
-        """A database is unreachable: try again soon. If this fails too, the lease expires."""
+        `is_fault`: the model failed, not a database. If this fails too, the lease expires.
+        """
         turn, now = lease.turn, self._clock()
-        log_turn(
-            turn,
-            "turn_broke_off",
-            "Turn {turn_id} broke off: {reason}",
-            logging.WARNING,
-            reason=_log_reason(error),
-        )
-        _log_traceback(turn, error)
+        if is_fault:
+            kind, pause = "turn_retried", self._rules.pause_after(turn.faults + 1)
+        else:
+            kind, pause = "turn_broke_off", self._rules.pause_in_outage(turn.interruptions)
+        text = "Turn {turn_id} is tried again in {pause}: {reason}"
+        _log_error(turn, kind, text, logging.WARNING, error, pause=str(pause))
         self._bus.retract(lease)
-        pause = self._rules.pause_in_outage(turn.interruptions)
-        await self._journal.turns.release(lease, now=now, retry_at=now + pause)
+        await self._journal.turns.release(lease, now=now, retry_at=now + pause, is_fault=is_fault)
 
     async def _stop(self, lease: TurnLease, stopped: TurnStopped) -> bool:
         """Returns whether the turn is over."""
@@ -156,16 +210,16 @@ class TurnFailures:
             self._bus.retract(lease)
             await self._journal.turns.release(lease, now=self._clock())
             return False
+        if stopped.reason is StopReason.VOID:
+            raise ConflictError(
+                f"Turn {lease.turn.id} was stopped: the user wrote or it was taken over."
+            )
         if stopped.reason is StopReason.CANCELLED:
             await self._cancel(lease, stopped.text or STOPPED)
-            return True
-        if stopped.reason is StopReason.TIME_UP:
+        else:
             limit = self._rules.batch_time.total_seconds()
             await self._fail(lease, BackendError(f"The reply took longer than {limit:g} s."))
-            return True
-        raise ConflictError(
-            f"Turn {lease.turn.id} was stopped: the user wrote or it was taken over."
-        )
+        return True
 
     async def _cancel(self, lease: TurnLease, reason: str) -> None:
         """Keep what the user has seen of the reply, and close the batch."""
@@ -173,19 +227,14 @@ class TurnFailures:
         batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
         # A message that was stored just before the stop has no draft.
         stored = {message.id for message in batch.messages}
-        drafts = [
-            draft
+        # Settled, so that a continuation requested before does not start.
+        settled = MessageMetadata(settled=True)
+        seen = [
+            settled.onto(AIMessage(draft.text, id=draft.message_id))
             for draft in self._bus.drafts_of(lease)
             if draft.message_id not in stored and draft.text.strip()
         ]
-        if drafts:
-            # Settled, so that a continuation requested before does not start.
-            settled = MessageMetadata(settled=True)
-            seen = [settled.onto(AIMessage(draft.text, id=draft.message_id)) for draft in drafts]
-            closing = [*interrupted_results(batch), *seen]
-        else:
-            closing = settle(batch, self._ids).messages[len(batch.messages) :]
-            count("batch_settled")
+        closing = [*interrupted_results(batch), *seen] if seen else self._settle(batch)
         says = {"kind": "cancelled", "reason": reason}
         kept = await self._journal.turns.finish(
             lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
@@ -199,43 +248,33 @@ class TurnFailures:
             lease, reason, ids=self._ids, now=self._clock(), ending=ending
         )
         self._wakeups.expect(ending, self._clock())
-        log_turn(
-            lease.turn,
-            "follow_up_withdrawn",
-            "Follow-up {turn_id} was withdrawn: {reason}",
-            reason=reason,
-        )
+        text = "Follow-up {turn_id} was withdrawn: {reason}"
+        log_turn(lease.turn, "follow_up_withdrawn", text, reason=reason)
 
     async def _fail(self, lease: TurnLease, error: Exception) -> None:
         """Close the batch so that the next message works, and report the error to the user."""
         turn, shown = lease.turn, _shown_error(error)
-        log_turn(
-            turn,
-            "turn_failed",
-            "Turn {turn_id} failed: {reason}",
-            logging.ERROR,
-            error=type(error).__name__,
-            reason=_log_reason(error),
-        )
-        _log_traceback(turn, error)
+        _log_error(turn, "turn_failed", "Turn {turn_id} failed: {reason}", logging.ERROR, error)
         self._bus.retract(lease)
         # The user did not ask for a follow-up and is not told that it failed.
         is_told = turn.kind is not TurnKind.FOLLOW_UP
         says = {"kind": "error", "code": shown.code, "reason": str(shown)} if is_told else None
+        try:
+            batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
+            closing = self._settle(batch)
+        except DamagedError:  # a batch that cannot be read cannot be settled
+            closing = []
         await self._journal.turns.fail(
             lease,
             str(shown),
             ids=self._ids,
             now=self._clock(),
-            messages=await self._closing_messages(turn),
+            messages=closing,
             ending=Ending(says=says),
         )
 
-    async def _closing_messages(self, turn: Turn) -> list[BaseMessage]:
-        try:
-            batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
-        except DamagedError:  # a batch that cannot be read cannot be settled
-            return []
+    def _settle(self, batch: Batch) -> list[BaseMessage]:
+        """The messages that close a batch."""
         count("batch_settled")
         return settle(batch, self._ids).messages[len(batch.messages) :]
 
@@ -243,11 +282,11 @@ class TurnFailures:
         """The batch is stored, so checkpoints that cannot be dropped only take up space."""
         try:
             await self._agent_of(turn.agent_id).forget(turn.batch)
-        except Exception as error:  # noqa: BLE001 - the turn has ended
+        except Exception as error:
             logger.warning(
                 "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
             )
-            _log_traceback(turn, error)
+            logger.debug("The error in turn %s", turn.id, exc_info=error)
 
 
 def log_turn(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
@@ -265,9 +304,13 @@ def log_turn(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fiel
     )
 
 
-def _log_reason(error: Exception) -> str:
-    """Only Segue's own error texts are logged: others may quote users."""
-    return str(error) if _is_own(error) else describe_fault(error)
+def _log_error(
+    turn: Turn, kind: str, text: str, level: int, error: Exception, **fields: Any
+) -> None:
+    """Only Segue's own error texts are logged, and tracebacks at DEBUG: others may quote users."""
+    reason = str(error) if _is_own(error) else describe_fault(error)
+    log_turn(turn, kind, text, level, error=type(error).__name__, reason=reason, **fields)
+    logger.debug("The error in turn %s", turn.id, exc_info=error)
 
 
 def _shown_error(error: Exception) -> SegueError:
@@ -280,7 +323,3 @@ def _shown_error(error: Exception) -> SegueError:
 def _is_own(error: Exception) -> bool:
     """Whether Segue raised it, not an agent's code that uses Segue's error classes."""
     return isinstance(error, SegueError) and place_of(error) is None
-
-
-def _log_traceback(turn: Turn, error: Exception) -> None:
-    logger.debug("The error in turn %s", turn.id, exc_info=error)

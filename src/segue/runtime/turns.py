@@ -12,17 +12,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from segue.core.turn_rules import TurnRules
-from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
+from segue.errors import BackendError, ConflictError, NotFoundError
 from segue.journal.records import Turn, TurnLease, TurnState
-from segue.runtime.cancellation import CancelScope, StopReason
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, log_failure
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.turn_failures import CancelScope, StopReason
 
 logger = logging.getLogger(__name__)
 
 # How often to read a turn of another process, in case its notification got lost.
 _POLL: Final = timedelta(seconds=5)
-_LIVE: Final = frozenset({TurnState.QUEUED, TurnState.RUNNING})
 
 
 @dataclass
@@ -31,6 +30,13 @@ class _Job:
     scope: CancelScope
     # How many other turns it waits for; meanwhile it needs no slot.
     resting: int = 0
+
+    def stop_if_needed(self, turn: Turn) -> None:
+        """`turn` is its newest state."""
+        if turn.state is not TurnState.RUNNING:
+            self.scope.stop(StopReason.VOID)
+        elif turn.cancel_requested:
+            self.scope.stop(StopReason.CANCELLED, turn.error)
 
 
 class TurnWorker:
@@ -83,14 +89,10 @@ class TurnWorker:
             turn = await self._deps.journal.turns.get(job.lease.turn.id)
         except NotFoundError:
             job.scope.stop(StopReason.VOID)
-            return
         except BackendError as error:  # it is read again when its lease is extended
             logger.warning("Turn %s was not checked: %s", job.lease.turn.id, error)
-            return
-        if turn.state is not TurnState.RUNNING:
-            job.scope.stop(StopReason.VOID)
-        elif turn.cancel_requested:
-            job.scope.stop(StopReason.CANCELLED, turn.error)
+        else:
+            job.stop_if_needed(turn)
 
     def withdraw(self, thread_id: str, turn_ids: tuple[int, ...]) -> None:
         """Stop a turn here that is known to be void, without reading it."""
@@ -107,7 +109,7 @@ class TurnWorker:
             while True:
                 if not self._is_running(turn):
                     found = await self._deps.journal.turns.get(turn.id)
-                    if found.state not in _LIVE:
+                    if not found.is_live:
                         return found
                 await self._deps.clock.wait(self._deps.clock.now() + _POLL, wake)
         finally:
@@ -121,7 +123,7 @@ class TurnWorker:
         if job is None:
             return False
         turn = await self._deps.journal.turns.get(job.lease.turn.id)
-        return turn.state in _LIVE and not turn.cancel_requested
+        return turn.is_live and not turn.cancel_requested
 
     @contextmanager
     def resting(self, thread_id: str) -> Iterator[None]:
@@ -181,11 +183,8 @@ class TurnWorker:
         with self._deps.clock.working():
             try:
                 await self._processor.process(job.lease, job.scope)
-            except SegueError as error:
-                # The journal is unavailable; the turn is claimed again when its lease expires.
-                logger.warning("Turn %s broke off: %s", turn.id, error)
-            except Exception:
-                logger.exception("Turn %s broke off", turn.id)
+            except Exception as error:  # noqa: BLE001 - it is claimed again when its lease expires
+                log_failure(logger, f"Turn {turn.id} broke off", error)
             finally:
                 if self._jobs.get(turn.thread_id) is job:
                     del self._jobs[turn.thread_id]
@@ -204,6 +203,5 @@ class TurnWorker:
             )
         except (ConflictError, NotFoundError):
             job.scope.stop(StopReason.VOID)
-            return
-        if lease.turn.cancel_requested:
-            job.scope.stop(StopReason.CANCELLED, lease.turn.error)
+        else:
+            job.stop_if_needed(lease.turn)
