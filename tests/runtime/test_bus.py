@@ -27,7 +27,7 @@ from segue.events import (
 )
 from segue.journal.journal import Journal
 from segue.journal.records import PAGE_BYTES, FeedPage, StoredEvent, TurnLease
-from segue.runtime import bus, processor
+from segue.runtime import bus, listeners, processor
 from segue.runtime.bus import Bus
 from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import (
@@ -532,11 +532,13 @@ async def test_a_tab_misses_nothing_over_a_restart_in_the_middle_of_a_reply(stag
 # Slow listeners, and those who leave.
 
 
-async def test_a_slow_tab_is_told_that_it_lags_and_loses_no_message(stage: Stage) -> None:
+async def test_a_slow_tab_is_told_that_it_lags_and_loses_no_message(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it has not read is bounded; then it reads what is stored, and all of a reply so far."""
     model = Paced(script=lambda messages: f"{echo(messages)} and so on")
     async with stage.world(models={"guide": model}) as world, AsyncExitStack() as stack:
-        bus_of(world)._max_behind = 4
+        monkeypatch.setattr(listeners, "_MAX_BEHIND", 4)
         thread = await new_thread(world.segue)
         quick = await stack.enter_async_context(tab(world.segue, thread))
         slow = await stack.enter_async_context(aclosing(pages(world.segue, thread, "0")))
@@ -610,8 +612,8 @@ async def test_a_slow_tab_holds_few_bytes(stage: Stage) -> None:
             await world.segue.send(thread, picture(PAGE_BYTES * 2 // 3))
             await world.clock.settle()
             await quick.until(lambda tab: len(tab.said) == 2 * number + 4)  # noqa: B023 - at once
-            listeners = bus_of(world)._threads[thread].queues
-            assert all(each._bytes < 2 * PAGE_BYTES for each in listeners)
+            queues = bus_of(world)._threads[thread].queues
+            assert all(each._bytes < 2 * PAGE_BYTES for each in queues)
         await screen.read(slow, lambda tab: len(tab.said) == 10 and tab.count(ListenerLagged) == 1)
         assert screen.texts == quick.texts
 
@@ -620,11 +622,13 @@ class _BreakingWhenLet(Breaking, Paced):
     """A model whose connection breaks only when it is let write on."""
 
 
-async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(sqlite_stage: Stage) -> None:
+async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also if it lagged when that was told."""
     model = _BreakingWhenLet(script=lambda _: HELLO)
     async with sqlite_stage.world(models={"guide": model}) as world:
-        bus_of(world)._max_behind = 3
+        monkeypatch.setattr(listeners, "_MAX_BEHIND", 3)
         thread = await new_thread(world.segue)
         async with aclosing(pages(world.segue, thread, "0")) as slow:
             screen = Tab()

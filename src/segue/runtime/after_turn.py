@@ -56,8 +56,6 @@ _SOURCES: Final = {
 
 
 class AfterTurn:
-    """Plans what comes after a turn, and checks the gates before a follow-up is shown."""
-
     def __init__(
         self,
         deps: Deps,
@@ -196,7 +194,6 @@ class AfterTurn:
             await deps.journal.decisions.record(decision)
 
     async def _is_void(self, turn: Turn) -> bool:
-        """Whether the user wrote or dropped follow-ups after the turn."""
         return (await self._deps.journal.threads.get(turn.thread_id)).epoch != turn.epoch
 
     async def _timer_of(self, turn: Turn) -> Timer:

@@ -30,7 +30,6 @@ from segue.journal.journal import Journal
 from segue.journal.records import FeedPage, Partial, TurnKind, TurnLease
 from segue.runtime.clock import Wakeup
 from segue.runtime.listeners import (
-    MAX_BEHIND,
     ActiveRun,
     BusClosed,
     Item,
@@ -62,9 +61,8 @@ class _Draft:
 class Bus:
     """The listeners of one process."""
 
-    def __init__(self, journal: Journal, *, max_behind: int = MAX_BEHIND) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._max_behind = max_behind
         self._threads: dict[str, ThreadListeners] = {}
         self._replays: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         # What is being written right now, by thread and message.
@@ -78,7 +76,6 @@ class Bus:
         self.wakeup = Wakeup()
 
     def close(self) -> None:
-        """End all listeners."""
         self._is_closed = True
         for listeners in self._threads.values():
             listeners.stop(BusClosed())
@@ -110,7 +107,6 @@ class Bus:
         return grown
 
     def report(self, lease: TurnLease, payload: MemoriesRecalled | ProgressReported) -> None:
-        """Send what an agent reports about its work."""
         self.tell(lease.turn.thread_id, RunItem(self._find_run(lease), payload))
 
     def retract(self, lease: TurnLease) -> None:
@@ -119,7 +115,6 @@ class Bus:
         self._retract(lease.turn.thread_id, lambda draft: draft.is_own and draft.run == run)
 
     def drafts_of(self, lease: TurnLease) -> list[Partial]:
-        """The text so far of what a turn is writing."""
         drafts = self._drafts.get(lease.turn.thread_id, {}).values()
         return [d.partial for d in drafts if d.is_own and d.run == _run_of(lease)]
 
@@ -159,7 +154,7 @@ class Bus:
         """The events from a cursor on, or from now on; ends when the process stops."""
         thread = await self._journal.threads.get(thread_id)
         start = (thread.last_position, 0) if since is None else parse_cursor(since)
-        queue = ListenerQueue(self._max_behind, BusClosed() if self._is_closed else None)
+        queue = ListenerQueue(BusClosed() if self._is_closed else None)
         replays = self._replays.setdefault(thread.user_id, asyncio.Semaphore(_REPLAYS))
         listeners = ThreadListeners(thread.last_position, replays)
         listeners = self._threads.setdefault(thread_id, listeners)
@@ -248,7 +243,6 @@ class Bus:
     def _foreign_draft(
         self, thread_id: str, partial: Partial, running: tuple[int, int] | None
     ) -> _Draft:
-        """The draft of another process."""
         run = ActiveRun(*(running or (partial.turn_id, 0)))
         for known in self._drafts.get(thread_id, {}).values():
             if known.run == run:  # all items of a run share one object

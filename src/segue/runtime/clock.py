@@ -11,27 +11,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time, and lets tasks wait for it."""
-
     def now(self) -> datetime:
         """The present moment, in UTC."""
-        ...
 
     async def wait(self, until: datetime | None, wake: asyncio.Event) -> None:
         """Wait until a time, or until `wake` is set; then clear it."""
-        ...
 
     def working(self) -> AbstractContextManager[None]:
         """Around a task that works or waits by this clock.
 
         A virtual clock advances only when all such tasks wait.
         """
-        ...
 
 
 class SystemClock:
-    """The time of this machine."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 

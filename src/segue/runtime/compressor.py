@@ -114,8 +114,6 @@ def _ignore(batch: Batch) -> None:
 
 
 class Compressor:
-    """Archives batches of threads that have grown too long."""
-
     def __init__(
         self,
         journal: Journal,
@@ -202,7 +200,6 @@ class Compressor:
             window = replace(window, batches=left)
 
     async def count_tokens(self, thread: Thread) -> int:
-        """The tokens of a thread's window now."""
         window = await self._window(thread)
         return _used(window.batches, _text(window.summary))
 

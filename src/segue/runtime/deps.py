@@ -25,13 +25,10 @@ class Agent(Protocol):
 
     async def forget(self, batch: int) -> None:
         """Drop the checkpoints of a batch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wakeups:
-    """When each worker has to look for work."""
-
     turns: Wakeup = field(default_factory=Wakeup)
     timers: Wakeup = field(default_factory=Wakeup)
     effects: Wakeup = field(default_factory=Wakeup)

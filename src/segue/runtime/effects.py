@@ -34,8 +34,6 @@ Handler = Callable[[Effect], Awaitable[str]]
 
 
 class EffectRunner:
-    """Passes each effect to the handler of its kind."""
-
     def __init__(self, deps: Deps, handlers: Mapping[str, Handler]) -> None:
         self._deps = deps
         self._handlers = handlers

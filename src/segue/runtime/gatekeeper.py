@@ -40,8 +40,6 @@ class GateCheck:
 
 
 class Gatekeeper:
-    """Checks the gates for timers and turns."""
-
     def __init__(self, journal: Journal, ids: SnowflakeSource) -> None:
         self._journal = journal
         self._ids = ids

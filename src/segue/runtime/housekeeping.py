@@ -125,15 +125,11 @@ class CheckpointStore(Protocol):
 
     async def attempts(self) -> set[tuple[str, int]]:
         """The batches that have checkpoints, each with the turns that stored them."""
-        ...
 
-    async def drop(self, batch: str) -> None:
-        """Delete the checkpoints of a batch."""
-        ...
+    async def drop(self, batch: str) -> None: ...
 
     async def wipe(self) -> None:
         """Erase deleted checkpoints from the files, as far as the database can."""
-        ...
 
 
 class Sweeper:

@@ -27,8 +27,6 @@ FINISH_WITHIN: Final = timedelta(seconds=2)
 
 
 class Inbox:
-    """Accepts messages, answers to questions, and cancellations."""
-
     def __init__(
         self,
         deps: Deps,

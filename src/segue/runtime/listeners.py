@@ -20,7 +20,7 @@ from segue.events import (
 from segue.journal.records import PAGE_BYTES, StoredEvent
 
 # The events, or their bytes, that may wait for a listener before it has to read them again.
-MAX_BEHIND: Final = 1_000
+_MAX_BEHIND: Final = 1_000
 _MAX_BYTES_BEHIND: Final = PAGE_BYTES
 # A listener knows the ids of this many of its last stored messages.
 _KNOWN: Final = 16
@@ -77,10 +77,9 @@ class BusClosed(Exception):
 class ListenerQueue:
     """What one listener has still to get."""
 
-    def __init__(self, max_behind: int, end: BusClosed | None = None) -> None:
+    def __init__(self, end: BusClosed | None = None) -> None:
         self._items: deque[Item] = deque()
         self._bytes = 0
-        self._max_behind = max_behind
         self._wake = asyncio.Event()
         # The queue overflowed and was cleared.
         self.is_behind = False
@@ -90,7 +89,7 @@ class ListenerQueue:
     def put(self, item: Item) -> None:
         if self.is_behind:
             return
-        if len(self._items) >= self._max_behind or self._bytes >= _MAX_BYTES_BEHIND:
+        if len(self._items) >= _MAX_BEHIND or self._bytes >= _MAX_BYTES_BEHIND:
             self._items.clear()
             self._bytes = 0
             self.is_behind = True
@@ -152,7 +151,6 @@ class ListenerPosition:
 
     @property
     def unfinished(self) -> set[str]:
-        """The messages of which it has a part."""
         return {*self._lengths}
 
     def advance(self, item: Item) -> Event | None:

@@ -95,7 +95,6 @@ class Run:
 
     @property
     def memories(self) -> tuple[str, ...]:
-        """The memories found for this run, best first."""
         return tuple(self.notes.get(RECALLED, ()))
 
     @property

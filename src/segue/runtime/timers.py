@@ -30,8 +30,6 @@ class _CountsChanged(Exception):
 
 
 class TimerWorker:
-    """Considers each due timer once, in this process or another."""
-
     def __init__(self, deps: Deps, gatekeeper: Gatekeeper) -> None:
         self._deps = deps
         self._journal = deps.journal

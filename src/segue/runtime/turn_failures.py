@@ -132,8 +132,6 @@ def journal_errors() -> Iterator[None]:
 
 
 class TurnFailures:
-    """Ends turns for the processor."""
-
     def __init__(self, deps: Deps, rules: TurnRules) -> None:
         self._journal = deps.journal
         self._agent_of = deps.agent_of
@@ -290,7 +288,6 @@ class TurnFailures:
 
 
 def log_turn(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Log an event of a turn, with its ids."""
     log_event(
         logger,
         kind,

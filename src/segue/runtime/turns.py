@@ -40,8 +40,6 @@ class _Job:
 
 
 class TurnWorker:
-    """Runs up to `slots` turns at once."""
-
     def __init__(
         self, deps: Deps, processor: SessionProcessor, rules: TurnRules, slots: int
     ) -> None:
