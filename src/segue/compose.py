@@ -81,19 +81,18 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
     """Open everything, run it, and close it again."""
     _check_models(settings, overrides)
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, overrides, stack)
+        journal, checkpoints = await _open_stores(settings, overrides, stack)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        ids = LeasedIds(
-            stores.journal, overrides.clock, owner=owner, lease_for=settings.node_lease_for
-        )
+        ids = LeasedIds(journal, overrides.clock, owner=owner, lease_for=settings.node_lease_for)
         await ids.open()
         stack.push_async_callback(ids.close)
-        saver = stores.checkpoints.saver()
-        await check_integrity(stores.journal, saver, ids=ids, now=overrides.clock.now())
+        saver = checkpoints.saver()
+        await check_integrity(journal, saver, ids=ids, now=overrides.clock.now())
         http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
-        system = _put_together(_Kit(settings, overrides, stores, ids, owner, http))
+        kit = _Kit(settings, overrides, journal, checkpoints, ids, owner, http)
+        system = _put_together(kit)
         async with system.runtime.running():
             embedding = asyncio.create_task(_prepare(system.books))
             try:
@@ -105,26 +104,21 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
 
 
 @dataclass(frozen=True, slots=True)
-class _Stores:
-    """The open stores."""
-
-    journal: Journal
-    checkpoints: Checkpoints
-
-
-@dataclass(frozen=True, slots=True)
 class _Kit:
     """What has to be opened before the parts are built."""
 
     settings: Settings
     overrides: Overrides
-    stores: _Stores
+    journal: Journal
+    checkpoints: Checkpoints
     ids: LeasedIds
     owner: str
     http: httpx.AsyncClient
 
 
-async def _open_stores(settings: Settings, overrides: Overrides, stack: AsyncExitStack) -> _Stores:
+async def _open_stores(
+    settings: Settings, overrides: Overrides, stack: AsyncExitStack
+) -> tuple[Journal, Checkpoints]:
     journal = journal_of(settings)
     checkpoints = overrides.checkpoints or checkpoints_of(settings)
     make_folder(settings)
@@ -132,11 +126,11 @@ async def _open_stores(settings: Settings, overrides: Overrides, stack: AsyncExi
     stack.push_async_callback(journal.close)
     await checkpoints.open()
     stack.push_async_callback(checkpoints.close)
-    return _Stores(journal, checkpoints)
+    return journal, checkpoints
 
 
 def _put_together(kit: _Kit) -> System:
-    settings, journal = kit.settings, kit.stores.journal
+    settings, journal = kit.settings, kit.journal
     agents: dict[str, Agent] = {}
     deps = Deps(
         journal=journal,
@@ -180,7 +174,7 @@ def _put_together(kit: _Kit) -> System:
                 WEBHOOK: _deliverer(settings, webhooks),
             },
         ),
-        sweeper=Sweeper(journal, kit.stores.checkpoints, deps.clock),
+        sweeper=Sweeper(journal, kit.checkpoints, deps.clock),
         retainer=Retainer(journal, settings.retention.policy, deps.clock),
         poll=settings.poll,
         patience=settings.patience,
@@ -215,7 +209,7 @@ def _agent(
     config: AgentConfig, kit: _Kit, deps: Deps, turns: TurnWorker, book: MemoryBook | None
 ) -> LangGraphAgent:
     if config.graph is not None:
-        return LangGraphAgent(config, build_graph(config), kit.stores.checkpoints, book)
+        return LangGraphAgent(config, build_graph(config), kit.checkpoints, book)
     tools: list[BaseTool] = []
     if config.continuations:
         tools.append(continue_tool(config.continuations))
@@ -223,7 +217,7 @@ def _agent(
         limit = config.limits.tool_time
         tools.append(ask_agent_tool(deps, turns, config.may_ask, limit=limit))
     built = build_graph(config, model=_model(config, kit.overrides), memories=book, tools=tools)
-    return LangGraphAgent(config, built, kit.stores.checkpoints)
+    return LangGraphAgent(config, built, kit.checkpoints)
 
 
 def _model(config: AgentConfig, overrides: Overrides) -> BaseChatModel:
@@ -289,16 +283,14 @@ async def _prepare(books: Mapping[str, MemoryBook]) -> None:
 def _deciders(settings: Settings, overrides: Overrides) -> dict[str, Decider]:
     """The deciders of agents that do not use the rules, by agent id."""
     return {
-        config.id: made
+        config.id: _decider(config, overrides)
         for config in settings.agents
-        if (made := _decider(config, overrides)) is not None
+        if config.autonomy.decider not in ("rules", "none")
     }
 
 
-def _decider(config: AgentConfig, overrides: Overrides) -> Decider | None:
+def _decider(config: AgentConfig, overrides: Overrides) -> Decider:
     autonomy = config.autonomy
-    if autonomy.decider in ("rules", "none"):
-        return None
     if autonomy.decider == "model":
         return ModelDecider(
             _model(config, overrides), delays=autonomy.delays, policy=autonomy.policy

@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 from structlog.contextvars import get_contextvars
@@ -20,6 +20,7 @@ from structlog.typing import EventDict, Processor
 
 from segue.errors import UsageError
 
+T = TypeVar("T")
 # The attribute of a log record that holds an event's fields.
 FIELDS: Final = "segue_fields"
 REQUEST_ID: Final = "request_id"
@@ -50,23 +51,22 @@ _observers: list[Observer] = []
 _tracers: list[Tracer] = []
 
 
-@contextmanager
-def observed_by(observer: Observer) -> Iterator[None]:
+def observed_by(observer: Observer) -> AbstractContextManager[None]:
     """Pass events to an observer, at any log level."""
-    _observers.append(observer)
-    try:
-        yield
-    finally:
-        _observers.remove(observer)
+    return _listed(_observers, observer)
+
+
+def traced_by(tracer: Tracer) -> AbstractContextManager[None]:
+    return _listed(_tracers, tracer)
 
 
 @contextmanager
-def traced_by(tracer: Tracer) -> Iterator[None]:
-    _tracers.append(tracer)
+def _listed(items: list[T], item: T) -> Iterator[None]:
+    items.append(item)
     try:
         yield
     finally:
-        _tracers.remove(tracer)
+        items.remove(item)
 
 
 def is_observed() -> bool:
@@ -141,7 +141,14 @@ def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
     level.
     """
     threshold = _level(level)
-    shared = _shared()
+    # The processors of every line, from `logging` and from structlog.
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -165,17 +172,6 @@ def _level(name: str) -> int:
     except KeyError:
         valid = ", ".join(levels)
         raise UsageError(f"There is no log level {name!r:.40}; valid are: {valid}.") from None
-
-
-def _shared() -> list[Processor]:
-    """The processors of every line, from `logging` and from structlog."""
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        structlog.processors.StackInfoRenderer(),
-    ]
 
 
 def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
