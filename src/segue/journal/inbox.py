@@ -19,7 +19,7 @@ from segue.journal.batches import (
     stamp_now,
     storing,
 )
-from segue.journal.follow_ups import cancelling, find_live
+from segue.journal.follow_ups import cancelling, find_live, record_decisions
 from segue.journal.queue import (
     NewTurn,
     queue_turn,
@@ -40,6 +40,7 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
+from segue.journal.registry import merge_user_settings
 from segue.journal.rows import aware, decode_message, encode_message, is_deeper, to_json
 from segue.journal.threads import lock_thread
 from segue.journal.tx import Part, Row, Tx, change, find, get, writes
@@ -77,6 +78,7 @@ class Inbox(Part):
         `arrival.only_if_idle`: `ConflictError` while a reply is queued or running.
         `arrival.interrupts` requests the cancellation of turns that have begun and of the agent's
         continuations and follow-ups; a reply that has not begun stays queued.
+        `arrival.preferences` are merged into the user's settings.
         """
         check_real(message)
         _check_arrival(arrival)
@@ -110,6 +112,9 @@ class Inbox(Part):
             row = encode_message(stored)
             await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
             turn = await _hold_back(tx, thread, turn, arrival, now)
+        if arrival.preferences:
+            await merge_user_settings(tx, thread.user_id, arrival.preferences, now)
+        await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])
         return Accepted(
             stored,
             turn,

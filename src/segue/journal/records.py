@@ -198,7 +198,8 @@ class Accepted:
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """How a message comes in; see `Inbox.accept`. `parent_batch` and `source_agent_id` make it
-    another agent's question. `payload` goes to the turn.
+    another agent's question. `payload` goes to the turn. `preferences` are settings that the user
+    asks for in the message, and `decisions` say so.
     """
 
     collect: timedelta | None = None
@@ -207,6 +208,8 @@ class Arrival:
     parent_batch: int | None = None
     source_agent_id: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    preferences: Mapping[str, Any] = field(default_factory=dict)
+    decisions: Sequence["Decision"] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,19 +36,28 @@ class Users(Part):
 
         With `reconsider_at`, the user's postponed follow-ups can be claimed from then on.
         """
-        # Locks the row, even a new one: of two concurrent merges, one waits.
-        sql = (
-            "INSERT INTO users (user_id, updated_at) VALUES (:user, :now) ON CONFLICT (user_id) "
-            "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings"
-        )
-        row = await get(tx, sql, user=user_id, now=now)
-        merged = to_json(merge_settings(read_settings(row["settings"]), settings))
-        sql = "UPDATE users SET settings = :settings WHERE user_id = :user"
-        await tx.run(sql, settings=merged, user=user_id)
+        merged = await merge_user_settings(tx, user_id, settings, now)
         if reconsider_at is not None:
             of_user = "thread_id IN (SELECT id FROM threads WHERE user_id = :whose)"
             await reconsider(tx, of_user, user_id, reconsider_at)
-        return read_settings(merged)
+        return merged
+
+
+async def merge_user_settings(
+    tx: Tx, user_id: str, settings: Mapping[str, Any], now: datetime
+) -> Mapping[str, Any]:
+    # Locks the row, even a new one: of two concurrent merges, one waits.
+    row = await get(
+        tx,
+        "INSERT INTO users (user_id, updated_at) VALUES (:user, :now) ON CONFLICT (user_id) "
+        "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings",
+        user=user_id,
+        now=now,
+    )
+    merged = to_json(merge_settings(read_settings(row["settings"]), settings))
+    sql = "UPDATE users SET settings = :settings WHERE user_id = :user"
+    await tx.run(sql, settings=merged, user=user_id)
+    return read_settings(merged)
 
 
 class Keys(Part):

@@ -64,6 +64,8 @@ class Deps:
     owner: str
     wakeups: Wakeups = field(default_factory=Wakeups)
     lease_for: timedelta = timedelta(seconds=30)
+    # The time zone of users who have not set theirs.
+    zone: str = "UTC"
 
 
 def log_failure(logger: logging.Logger, what: str, error: Exception) -> None:

@@ -142,14 +142,19 @@ class Preferences:
     snoozed_everywhere: bool = False
 
     @classmethod
-    def of(cls, user: Mapping[str, Any], thread: Mapping[str, Any]) -> "Preferences":
-        """A thread's zone and quiet hours override the user's; either's mute or snooze counts."""
+    def of(
+        cls, user: Mapping[str, Any], thread: Mapping[str, Any], zone: str | None = None
+    ) -> "Preferences":
+        """A thread's zone and quiet hours override the user's; either's mute or snooze counts.
+
+        `zone` is that of users who have not set theirs.
+        """
         own, general = _read(thread), _read(user)
         hours = (own if "quiet_hours" in own else general).get("quiet_hours")
         snoozes = [s["snoozed_until"] for s in (own, general) if s.get("snoozed_until")]
         longest = max(snoozes, default=None)
         return cls(
-            time_zone=own.get("time_zone") or general.get("time_zone"),
+            time_zone=own.get("time_zone") or general.get("time_zone") or zone,
             quiet_hours=hours,
             muted=bool(own.get("muted") or general.get("muted")),
             snoozed_until=longest,

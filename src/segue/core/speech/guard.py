@@ -1,0 +1,209 @@
+"""The guard before the first word: finds follow-ups that are machinery, not talk to the user.
+
+It reads how a follow-up opens, without code and quotations: there a model says that it has nothing
+to say, comments on the prompt, thinks aloud, or leaves a template unfilled. Plain talk of timers,
+check-ins and following up is allowed, because people talk like that, too.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from segue.core.triggers import TriggerType
+
+# Characters of a follow-up that the guard reads before it is shown.
+OPENING: Final = 400
+
+_CODE: Final = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})(?s:.)*?(?:^[ \t]*\1|\Z)|`[^`\n]+`|^(?:[ \t]*>| {4}|\t).*$", re.MULTILINE
+)
+_QUOTED: Final = re.compile(r'"[^"\n]+"|“[^“”\n]+”|«[^«»\n]+»|„[^„“”\n]+[“”]')
+
+
+class MachineryKind(StrEnum):
+    """What gives the machinery away."""
+
+    SILENCE = "silence token"
+    MARKER = "marker"
+    TRIGGER = "trigger name"
+    PROMPT = "prompt"
+    THIRD_PERSON = "third person"
+    MESSAGE = "message about a message"
+    DELIBERATION = "deliberation"
+    ANNOUNCEMENT = "announcement"
+    STAGE_DIRECTION = "stage direction"
+    PLACEHOLDER = "placeholder"
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """A phrase that gives the machinery away, and its kind."""
+
+    kind: MachineryKind
+    text: str
+
+
+_FOLLOW_UP: Final = r"(?:follow(?:ing)?|check(?:ing)?)[\s_-]?(?:up|in)s?"
+_ODD: Final = r"(?:incomplete|unfinished|empty|blank|partial|truncated|cut[- ]off|garbled)"
+_MESSAGE: Final = r"(?:message|prompt|request|instruction|command|input|query|text|question)s?"
+_MACHINE: Final = (
+    r"(?:system|internal|automat(?:ed|ic)|autonomous|synthetic|scheduled|hidden|silent)"
+)
+_TURN: Final = (
+    r"(?:message|reply|response|follow[- ]?up|check[- ]?in|reminder|nudge|output|update)s?"
+)
+_SILENT: Final = (
+    r"(?:no|non?e|nothing|null|n/a|skip(?:ped|ping)?|pass|silen(?:ce|t|tly)|empty|ignore|noop|no-op|stay"
+    r"|heartbeat|do not|don't|stop|end|wait(?:ing)?|idle|ack|hold)"
+)
+
+
+def _kind(kind: MachineryKind, *phrases: str) -> tuple[MachineryKind, re.Pattern[str]]:
+    return kind, re.compile(rf"(?<![\w'])(?:{'|'.join(phrases)})", re.IGNORECASE)
+
+
+# Each is searched for in the opening.
+_SIGNS: Final = (
+    (MachineryKind.MARKER, re.compile(r"\[\s*AUTONOMOUS[^\]]*\]?")),
+    # In brackets and capitals, as programs write; models imitate such markers.
+    (
+        MachineryKind.MARKER,
+        re.compile(r"[\[<](?!AUTO)[A-Z](?:[A-Z0-9 ,-]*_|[A-Z0-9 ,-]{4,}:)[^\]>]*"),
+    ),
+    (MachineryKind.MARKER, re.compile(r"</?(?:think|thinking|reasoning|scratchpad|reflection)>")),
+    (MachineryKind.SILENCE, re.compile(r"(?<!\w)(?:NO|HEARTBEAT|SILENT|SKIP|STAY|DO)_[A-Z_]+")),
+    _kind(
+        MachineryKind.TRIGGER,
+        rf"(?:{'|'.join(TriggerType)})\b",
+        r"wait_for_decision\b",
+        r"trigger[_ ](?:type|reason|message|event)",
+    ),
+    _kind(
+        MachineryKind.PROMPT,
+        r"continu\w+ (?:our|the|this) (?:conversation|chat) (?:\w+ )?naturally",
+        r"(?:the )?incomplete task (?:that )?(?:we|you) (?:have )?(?:discussed|mentioned)",
+        r"(?:the )?decisions? (?:that )?(?:the|a) user (?:needs|has)",
+        r"natural(?:ly)? (?:continu\w+|follow[- ]?up) (?:of|to|for|our|the|this)",
+    ),
+    _kind(
+        MachineryKind.THIRD_PERSON,
+        r"(?:the|this|our) user(?:'s)? (?:\w+ly )?(?:asked|asks|did|does|has|hasn't|have|is|isn't|message|"
+        r"needs|question|repl|respon|said|says|seems|sent|wants|was|wrote|went|may|might|last|never|still|"
+        r"just|stopped|didn't|doesn't)",
+        r"(?:they|he|she|user) (?:haven't|hasn't|have not|has not|did not|didn't) (?:yet )?"
+        r"(?:repl|respon|answer|written|said anything)",
+        r"(?:let's|let me|i'll|i will|i should) (?:see|check|wait) (?:if|for|until|what) (?:they|the user|user)",
+    ),
+    _kind(
+        MachineryKind.MESSAGE,
+        rf"{_ODD} {_MESSAGE}\b",
+        rf"your (?:last |previous |latest )?{_MESSAGE} (?:\w+ ){{1,5}}?(?:{_ODD}|unclear|missing)",
+        rf"your (?:last |previous |latest )?{_MESSAGE} (?:may not have|might not have|did not|didn't|hasn't|has not|doesn't seem to have) (?:\w+ )?(?:come|came|arrived?|gone|go)",
+        rf"there(?:'s| is| was|'re| are) no (?:new |actual |specific )?{_MESSAGE} (?:from you|from the user|to (?:respond|reply|answer))",
+        rf"(?:looks|seems|appears) (?:like|as if|that|as though)? ?your (?:last |previous )?{_MESSAGE}\b",
+        rf"you(?:'ve| have)? (?:just |only |accidentally )?(?:sent|mentioned|typed|entered|provided|included|submitted) "
+        rf"(?:me )?(?:an?|the|this|no) (?:\w+ )?(?:{_ODD}|{_FOLLOW_UP}|marker|tag|placeholder|trigger|{_MESSAGE} without)",
+        rf"{_FOLLOW_UP}\W{{1,2}}(?:function|marker|tag|timer|trigger)\b",
+        r"you (?:haven't|have not|didn't|did not) (?:actually )?(?:asked|ask|said|say|sent|send|provided?|written|write|typed?) "
+        rf"(?:me )?(?:anything|a |any |an? actual |your )(?:specific )?(?:{_MESSAGE})?",
+        r"(?:i|there) (?:don't|do not|didn't|did not|doesn't|can't|cannot|is no|isn't an?|am not|was no) "
+        rf"(?:\w+ )?(?:see|seem to be|find|have|receive|seeing|get)? ?(?:an?|any|new|your|actual|specific)* ?"
+        rf"(?:new |actual |specific |recent )?(?:user |follow-up )?{_MESSAGE} (?:from you|from the user|to (?:respond|reply|answer)|here|in your|yet|this time)",
+        rf"(?:it )?(?:seems|looks|appears) (?:like |that |as if |as though )?you(?:'ve| have| may have| might have)? "
+        rf"(?:\w+ )?(?:sent (?:an?|your|the) (?:\w+ )?{_MESSAGE}|hit send|pressed (?:send|enter)|forgot(?:ten)? to|got cut|been cut|were cut|stopped (?:mid|typing|writing)|didn't finish)",
+        rf"(?:did|didn't) (?:you )?(?:mean|forget) to (?:send|finish|complete|write|include|add)",
+        rf"(?:could|can|would) you (?:please )?(?:complete|finish|resend|re-send) (?:your|the|that) (?:{_MESSAGE}|thought|sentence)",
+    ),
+    _kind(
+        MachineryKind.DELIBERATION,
+        rf"(?:no|not an?y?) (?:further |more |new |proactive |additional )?(?:{_TURN}|action) (?:is |are |was |needed|required|necessary|at this|to send|sent|from me)",
+        rf"(?:i|we) (?:should|shouldn't|will|won't|would|wouldn't|need to|don't need to|must|can|decided? (?:not )?to|am going to|'ll|have decided (?:not )?to|do not need to|will not|should not) "
+        rf"(?:probably |now |just |not |best |simply |also )?(?:(?:send|write|craft|generate|compose|draft|produce|output) (?:an?|no|any|another|the) (?:\w+ )?(?:{_TURN})|follow up (?:on|with|about) (?:this|that|it|the question|them)|stay silent|remain silent|stay quiet|remain quiet|wait for|follow up with the user|check in with the user|reach out to the user|keep (?:quiet|silent)|not (?:respond|reply|send|follow|write|message))",
+        rf"(?:i'll|i will|i'm going to|let me|i should|i'd) (?:stay|remain|keep|be) (?:silent|quiet)",
+        rf"(?:nothing|there(?:'s| is) nothing) (?:new |more |else )?(?:to (?:follow up|report|add|say|send|check)|worth (?:saying|sending)|that needs)",
+        rf"(?:since|given that|because|as) (?:the (?:user|person|human)|there (?:has been|was|is) (?:no|a) (?:reply|response|silence|activity))",
+        rf"(?:okay|ok|alright|so|hmm|well|first)?,? ?(?:let me|i need to|i have to|let's) (?:(?:think|decide|determine|figure out|consider) (?:about )?(?:what|how|whether|if) (?:to|i should|i can|a|we should)|craft|generate a|compose a|draft a|write a (?:\w+ )?(?:{_TURN})|look at the (?:conversation|context|history))",
+        rf"(?:based on|looking at|reviewing|considering) (?:the|this|our|my) (?:conversation history|chat history|context|conversation so far|instructions?|system prompt|prompt|last message)",
+        rf"(?:my|the) (?:instructions?|system prompt|guidelines|task) (?:is|are|says?|tells?|asks?|requires?|to)\b",
+        rf"(?:it's|it is|this is) (?:not )?(?:been |appropriate |a good time |time |the right time |best |better )+to (?:send (?:a|another|the) (?:{_TURN})|follow up|check in|reach out|stay (?:silent|quiet)|not (?:send|write|reply|respond))",
+        rf"(?:the )?(?:best|right|appropriate|ideal) (?:response|action|approach|reply) (?:here |now |would be |is |in this )",
+        rf"(?:conversation|thread|chat) (?:is|has) (?:already |been |naturally |come to )*(?:over|ended|concluded|complete|closed|an end|idle)",
+        rf"as an? (?:ai|large language model|language model|assistant),? i (?:should|can't|cannot|don't|am|was|will|need)",
+    ),
+    _kind(
+        MachineryKind.ANNOUNCEMENT,
+        rf"as (?:a|an|the|your) (?:\w+ )?{_FOLLOW_UP}\b(?! (?:question|appointment|visit))",
+        rf"this is (?:just )?(?:a|an|your|my|the) (?:\w+ )?(?:{_FOLLOW_UP}|automat\w+)\b",
+        rf"{_FOLLOW_UP} (?:\w+ ){{0,3}}as (?:you )?(?:asked|requested|instructed|scheduled|told)",
+        r"as (?:instructed|requested|asked|told|prompted|per (?:the|your|my) (?:instructions?|request|prompt))\b",
+        rf"(?:here(?:'s| is| are)|below is) (?:a|an|my|the|your|one|some|possible|the possible)(?: \w+){{0,3}} (?:message|reply|response|follow[- ]?up|check[- ]?in|nudge|continuation|draft|opening|conversation starter)s?\b",
+        rf"(?:sure|certainly|of course|okay|absolutely)[,.!]? (?:i(?:'ll| will| can)|let me|here|let's) (?:follow up|check in|continue (?:our|the|this) conversation|continue naturally|keep the conversation)",
+        rf"(?:{_MACHINE}|proactive)(?:[- ]generated)?\W{{1,3}}(?:message|prompt|{_FOLLOW_UP}|notification|trigger|reply|response|ping|nudge|tick)s?\b",
+        r"(?:i (?:was|am|have been|got)|i'm|i've been|(?:message|reply|response) (?:was|is)) "
+        r"(?:\w+ )?(?:triggered|prompted|instructed|scheduled|programmed)\b",
+        r"(?:the|my|a|your|this) (?:\w+ )?timer (?:has |was |just )?(?:fired|triggered|expired|went off)",
+        r"triggered by (?:a|the|my|your) (?:timer|system|message|silence)",
+        r"(?:you|they)(?:'ve| have)? (?:asked|told|instructed|prompted|requested) me to (?:follow up|check in|continue|reach out|write first)",
+    ),
+)
+_START_SIGNS: Final = (
+    (
+        MachineryKind.SILENCE,
+        re.compile(
+            rf"\s*[\[(<*_]*\s*{_SILENT}(?:[\s_-]+(?:reply|response|message|answer|output|follow[ _-]?ups?|action|update|ok|needed|send|silent|quiet|required|for the user|for user|text|comment|content|further|necessary|at this time))*\s*[\])>*_.!]*\s*(?:\Z|\n)",
+            re.IGNORECASE,
+        ),
+    ),
+    (MachineryKind.SILENCE, re.compile(r"[\s.…\-–—_*\[\]()]*\Z")),
+    (
+        MachineryKind.STAGE_DIRECTION,
+        re.compile(
+            r"\s*[*(\[_]+\s*(?:\w+ ){0,6}?(?:wait(?:s|ing)?|pause[sd]?|pausing|silence|silent(?:ly)?|quiet(?:ly)?|says? nothing|no (?:response|reply)"
+            r"|time passes|minutes? later|hours? later|follow(?:s|ing)? up|check(?:s|ing)? in|notic(?:es|ing)|sends?|typing|types|looks? at|thinking|thinks|remain\w*|stays?|clears? throat|continu\w+)\b[^*)\]]{0,120}[*)\]_]",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        MachineryKind.STAGE_DIRECTION,
+        re.compile(r"\s*(?:\*[^*\n]{2,200}\*|\([^()\n]{2,200}\)|\[[^\[\]\n]{2,200}\])\s*\Z"),
+    ),
+    (
+        MachineryKind.ANNOUNCEMENT,
+        re.compile(
+            rf"\s*[*_#\[(]*\s*(?:follow[- ]?up|check[- ]?in|assistant|ai|agent|bot|reply|response|message|subject|system|output|draft|thought|thinking|reasoning|analysis|human|user|internal)(?: (?:message|reply|response|note|thought|monologue|text))?\s*[*_\])]*\s*:",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_PLACEHOLDER: Final = re.compile(
+    r"\[(?:(?:the |your |their |user'?s? |insert |specific |relevant |previous |name |topic |first |last |today'?s |current |mention )*"
+    r"(?:name|user|username|topic|insert|date|time|task|project|subject|detail|details|company|product|question|decision|issue|item|place|link|event|interest|hobby|city|day|reason|activity|thing|something|user name|context|here|placeholder))(?: [^\]\n]{0,40})?\](?![\[(\w])"
+    r"|\{\{?\s*(?:user|first|last|the|your)?[ _.]?(?:name|user|topic|task|question|date|username)\s*\}?\}|<(?:insert [^>\n]{1,40}|(?:your |user |first )?name|user|topic|placeholder)>|\b(?:X{3,}|lorem ipsum|TBD|TODO)\b",
+    re.IGNORECASE,
+)
+
+
+def find_machinery(text: str, *, whole: bool = True) -> Machinery | None:
+    """The first phrase in the opening of a follow-up that is machinery; None if it is talk.
+
+    `whole` says that nothing comes after the text; a beginning may still become a sentence.
+    """
+    return next(_found(text, whole=whole), None)
+
+
+def _found(text: str, *, whole: bool) -> Iterator[Machinery]:
+    own = _QUOTED.sub("…x", _CODE.sub("…x", text))
+    opening = own[:OPENING].replace("\u2019", "'")
+    for kind, pattern in _START_SIGNS if whole else ():
+        if (found := pattern.match(opening)) and len(own) <= OPENING:
+            yield Machinery(kind, found[0].strip() or text[:40])
+    for kind, pattern in (*_SIGNS, (MachineryKind.PLACEHOLDER, _PLACEHOLDER)):
+        if found := pattern.search(opening):
+            yield Machinery(kind, found[0])
+    # A silence token may also end a follow-up.
+    if whole and (
+        found := re.search(r"(?:\n|^)\W*(?:NO_REPLY|HEARTBEAT_OK|\[?SILENT\]?)\W*\Z", own)
+    ):
+        yield Machinery(MachineryKind.SILENCE, found[0].strip())

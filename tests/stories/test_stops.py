@@ -1,0 +1,95 @@
+"""Stop means stop: a user who asks to be left alone is not written to until they want it again."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from segue.simulate.world import Stage, World
+from tests.stories.scenes import eager_agent
+
+pytestmark = pytest.mark.anyio
+
+TABLE = tomllib.loads((Path(__file__).parents[1] / "core/speech/requests.toml").read_text())
+STOPS = [text for language in TABLE.values() for text in language["stop"]]
+
+
+async def follow_ups(world: World, thread: str) -> int:
+    """How many follow-ups the user has seen in a thread."""
+    return sum(turn.shown_at is not None for turn in await world.journal.turns.list_of(thread))
+
+
+async def test_a_user_who_says_stop_hears_no_agent_again(stage: Stage) -> None:
+    """Neither in this thread nor in another, and the record says why."""
+    async with stage.world(eager_agent("ada"), eager_agent("bob")) as world:
+        segue = world.segue
+        await segue.create_thread("sam", agent_id="ada", thread_id="one")
+        await segue.create_thread("sam", agent_id="bob", thread_id="two")
+        await world.say("two", "I want to learn the guitar.")
+        await world.say("one", "Stop writing to me. Please don't follow up.")
+        await world.pass_time(days=10)
+        assert (await follow_ups(world, "one"), await follow_ups(world, "two")) == (0, 0)
+        assert (await segue.get_user_preferences("sam"))["opted_out"] is True
+        reasons = [reason.why for reason in await segue.why("one")]
+        assert "The user asked not to be written to any more." in reasons
+
+
+async def test_a_follow_up_that_is_being_written_is_stopped_too(stage: Stage) -> None:
+    """The stop is stored with the message that says it, before anything else happens."""
+    async with stage.world(eager_agent("ada")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "I want to learn the guitar.")
+        accepted = await world.segue.send("one", "Leave me alone")
+        assert (await world.segue.get_user_preferences("sam"))["opted_out"] is True
+        assert accepted.cancelled_timers or accepted.voided_turns
+        await world.pass_time(days=10)
+        assert await follow_ups(world, "one") == 0
+
+
+async def test_a_word_undoes_a_stop(stage: Stage) -> None:
+    """Other messages do not: who chats on has not asked for follow-ups."""
+    async with stage.world(eager_agent("ada")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "Please don't message me again.")
+        await world.say("one", "I want to learn the guitar.")
+        await world.pass_time(days=2)
+        assert await follow_ups(world, "one") == 0
+        await world.say("one", "You can write to me again. How do I hold the guitar?")
+        await world.pass_time(days=2)
+        assert await follow_ups(world, "one") > 0
+        assert "opted_out" not in await world.segue.get_user_preferences("sam")
+
+
+async def test_a_user_who_wants_to_talk_tomorrow_is_not_written_to_today(stage: Stage) -> None:
+    """The snooze ends on the morning of their own clock."""
+    async with stage.world(eager_agent("ada")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.set_user_preferences("sam", time_zone="America/New_York")
+        await world.say("one", "Ask me again tomorrow.")
+        preferences = await world.segue.get_user_preferences("sam")
+        assert preferences["snoozed_until"] == "2027-01-16T14:00:00+00:00"
+        await world.pass_time(hours=20)
+        assert await follow_ups(world, "one") == 0
+
+
+async def test_a_message_that_is_sent_twice_is_read_once(stage: Stage) -> None:
+    """A client that repeats an old stop does not undo what the user said since."""
+    async with stage.world(eager_agent("ada")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "Stop writing to me", client_message_id="a")
+        await world.say("one", "You can write to me again")
+        await world.say("one", "Stop writing to me", client_message_id="a")
+        assert "opted_out" not in await world.segue.get_user_preferences("sam")
+
+
+async def test_nothing_is_sent_after_any_way_to_say_stop(stage: Stage) -> None:
+    """In all languages that the rules know."""
+    async with stage.world(eager_agent("ada")) as world:
+        for number, text in enumerate(STOPS):
+            await world.segue.create_thread(f"user {number}", thread_id=f"talk {number}")
+            await world.say(f"talk {number}", "I want to learn the guitar.")
+            await world.say(f"talk {number}", text)
+        await world.pass_time(days=10)
+        sent = [text for n, text in enumerate(STOPS) if await follow_ups(world, f"talk {n}")]
+    assert len(STOPS) >= 7 * 40
+    assert sent == []
