@@ -113,7 +113,7 @@ _SIGNS: Final = (
         rf"(?:new |actual |specific |recent )?(?:user |follow-up )?{_MESSAGE} (?:from you|from the user|to (?:respond|reply|answer)|here|in your|yet|this time)",
         rf"(?:it )?(?:seems|looks|appears) (?:like |that |as if |as though )?you(?:'ve| have| may have| might have)? "
         rf"(?:\w+ )?(?:sent (?:an?|your|the) (?:\w+ )?{_MESSAGE}|hit send|pressed (?:send|enter)|forgot(?:ten)? to|got cut|been cut|were cut|stopped (?:mid|typing|writing)|didn't finish)",
-        rf"(?:did|didn't) (?:you )?(?:mean|forget) to (?:send|finish|complete|write|include|add)",
+        r"(?:did|didn't) (?:you )?(?:mean|forget) to (?:send|finish|complete|write|include|add)",
         rf"(?:could|can|would) you (?:please )?(?:complete|finish|resend|re-send) (?:your|the|that) (?:{_MESSAGE}|thought|sentence)",
     ),
     _kind(
@@ -121,16 +121,16 @@ _SIGNS: Final = (
         rf"(?:no|not an?y?) (?:further |more |new |proactive |additional )?(?:{_TURN}|action) (?:is |are |was |needed|required|necessary|at this|to send|sent|from me)",
         rf"(?:i|we) (?:should|shouldn't|will|won't|would|wouldn't|need to|don't need to|must|can|decided? (?:not )?to|am going to|'ll|have decided (?:not )?to|do not need to|will not|should not) "
         rf"(?:probably |now |just |not |best |simply |also )?(?:(?:send|write|craft|generate|compose|draft|produce|output) (?:an?|no|any|another|the) (?:\w+ )?(?:{_TURN})|follow up (?:on|with|about) (?:this|that|it|the question|them)|stay silent|remain silent|stay quiet|remain quiet|wait for|follow up with the user|check in with the user|reach out to the user|keep (?:quiet|silent)|not (?:respond|reply|send|follow|write|message))",
-        rf"(?:i'll|i will|i'm going to|let me|i should|i'd) (?:stay|remain|keep|be) (?:silent|quiet)",
-        rf"(?:nothing|there(?:'s| is) nothing) (?:new |more |else )?(?:to (?:follow up|report|add|say|send|check)|worth (?:saying|sending)|that needs)",
-        rf"(?:since|given that|because|as) (?:the (?:user|person|human)|there (?:has been|was|is) (?:no|a) (?:reply|response|silence|activity))",
+        r"(?:i'll|i will|i'm going to|let me|i should|i'd) (?:stay|remain|keep|be) (?:silent|quiet)",
+        r"(?:nothing|there(?:'s| is) nothing) (?:new |more |else )?(?:to (?:follow up|report|add|say|send|check)|worth (?:saying|sending)|that needs)",
+        r"(?:since|given that|because|as) (?:the (?:user|person|human)|there (?:has been|was|is) (?:no|a) (?:reply|response|silence|activity))",
         rf"(?:okay|ok|alright|so|hmm|well|first)?,? ?(?:let me|i need to|i have to|let's) (?:(?:think|decide|determine|figure out|consider) (?:about )?(?:what|how|whether|if) (?:to|i should|i can|a|we should)|craft|generate a|compose a|draft a|write a (?:\w+ )?(?:{_TURN})|look at the (?:conversation|context|history))",
-        rf"(?:based on|looking at|reviewing|considering) (?:the|this|our|my) (?:conversation history|chat history|context|conversation so far|instructions?|system prompt|prompt|last message)",
-        rf"(?:my|the) (?:instructions?|system prompt|guidelines|task) (?:is|are|says?|tells?|asks?|requires?|to)\b",
+        r"(?:based on|looking at|reviewing|considering) (?:the|this|our|my) (?:conversation history|chat history|context|conversation so far|instructions?|system prompt|prompt|last message)",
+        r"(?:my|the) (?:instructions?|system prompt|guidelines|task) (?:is|are|says?|tells?|asks?|requires?|to)\b",
         rf"(?:it's|it is|this is) (?:not )?(?:been |appropriate |a good time |time |the right time |best |better )+to (?:send (?:a|another|the) (?:{_TURN})|follow up|check in|reach out|stay (?:silent|quiet)|not (?:send|write|reply|respond))",
-        rf"(?:the )?(?:best|right|appropriate|ideal) (?:response|action|approach|reply) (?:here |now |would be |is |in this )",
-        rf"(?:conversation|thread|chat) (?:is|has) (?:already |been |naturally |come to )*(?:over|ended|concluded|complete|closed|an end|idle)",
-        rf"as an? (?:ai|large language model|language model|assistant),? i (?:should|can't|cannot|don't|am|was|will|need)",
+        r"(?:the )?(?:best|right|appropriate|ideal) (?:response|action|approach|reply) (?:here |now |would be |is |in this )",
+        r"(?:conversation|thread|chat) (?:is|has) (?:already |been |naturally |come to )*(?:over|ended|concluded|complete|closed|an end|idle)",
+        r"as an? (?:ai|large language model|language model|assistant),? i (?:should|can't|cannot|don't|am|was|will|need)",
     ),
     _kind(
         MachineryKind.ANNOUNCEMENT,
@@ -138,8 +138,8 @@ _SIGNS: Final = (
         rf"this is (?:just )?(?:a|an|your|my|the) (?:\w+ )?(?:{_FOLLOW_UP}|automat\w+)\b",
         rf"{_FOLLOW_UP} (?:\w+ ){{0,3}}as (?:you )?(?:asked|requested|instructed|scheduled|told)",
         r"as (?:instructed|requested|asked|told|prompted|per (?:the|your|my) (?:instructions?|request|prompt))\b",
-        rf"(?:here(?:'s| is| are)|below is) (?:a|an|my|the|your|one|some|possible|the possible)(?: \w+){{0,3}} (?:message|reply|response|follow[- ]?up|check[- ]?in|nudge|continuation|draft|opening|conversation starter)s?\b",
-        rf"(?:sure|certainly|of course|okay|absolutely)[,.!]? (?:i(?:'ll| will| can)|let me|here|let's) (?:follow up|check in|continue (?:our|the|this) conversation|continue naturally|keep the conversation)",
+        r"(?:here(?:'s| is| are)|below is) (?:a|an|my|the|your|one|some|possible|the possible)(?: \w+){0,3} (?:message|reply|response|follow[- ]?up|check[- ]?in|nudge|continuation|draft|opening|conversation starter)s?\b",
+        r"(?:sure|certainly|of course|okay|absolutely)[,.!]? (?:i(?:'ll| will| can)|let me|here|let's) (?:follow up|check in|continue (?:our|the|this) conversation|continue naturally|keep the conversation)",
         rf"(?:{_MACHINE}|proactive)(?:[- ]generated)?\W{{1,3}}(?:message|prompt|{_FOLLOW_UP}|notification|trigger|reply|response|ping|nudge|tick)s?\b",
         r"(?:i (?:was|am|have been|got)|i'm|i've been|(?:message|reply|response) (?:was|is)) "
         r"(?:\w+ )?(?:triggered|prompted|instructed|scheduled|programmed)\b",
@@ -156,7 +156,7 @@ _START_SIGNS: Final = (
             re.IGNORECASE,
         ),
     ),
-    (MachineryKind.SILENCE, re.compile(r"[\s.…\-–—_*\[\]()]*\Z")),
+    (MachineryKind.SILENCE, re.compile(r"[\s.…\-\u2013\u2014_*\[\]()]*\Z")),
     (
         MachineryKind.STAGE_DIRECTION,
         re.compile(
@@ -172,7 +172,7 @@ _START_SIGNS: Final = (
     (
         MachineryKind.ANNOUNCEMENT,
         re.compile(
-            rf"\s*[*_#\[(]*\s*(?:follow[- ]?up|check[- ]?in|assistant|ai|agent|bot|reply|response|message|subject|system|output|draft|thought|thinking|reasoning|analysis|human|user|internal)(?: (?:message|reply|response|note|thought|monologue|text))?\s*[*_\])]*\s*:",
+            r"\s*[*_#\[(]*\s*(?:follow[- ]?up|check[- ]?in|assistant|ai|agent|bot|reply|response|message|subject|system|output|draft|thought|thinking|reasoning|analysis|human|user|internal)(?: (?:message|reply|response|note|thought|monologue|text))?\s*[*_\])]*\s*:",
             re.IGNORECASE,
         ),
     ),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from segue.core.sentences import sentences_of
 from segue.core.speech.languages import GRAMMARS
 from segue.core.speech.languages.grammar import Grammar, When, folded
-from segue.core.sentences import sentences_of
 
 # A request stands at the beginning or the end of a message; the middle may be pasted text.
 _EDGE: Final = 4
