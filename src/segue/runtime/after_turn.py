@@ -17,6 +17,8 @@ from segue.core.memory import QuerySource
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import parse, to_text
+from segue.core.speech.guard import Machinery
+from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.records import (
     Decision,
@@ -45,6 +47,8 @@ from segue.settings.agents import AgentConfig, Autonomy
 
 DECIDE: Final = "decide"
 WEBHOOK: Final = "webhook"
+# Characters of a withheld follow-up that its record keeps.
+_WITHHELD: Final = 500
 # How much of the conversation a decider gets besides the batch.
 _EARLIER_TOKENS: Final = 2_000
 _SOURCES: Final = {
@@ -92,6 +96,22 @@ class AfterTurn:
             )
             timers.append(again)
         return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
+
+    def withhold(self, turn: Turn, machinery: Machinery, text: str) -> Ending:
+        """How a follow-up ends whose text is machinery; users read the kind, operators the text."""
+        kind = machinery.kind.value
+        decision = Decision(
+            id=self._deps.ids.next(),
+            thread_id=turn.thread_id,
+            kind="guard",
+            outcome="withheld",
+            reasons=(f"The model wrote no message to the user ({kind}); none was sent.",),
+            facts={"machinery": kind, "words": storable(text[:_WITHHELD])},
+            timer_id=None,
+            turn_id=turn.id,
+            decided_at=self._deps.clock.now(),
+        )
+        return Ending(decisions=[decision])
 
     async def build_ending(self, output: TurnOutput) -> Ending:
         """What is stored with the end of a turn: a plan or continuation, decisions, effects."""

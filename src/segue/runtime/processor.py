@@ -16,7 +16,8 @@ from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_co
 
 from segue.core.batch import Batch, BatchState, interrupted_results
 from segue.core.calls import calls_of
-from segue.core.messages import visible_messages
+from segue.core.messages import spoken_text, visible_messages
+from segue.core.speech.guard import can_be_judged, find_machinery
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError
 from segue.journal.records import Partial, Turn, TurnKind, TurnLease
@@ -134,10 +135,8 @@ class SessionProcessor:
         # The agent may wait by the clock in a task of its own while this one works.
         with self._working():
             if isinstance(event, Token):
-                await self._show(output)
-                output.first_token_at = output.first_token_at or self._clock()
-                draft = self._bus.write(output.lease, event.message_id, event.text)
-                await self._save_draft(output, draft)
+                output.opening.append(event)
+                await self._write(output)
             elif isinstance(event, MessageFinished):
                 await self._take(output, event.message)
             elif isinstance(event, Question):
@@ -145,6 +144,18 @@ class SessionProcessor:
             else:
                 output.reports.append(event)
                 self._send_reports(output)
+
+    async def _write(self, output: TurnOutput) -> None:
+        """Send the text to listeners; that of a follow-up once enough of it can be judged."""
+        if not output.is_shown:
+            text = "".join(token.text for token in output.opening)
+            if not can_be_judged(text):
+                return
+            await self._show(output, text)
+        output.first_token_at = output.first_token_at or self._clock()
+        drafts = [self._bus.write(output.lease, t.message_id, t.text) for t in output.opening]
+        output.opening = []
+        await self._save_draft(output, drafts[-1])
 
     async def _save_draft(self, output: TurnOutput, draft: Partial) -> None:
         """For listeners in other processes, and for those that resume after a crash."""
@@ -161,15 +172,19 @@ class SessionProcessor:
     async def _take(self, output: TurnOutput, message: BaseMessage) -> None:
         """Store the message that was held back; hold the new one back if it may be the reply."""
         if visible_messages([message]):
-            await self._show(output)
+            await self._show(output, spoken_text(message), whole=True)
+        if output.opening:
+            await self._write(output)
         may_be_reply = isinstance(message, AIMessage) and not calls_of(message)
         await self._store(output, output.last if may_be_reply else [*output.last, message])
         output.last = [message] if may_be_reply else []
 
-    async def _show(self, output: TurnOutput) -> None:
-        """Before the user sees the first token of a follow-up, check all gates once more."""
+    async def _show(self, output: TurnOutput, opening: str = "", *, whole: bool = False) -> None:
+        """Before the user sees the first word of a follow-up, read it and check all gates again."""
         if output.is_shown:
             return
+        if opening and (machinery := find_machinery(opening, whole=whole)):
+            raise FollowUpWithdrawn(self._after_turn.withhold(output.turn, machinery, opening))
         await self._check_gates(output.turn)
         with journal_errors():
             await self._journal.turns.show(output.lease, now=self._clock())

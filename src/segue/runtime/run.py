@@ -152,6 +152,8 @@ class TurnOutput:
     last: list[BaseMessage] = field(default_factory=list)
     questions: dict[str, Any] = field(default_factory=dict)
     first_token_at: datetime | None = None
+    # The text that is being written, held back until the guard has read the opening of a follow-up.
+    opening: list[Token] = field(default_factory=list)
     # Reports of the agent that listeners get once a follow-up is shown.
     reports: list[MemoriesRecalled | ProgressReported] = field(default_factory=list)
 

@@ -16,6 +16,9 @@ from segue.core.triggers import TriggerType
 # Characters of a follow-up that the guard reads before it is shown.
 OPENING: Final = 400
 
+# A sentence that ends after this is enough.
+_SHORT: Final = 120
+_SENTENCE_END: Final = re.compile(r"[.!?…]\s")
 _CODE: Final = re.compile(
     r"^[ \t]*(`{3,}|~{3,})(?s:.)*?(?:^[ \t]*\1|\Z)|`[^`\n]+`|^(?:[ \t]*>| {4}|\t).*$", re.MULTILINE
 )
@@ -183,6 +186,11 @@ _PLACEHOLDER: Final = re.compile(
     r"|\{\{?\s*(?:user|first|last|the|your)?[ _.]?(?:name|user|topic|task|question|date|username)\s*\}?\}|<(?:insert [^>\n]{1,40}|(?:your |user |first )?name|user|topic|placeholder)>|\b(?:X{3,}|lorem ipsum|TBD|TODO)\b",
     re.IGNORECASE,
 )
+
+
+def can_be_judged(text: str) -> bool:
+    """Whether the beginning of a follow-up is long enough for the guard."""
+    return len(text) >= OPENING or _SENTENCE_END.search(text, _SHORT) is not None
 
 
 def find_machinery(text: str, *, whole: bool = True) -> Machinery | None:
