@@ -1,4 +1,4 @@
-"""The guard before the first word: a follow-up that is machinery is not shown, and the record says so."""
+"""A follow-up that is machinery is not shown, and the record says so."""
 
 import pytest
 
