@@ -138,6 +138,12 @@ def _is_on_both(path: Path) -> bool:
     return any(str(path).startswith(name) for name in _BOTH_DATABASES)
 
 
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow-ups are shown from the first word on; the guard's wait has tests of its own."""
+    monkeypatch.setattr("segue.runtime.processor.can_be_judged", bool)
+
+
 @pytest.fixture(autouse=True)
 def _ends() -> Iterator[None]:
     """A test that hangs fails, and says what its tasks were waiting for."""

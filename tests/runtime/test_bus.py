@@ -644,6 +644,7 @@ async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(
             assert (screen.count(ListenerLagged), screen.count(MessageRetracted)) == (1, 1)
 
 
+@pytest.mark.usefixtures("unguarded")
 async def test_a_slow_tab_sees_nothing_of_a_follow_up_that_is_void(stage: Stage) -> None:
     """Its first word was on the way to the tab when the user wrote."""
     model = Paced(script=["Oslo.", "Still there my friend?", "Fine."])

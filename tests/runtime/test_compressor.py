@@ -27,7 +27,7 @@ from segue.core.batch import Batch
 from segue.core.compression import Strategy
 from segue.core.messages import continuation_message, visible_messages
 from segue.errors import ConflictError, UsageError
-from segue.journal import batches
+from segue.journal import messages as stored_messages
 from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TurnKind
 from segue.journal.sqlite import SqliteJournal
@@ -386,7 +386,7 @@ async def test_batches_with_many_bytes_leave_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
     """So that a thread of large pictures is never in memory as a whole; all of them leave."""
-    monkeypatch.setattr(batches, "WINDOW_BYTES", 1_000)
+    monkeypatch.setattr(stored_messages, "WINDOW_BYTES", 1_000)
     async with conversation(backlog(orphans=3, sound=100)) as (journal, thread):
         ahead: list[int] = []
         window = await journal.messages.window(thread.id, max_tokens=700)

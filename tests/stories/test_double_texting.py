@@ -10,7 +10,7 @@ from segue.journal.records import CUT_SHORT, OVERTAKEN, STOPPED, TurnKind
 from segue.simulate.world import Stage, World
 from tests.stories.scenes import PATIENCE, Unhurried, eager_agent, listening, new_thread, told
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("unguarded")]
 
 SECOND = timedelta(seconds=1)
 LONG = " ".join(["word"] * 20)

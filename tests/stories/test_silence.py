@@ -139,6 +139,7 @@ async def test_a_message_that_another_process_took_in_counts_as_well(stage: Stag
         assert "Still" not in repr(listener.events)
 
 
+@pytest.mark.usefixtures("unguarded")
 async def test_a_follow_up_that_has_just_begun_is_taken_back(stage: Stage) -> None:
     """Nobody has read its first word when the user writes: it goes, and does not count as sent."""
     model = Halting(script=[TOLD, "Still reading about Oslo?", "Bergen is in the west."])
