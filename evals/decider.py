@@ -32,6 +32,8 @@ LABELS = {
     Sign.DONE: "check_in(done)",
     Sign.INFORMED: "check_in(informed)",
     Sign.CLOSED: "none(closed)",
+    Sign.STOPPED: "none(closed)",
+    Sign.NOT_READ: "none(closed)",
 }
 # Kinds of services, since Hotels_1 and Hotels_2 are written alike.
 UNSEEN = {"Alarm", "Buses", "Calendar", "Events", "Movies", "Music", "RideSharing"}

@@ -287,18 +287,12 @@ _NEEDS_NO_MORE: Final = phrases(
     (i \w+ )?(we're|i'm|we are|i am) (all )?(done|finished)
     (i )?(gotta|got to|have to|must) (go|run)
     (i'm |i am )?(off|going|heading) to (bed|sleep)
+    not now
     """
 )
 # "That's all I need" ends a conversation, "that's all well and good, but …" does not.
 _END_OF_NEED: Final = re.compile(
     r"[\s,.!]*($|thank|for (now|today|the)|i (need|want)|here|then|now|bye)"
-)
-_LEAVE_ME: Final = phrases(
-    r"""
-    (please )?(stop|don't|do not|quit) (messag\w+|writ\w+|text\w*|contact\w*|ping\w*|bother\w*) me
-    (please )?leave me alone
-    not now
-    """
 )
 _THANKS: Final = re.compile(
     r"((thank you|thanks|thx|i appreciate|appreciate)"
@@ -328,7 +322,7 @@ def is_courtesy(sentence: str) -> bool:
 
 
 def ends_conversation(text: str, *, help_was_offered: bool = False) -> bool:
-    """Whether a user says goodbye, needs nothing more, or wants to be left alone.
+    """Whether a user says goodbye, needs nothing more, or has no time now.
 
     A bare "no, thanks" ends the conversation only after an offer of help.
     """
@@ -344,7 +338,7 @@ def ends_conversation(text: str, *, help_was_offered: bool = False) -> bool:
 def _is_ending(core: str) -> bool:
     need = _NEEDS_NO_MORE.match(core)
     is_all = need is not None and _END_OF_NEED.match(core, need.end()) is not None
-    return is_all or is_goodbye(core) or _LEAVE_ME.match(core) is not None
+    return is_all or is_goodbye(core)
 
 
 def _without_thanks(sentence: str) -> str:

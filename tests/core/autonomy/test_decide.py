@@ -263,7 +263,6 @@ def test_what_only_looks_like_something_open_is_not(reply: str) -> None:
         ("Thank you so much for your help!", "You're welcome! Let me know if you need anything."),
         ("thanks!", "You're welcome! If you have any more questions, feel free to ask."),
         ("I think we are done here.", "Okay."),
-        ("Please stop messaging me so often.", "Understood, I will write less."),
         ("Not now.", "No problem."),
         ("I have to go now", "Sure."),
         ("Let's stop for today.", "Great work today. See you tomorrow!"),
@@ -290,6 +289,27 @@ def test_a_goodbye_is_not_followed_up(user: str, reply: str) -> None:
 def test_words_of_parting_are_not_always_a_goodbye(user: str, expected: Sign) -> None:
     """A talk goes on that only mentions an end."""
     assert sign("It is in the second drawer.", user) is expected
+
+
+@pytest.mark.parametrize(
+    ("user", "reply", "expected"),
+    [
+        ("Please stop writing to me.", "Okay. Did I do anything wrong?", Sign.STOPPED),
+        ("Hör auf, mir zu schreiben", "Verstanden. Kann ich noch etwas tun?", Sign.STOPPED),
+        ("Was ist die Hauptstadt von Norwegen?", "Oslo ist die Hauptstadt.", Sign.NOT_READ),
+        ("Ich lerne Gitarre.", "Schön! Welche Lieder magst du?", Sign.ASKED),
+        ("Danke, tschüss!", "Gern! Kann ich noch etwas für dich tun?", Sign.CLOSED),
+        ("Merci, au revoir", "Avec plaisir. Autre chose ?", Sign.CLOSED),
+        ("ありがとう", "どういたしまして。", Sign.NOT_READ),
+        ("Opowiedz mi coś", "Kraków jest pięknym miastem.", Sign.NOT_READ),
+    ],
+)
+def test_where_the_rules_do_not_know_better_they_say_less(
+    user: str, reply: str, expected: Sign
+) -> None:
+    """A stop and an unknown language get no check-in; an open question counts."""
+    assert sign(reply, user) is expected
+    assert (decide(talk(user, reply)) is None) == (expected is not Sign.ASKED)
 
 
 @pytest.mark.parametrize("user", ["No.", "Nope, thank you very much", "no thanks"])

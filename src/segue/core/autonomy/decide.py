@@ -19,6 +19,9 @@ from segue.core.durations import Duration
 from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, is_settled
+from segue.core.sentences import is_question, sentences_of
+from segue.core.speech.languages.identify import is_english
+from segue.core.speech.stops import Wish, read_request, says_goodbye
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
 
@@ -46,6 +49,8 @@ class Sign(Enum):
     TOOL_FAILED = (TriggerType.TASK_INCOMPLETE, "The last tool that was called failed.")
     PROMISED = (TriggerType.TASK_INCOMPLETE, "The reply promises more.")
     CLOSED = (None, "The talk is closed: goodbye, thanks, or all that was needed.")
+    STOPPED = (None, "The user asked not to be written to.")
+    NOT_READ = (None, "The rules do not know the language of the reply.")
     DONE = (TriggerType.CHECK_IN, "The reply reports success or offers more help.")
     INFORMED = (TriggerType.CHECK_IN, "The reply tells something and asks nothing.")
 
@@ -127,8 +132,18 @@ def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
 
 
 def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
-    before = _before(batch, earlier)
-    acts, user = acts_of(_last_text(batch, AIMessage)), _last_text(batch, HumanMessage)
+    reply, user = _last_text(batch, AIMessage), _last_text(batch, HumanMessage)
+    request = read_request(user)
+    if request is not None and request.wish is Wish.STOP:
+        return Sign.STOPPED
+    if not is_english(reply):
+        return _sign_of_foreign_text(reply, user)
+    return _sign_of_english_text(batch, _before(batch, earlier), acts_of(reply), user)
+
+
+def _sign_of_english_text(
+    batch: Batch, before: list[Batch], acts: list[frozenset[Act]], user: str
+) -> Sign:
     edges = {act for sentence in (*acts[:_OPENING], *acts[-_ENDING:]) for act in sentence}
     if open_matter := _open_matter(acts[-_ENDING:], edges):
         return open_matter
@@ -141,6 +156,14 @@ def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
     if Act.SHOWS in edges and _still_looking(user, before):
         return Sign.PROPOSED
     return Sign.INFORMED
+
+
+def _sign_of_foreign_text(reply: str, user: str) -> Sign:
+    """Only an open question counts where the rules do not know the language."""
+    if says_goodbye(user):
+        return Sign.CLOSED
+    asks = any(map(is_question, sentences_of(reply)[-_ENDING:]))
+    return Sign.ASKED if asks else Sign.NOT_READ
 
 
 def _open_matter(ending: list[frozenset[Act]], edges: set[Act]) -> Sign | None:
