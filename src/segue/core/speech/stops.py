@@ -21,6 +21,13 @@ _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+
 # What follows is not the user's own text: "Translate this: leave me alone".
 _INTRODUCES: Final = re.compile(r":\s*$", re.MULTILINE)
 
+# A question that is a request: "Could you …?"
+_ASKS: Final = re.compile(
+    r"\W*(?:please |bitte |hey |ok |und |and )*(?:can|could|will|would|kannst|konn?test|koenntest"
+    r"|wurdest|wuerdest|(?:tu )?peux|pourrais|(?:vous )?pouvez|pourriez|(?:me )?puedes|podrias|puede"
+    r"|podria|puoi|potresti|puo|potrebbe|podes|pode|poderia|podias|voce|vc|kun|kan|kunt|zou|wil)\b"
+)
+
 
 class Wish(StrEnum):
     """What a user wants of follow-ups."""
@@ -76,6 +83,8 @@ def _requests_in(sentence: str) -> Iterator[FollowUpRequest]:
                 yield request
             # "He said, leave me alone": what follows is not the user's request.
             reported = reported or grammar.reports.search(clause) is not None
+        if request := _loose_request(sentence, grammar):
+            yield request
 
 
 def _clauses(sentence: str, grammar: Grammar) -> Iterator[str]:
@@ -97,3 +106,16 @@ def _request(clause: str, grammar: Grammar) -> FollowUpRequest | None:
         if grammar.stop.fullmatch(rest) or grammar.later.fullmatch(rest):
             return FollowUpRequest(Wish.LATER, when)
     return FollowUpRequest(Wish.LATER, When()) if grammar.later.fullmatch(clause) else None
+
+
+def _loose_request(sentence: str, grammar: Grammar) -> FollowUpRequest | None:
+    """A stop inside of a longer sentence: with a reason, or after something else."""
+    plain = _CLAUSE_END.sub(" ", sentence).strip()
+    if not grammar.loose_stop.search(plain) or grammar.veto.search(plain):
+        return None
+    if sentence.endswith("?") and not _ASKS.match(sentence):  # "You don't write to me any more?"
+        return None
+    if any(each.reports.search(sentence) for each in GRAMMARS):  # "Was heisst leave me alone?"
+        return None
+    when = next((when for when, _ in grammar.timed(plain)), None)
+    return FollowUpRequest(Wish.LATER, when) if when else FollowUpRequest(Wish.STOP)

@@ -50,6 +50,18 @@ DUTCH: Final = Grammar(
     endings=r"""
         <degree>|<more>|bedankt|dank je|ok|oke|voorgoed|voor altijd|de hele tijd|elke dag|iedere dag|constant|steeds|zo vaak|zo|van (?:jou|je|u)|jouw kant|in de toekomst|voortaan|vanaf nu|in het vervolg|begrepen|ja|zelf|uit jezelf|als eerste|ongevraagd|hierover|daarover|over (?:dit|dat)|als het kan|indien mogelijk|tenzij .*|totdat ik .*|tot ik .*|als ik .*niet.*|omdat .*|want .*|lastig|op|meer op|mee|ermee|daarmee|aan|wil je|zul je|man|joh|hiermee|worden|met (?:die|deze|je|al) ?\w* ?\w*
     """,
+    loose_stops=r"""
+        (?:stop|stoppen|hou|houd|ophouden|kap|kappen)(?: \w+){0,3} (?:met|om)(?: \w+){0,6} (?:<write>|<to_write>|contact opnemen|berichtjes sturen|berichten sturen|<messages>)
+        (?:schrijf|stuur|app|bericht|contacteer|benader|bel|mail|spreek|neem|begin|schijf)(?: \w+){0,4} (?:niet|nooit|niks|niets|geen)(?: \w+){0,4} (?:meer|uit jezelf|zomaar|ongevraagd|<messages>|berichte)(?: \w+)*
+        (?:niet|nooit|geen|niks)(?: \w+){0,2} meer(?: \w+){0,6} (?:schrijven|te schrijven|berichten|appen|contacteren|te contacteren|benaderd|sturen|stuurt|nodig|<messages>)(?: \w+)*
+        geen (?:ongevraagde|automatische)(?: \w+)? (?:<messages>)|geen berichten meer|(?:niet|liever) dat je me(?: \w+){0,6} (?:stuurt|schrijft|appt|benadert)
+        laat (?:me|mij|ons)(?: \w+){0,4} met rust|stuur me alleen(?: \w+){0,3} als ik|als je(?: \w+){0,3} (?:stuurt|schrijft)(?: \w+){0,3} doe dat(?: \w+){0,3} niet
+    """,
+    vetoes=r"""
+        hij|zij|hem|haar|mijn (?!telefoon|hoofd)\w+|iemand|mensen|buurman|baas|zeg (?:hem|haar|tegen)|voor mijn
+        zegt|zei|vertaal\w*|betekent|lied(?:je)?|gedicht|brief|zin|titel|film|verhaal|corrigeer|herschrijf|formuleer|maak een
+        stop niet|niet stoppen|netflix|nieuwsbrief|facebook|iphone|'s nachts|'s avonds|'s ochtends|voor \d\w*|na \d\w*|in het weekend|zo lang\w*|lange|details|foto's|hoe (?:zet|kan|zeg|krijg|schakel)|waarom|noem me|vergeet|in het (?:engels|nederlands|duits)|links?|opsomming\w*|woord|hoofdletter|niet(?: \w+){0,3} (?:te )?stoppen|niet met|moest stoppen|ik kan niet|zalando|amazon|heb(?:t)? (?:geen|nog)
+    """,
     laters=r"""
         (?:nu|vandaag|op dit moment|momenteel|even|vanavond)(?: (?:even|liever|echt))* niet|niet (?:nu|vandaag|op dit moment|vanavond)|(?:het )?komt (?:nu |even )?niet uit|geen goed moment|slecht moment|(?:misschien )?(?:later|straks|een andere keer|een ander keertje|een andere dag)
         (?:laten we|zullen we|kunnen we|we kunnen|ik wil(?: liever)?|ik zou(?: liever)?|we)(?: (?:het|hier|dit|er|daar|dat|over|later|verder|liever|beter|maar))* ?(?:praten|verder praten|doorgaan|verdergaan|verder gaan|bespreken|doen|spreken|afspreken|over hebben|hebben|terugkomen|appen|gaan)?
@@ -66,6 +78,7 @@ DUTCH: Final = Grammar(
         doei(?: doei)?|dag|tot (?:ziens|morgen|straks|later|de volgende keer|gauw|snel|horens|dan)|welterusten|goedenacht|goede nacht|slaap lekker|fijne (?:dag|avond|dag nog|avond nog)|fijn weekend|prettig weekend|het beste|hou je taai|dat is alles|dat was het|meer heb ik niet nodig|ciao|bye|groetjes
     """,
     resumes=r"""
+        (?:van mij )?(?:je )?mag (?:je )?(?:me )?weer(?: \w+){0,3} (?:sturen|schrijven|appen)|stuur me(?: alsjeblieft)? weer(?: \w+){0,4}|(?:ik zou het )?leuk vinden als je me weer(?: \w+){0,2} stuurt
         (?:je|jij|u) (?:mag|kunt|kan|moogt)(?: (?:<me>|nu|gerust|me))* (?:weer|opnieuw|altijd|gerust)(?: (?:<me>|contact))* (?:<write>|berichten sturen|opnemen|contact opnemen)(?: (?:<me>))?
         (?:<write>)(?: (?:<me>|contact|gerust|op))* (?:weer|opnieuw)(?: (?:berichten|op|een bericht|contact op))?
         (?:zet|schakel)(?: (?:<degree>))* (?:de|je|uw) (?:<messages>)(?: (?:weer|terug|opnieuw))* (?:aan|in)|(?:hervat|heractiveer|activeer) (?:de|je|uw) (?:<messages>)|begin(?: (?:weer|opnieuw))* (?:met (?:<write>)|(?:<me> )?(?:<to_write>))

@@ -14,7 +14,7 @@ ENGLISH: Final = Grammar(
         # With an object, as in "write to me"; the second list needs none.
         "bother": (
             "write(?: to)?|text|message|msg|dm|contact|ping|bother|disturb|bug|nudge|pester|spam"
-            "|harass|annoy|poke|notify|call|e-?mail|mail|nag|hassle|badger|follow up with"
+            "|harass|annoy|poke|notify|call(?= me(?: again| any ?more| ever| please)*$)|e-?mail|mail|nag|hassle|badger|follow up with"
             "|check in (?:on|with)|check up on|check on|reach out to|get in touch with|talk to"
             "|speak to|chat with|get back to|come back to|keep (?:<bothering>)"
         ),
@@ -107,6 +107,21 @@ ENGLISH: Final = Grammar(
         if (?:that's|it's) (?:ok|okay|possible|alright)|if (?:you )?(?:don't mind|possible|you can|you please)|would you|will you|do you (?:hear|understand)(?: me)?|i mean it|everyone|guys|today and tomorrow and forever
         or (?:whatever|anything|something).*|or (?:<follow_up>|(?:<bother>) <me>|<bothering>|<following_up>|(?:<messages>)).*|and (?:<follow_up>|(?:<bothering>)|<following_up>).*
     """,
+    loose_stops=r"""
+        (?:stop|quit|stopped|stopping|cease)(?: \w+){0,2} (?:<bothering>|msging|writting|mesaging|texting) (?:me|us)
+        (?:stop|quit|stopped) (?:sending|giving)(?: me)?(?: \w+){0,4} (?:<messages>|stuff|things)
+        (?:don't|dont|do not|never|not to|not)(?: \w+){0,3} (?:write(?: to)?|text|message|msg|contact|ping|bother|e-?mail) (?:me|us)(?: \w+){0,5} (?:again|anymore|any ?more|unprompted|on your own|out of the blue|unless i)
+        (?:no longer|don't|dont|do not|never)(?: \w+){0,2} (?:want|wish|need)(?: \w+){0,5} (?:<messages>) from (?:you|u)
+        (?:turn|switch) off(?: \w+){0,3} (?:<messages>)(?: that)? you send
+        leave (?:me|us) (?:alone|in peace|be)
+        (?:you're|you are|you keep|your)(?: \w+){0,6} (?:too (?:much|often|many)|stress\w*|annoying|creepy)(?: \w+){0,4} (?:please )?stop
+        when you (?:write|text|message)(?: to)? me(?: \w+){0,8} (?:please )?(?:stop|don't)
+    """,
+    vetoes=r"""
+        he|she|they|him|her|his|them|my \w+ (?:won't|keeps?|doesn't|is|has|said|told|never|always|still|ex|boss|sends?)|phone|my (?:ex|boss|mother|mom|mum|dad|friend|sister|brother|wife|husband|neighbou?r|colleague|landlord|bank|ex-\w+)|people|someone|somebody|everyone|who|guy|stranger|spammers?
+        translate|say|says|said|saying|means?|meaning|lyrics|song|poem|story|letter|reply to|draft|tell|told (?:me|my|him|her)|wrote|quote|called|titled
+        (?:don't|dont|do not|never|won't|can't|cannot|didn't|doesn't|not) (?:ever )?(?:stop|quit|leave)|netflix|newsletter|facebook|instagram|whatsapp|linkedin|amazon|iphone|android|at (?:night|work)|before \d\w*|after \d\w*|in the (?:morning|evening|middle)|weekends?|such (?:a )?long|so long|long (?:answers?|messages|texts)|details?|call me|if i|what (?:if|happens)|why (?:did|do) you|(?:don't|do not|not)(?: \w+){0,3} (?:stop|quit)|in (?:english|german|french|spanish|caps)|links?|lists?|bullets?|words?|paragraphs?|spam emails|zalando|ebay|paypal
+    """,
     laters=r"""
         not (?:right )?now|not today|not at the moment|not at this time|not tonight|not this (?:week|time)|now is not (?:a|the) (?:good|best|right) time|(?:this is )?(?:a )?bad time|it's a bad time|this isn't a good time
         (?:maybe |perhaps |)(?:later|another time|some other time|another day|some other day)
@@ -128,8 +143,9 @@ ENGLISH: Final = Grammar(
         (?:good)?bye(?: bye)?|farewell|good ?night|see (?:you|ya|u)|take care|cheers|(?:talk|speak) (?:to you )?(?:soon|later|tomorrow)|so long|have a (?:nice|good|great) (?:day|evening|night|weekend|one)|until (?:next time|tomorrow|then)
     """,
     resumes=r"""
+        (?:it's|its|it is|i'm|i am) (?:ok|okay|fine|alright)(?: with it)? if (?:you|u) (?:(?:<bother>) <me>|<follow_up>)(?: again)?
         (?:it's|it is) (?:ok|okay|fine|alright|all right)(?: for you)? to (?:(?:<bother>) <me>|<follow_up>)
-        you (?:can|may|could|should)(?: <degree>)* (?:(?:<bother>) <me>|<follow_up>) (?:again|any ?time|whenever.*|if you.*|when you.*|once more|from now on)
+        you (?:can|may|could|should)(?: <degree>)* (?:(?:<bother>) <me>|<follow_up>) (?:again|any ?time|whenever.*|if you.*|when you.*|once more|from now on)(?: if you.*)?
         you're (?:welcome|allowed|free) to (?:(?:<bother>) <me>|<follow_up>)
         (?:start|resume|begin|restart|continue|keep|go back to) (?:(?:<bothering>) <me>|<following_up>|(?:your |the |sending )*(?:follow(?: |-)?ups?|check(?: |-)?ins?|messages|nudges))
         (?:(?:<bother>) <me>|<follow_up>)(?: with <me>)? again

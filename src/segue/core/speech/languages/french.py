@@ -55,6 +55,22 @@ FRENCH: Final = Grammar(
     endings=r"""
         <degree>|plus|jamais|encore|merci|ok|d'accord|ca|comme ca|tout le temps|sans arret|sans cesse|constamment|tous les jours|chaque jour|de ta part|de votre part|pour toujours|a jamais|definitivement|immediatement|a l'avenir|dorenavant|du tout|toi|vous|a moi|pour (?:ca|rien)|compris|hein|a ce sujet|la-dessus|sur ce sujet|si (?:possible|tu peux|je ne.*)|sauf si.*|tant que je.*|jusqu'a ce que je.*|avant que je.*|parce que.*|car .*|espece de .*|en premier|toute? seule?|spontanement|sans que je.*|bon sang|avec (?:ca|tes \w+|vos \w+|ces \w+)
     """,
+    loose_stops=r"""
+        (?:arrete[sz]?|arreter|cesse[sz]?|cesser|cessiez|evite[sz]?|stop)(?: \w+){0,3} (?:de |d')?(?:m'|me ?|nous |m)(?:\w+ )?(?:<write>|envoyer|envoies)
+        (?:arrete[sz]?|arreter|cesse[sz]?|stop)(?: \w+){0,4} (?:<messages>|msg|nouvelles de moi|spam)
+        (?:ne |n')?(?:m'|me )(?:\w+ )?(?:<write>|envoie[sz]?|envoyez)(?:-moi)?(?: \w+){0,2} (?:plus|jamais|que (?:si|quand))(?: \w+){0,5}
+        (?:ne )?(?:plus|jamais)(?: \w+){0,5} (?:m'|me )(?:\w+ )?(?:<write>|ecrives|envoyer|contacter|envoies)
+        (?:veux|voudrais|souhaite|desire|voulais)(?: \w+){0,3} plus(?: \w+){0,5} (?:<messages>|en recevoir|contactee?|mecrives|m'ecrives|etre contactee?)
+        plus etre (?:contactee?|derangee?|relancee?|sollicitee?)
+        (?:n')?envoie[sz]? plus (?:rien|de (?:<messages>))|plus l'initiative|merci de ne plus (?:m'|me )\w+
+        (?:desactive[rz]?|coupe[rz]?|supprime[rz]?)(?: \w+){0,2} (?:<messages>)(?: \w+){0,2}(?: que tu m'envoies| spontanes?| automatiques?)
+        laisse[rz]?[- ](?:moi|nous)(?: \w+){0,2} (?:tranquilles?|en paix)|(?:tu m'ecris|tes messages)(?: \w+){0,6} (?:arrete[sz]?(?: ca)?|stop)|a m'ecrire(?: \w+){0,8} arrete
+    """,
+    vetoes=r"""
+        il|elle|ils|mon (?!telephone)\w+|ma (?!montre)\w+|mes \w+|lui|quelqu'un|les gens|voisine?|chef|patron|dis-lui|on m'a
+        dit (?:que|de) (?:il|elle)|a dit|disait|tradui\w*|signifie|veut dire|chanson|poeme|lettre|phrase|titre|film|histoire|corrige\w*|reformule\w*|ecris(?:-moi)? (?:un|une) \w+
+        (?:n'|ne )(?:t')?arrete[sz]? (?:pas|jamais)|netflix|newsletter|facebook|whatsapp|iphone|la nuit|le matin|le soir|avant \d\w*|apres \d\w*|le week-?end|trop longs?|si long|details|comment (?:faire|dire|arreter|bloquer|desactiver)|pourquoi|m'appelle (?:pas|plus)|oublie pas|en (?:anglais|francais|allemand)|listes?|paragraphes?|reponses?|liens?|pas que (?:tu|vous) (?:arret|cess)\w+|la banque|zalando|amazon
+    """,
     laters=r"""
         pas (?:maintenant|aujourd'hui|ce soir|tout de suite|pour l'instant|pour le moment|cette semaine|la)|(?:c'est )?(?:pas|un mauvais) (?:le )?(?:bon )?moment|ce n'est pas le (?:bon )?moment|plus tard|une autre fois|un autre jour|peut-etre plus tard|on verra(?: plus tard)?
         (?:on (?:en )?(?:se )?(?:parle(?:ra)?|reparle(?:ra)?|continue(?:ra)?|voit|verra|reprend(?:ra)?|fait (?:ca|cela))|parlons(?:-en)?|reparlons(?:-en)?|continuons|reprenons|faisons (?:ca|cela)|peut-on (?:en )?(?:parler|reparler|continuer|reprendre|faire (?:ca|cela))|on peut (?:en )?(?:parler|reparler|continuer|reprendre|faire (?:ca|cela))|on pourrait (?:en )?(?:parler|reparler|continuer|faire (?:ca|cela))|je prefere (?:en )?(?:parler|continuer|voir ca))(?: (?:de ca|ca|cela|en))?
@@ -71,6 +87,7 @@ FRENCH: Final = Grammar(
         au revoir|adieu|salut|ciao|bye|a (?:bientot|plus|demain|tout a l'heure|la prochaine|plus tard|\+)|bonne (?:nuit|journee|soiree|fin de journee|continuation)|bon (?:week-?end|apres-midi)|prends soin de toi|c'est tout|ce sera tout|merci c'est tout|c'est bon merci
     """,
     resumes=r"""
+        (?:que )?(?:tu|vous) (?:m'ecrives|m'ecriviez|peux|pouvez)(?: (?:a nouveau|de nouveau))?(?: m'(?:ecrire|envoyer des messages))?(?: (?:a nouveau|de nouveau))|reactive[rz]? (?:tes|vos|les) (?:<messages>)(?: spontanes| automatiques)?
         (?:tu|vous) (?:peux|pouvez)(?: maintenant)? (?:a nouveau |de nouveau )?(?:me |m'|nous )(?:<write>)(?: (?:a nouveau|de nouveau|encore|quand tu.*|quand vous.*|n'importe quand))*
         (?:<write>)[- ]moi (?:a nouveau|de nouveau|encore|quand tu.*)
         (?:recommence[rz]?|reprend(?:s|re|ez)?|continue[rz]?) (?:a |de )?(?:me |m')?(?:<write>|(?:les|tes|vos) (?:<messages>))

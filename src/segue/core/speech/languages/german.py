@@ -45,7 +45,7 @@ GERMAN: Final = Grammar(
         (?:dass|wenn|ob) (?:du|sie)|dich|sie|darum|es reicht|mir reicht's|mir reicht es|schluss|das|du sollst|sie sollen|du darfst|du brauchst|du musst|sie mussen|sie brauchen|sie brauchen mir|um himmels willen|verdammt|fur immer|in zukunft|kunftig|kuenftig|von jetzt an|von nun an|lieber|besser
     """,
     stops=r"""
-        (?:hor|hoer|hort|hoert|horen sie|hoeren sie) (?:(?:<degree>) )*auf (?:(?:<degree>|damit|so) )*(?:(?:mit <some>(?:<messages>))|(?:<me> )?(?:<some>(?:<messages>) )?(?:(?:<more>) )?(?:<to_write>)|mich .*)
+        (?:hor|hoer|hort|hoert|horen sie|hoeren sie) (?:(?:<degree>) )*auf (?:(?:<degree>|damit|so) )*(?:(?:mit <some>(?:<messages>))|(?:<me> )?(?:<some>(?:<messages>) )?(?:(?:<more>) )?(?:<to_write>))
         (?:(?:<me>) )?(?:aufhoren|aufhoeren|aufhorst|aufhoerst) (?:(?:<degree>|<me>) )*(?:mit <some>(?:<messages>)|(?:<to_write>))(?: (?:aufhoren|aufhoeren))?
         (?:(?:<me>|<degree>) )*(?:mit <some>(?:<messages>)|(?:<to_write>)) (?:aufhoren|aufhoeren|aufhorst|aufhoerst|horst auf|lassen)
         (?:lass|lasst|lassen sie|lassen) (?:(?:<degree>) )*(?:mich|uns)(?: (?:<degree>))* (?:in ruhe|in frieden|zufrieden)(?: lassen)?
@@ -70,6 +70,23 @@ GERMAN: Final = Grammar(
     endings=r"""
         <degree>|<more>|mehr|bitte|danke|ok|okay|jetzt|in zukunft|kunftig|kuenftig|ab (?:jetzt|sofort|heute)|von (?:jetzt|nun) an|fur immer|fuer immer|uberhaupt|ueberhaupt|klar|verstanden|ja|so oft|die ganze zeit|jeden tag|von (?:dir|ihnen)|selbst|von selbst|von dir aus|zuerst|unaufgefordert|ungefragt|an|bei mir|hier|damit|werden|wurdest|wuerdest|wurden|wurde|und zwar sofort|es sei denn.*|ausser .*|bis ich .*|bevor ich .*|wenn ich .*nicht.*|weil .*|denn .*|du \w+|bis auf weiteres|haben|mochte|moechte|will|lasst|lassen|lasst|zu lassen|horst|hoerst|schreibst|meldest|kontaktierst|nervst|storst|anschreibst|musst|brauchst|sollst|auf
     """,
+    loose_stops=r"""
+        (?:hoe?r|hoe?ren)(?: \w+){0,3} auf(?: \w+){0,7} (?:<to_write>|an(?:zu)?schreiben|zu senden|zu schicken|damit)
+        aufhoe?ren?(?: \w+){0,7} (?:<to_write>|zu senden|zu schicken)
+        (?:schreibe?|meld|melde|kontaktiere?|nerve?|stoe?re?|textet?|sprich|ping)(?: \w+){0,4} (?:nicht|nich|nciht|nie|nix|nichts|keine)(?: \w+){0,4} (?:mehr|wieder|einfach so|von (?:allein|alleine|dir aus|selbst)|unaufgefordert|ungefragt)
+        (?:nicht|nie|nix|nichts|keine)(?: \w+){0,3} mehr(?: \w+){0,5} (?:schreiben|anschreiben|anschreibst|schreibst|melden|meldest|kontaktieren|von dir hoe?ren|nachrichten|<messages>)
+        (?:keine?|nicht)(?: \w+){0,3} (?:unaufgeforderten?|ungefragten?|automatischen)(?: \w+){0,2} (?:<messages>)
+        (?:lass|lassen sie)(?: \w+){0,6} (?:mir(?: \w+){0,3} zu schreiben|an(?:zu)?schreiben|anzuschreiben|mich anzuschreiben)
+        (?:lass|lasst|lassen sie)(?: \w+){0,2} (?:mich|uns)(?: \w+){0,4} in (?:ruhe|frieden)
+        (?:stell|stelle|stellen)(?: \w+){0,5} (?:<messages>|das)(?: \w+){0,4} ein
+        (?:nicht|nie)(?: \w+)* dass du(?: \w+){0,5} (?:anschreibst|schreibst|meldest|kontaktierst)
+        wenn du(?: \w+){0,4} (?:schreibst|anschreibst)(?: \w+){0,4} (?:bitte )?lass(?: das| es)
+    """,
+    vetoes=r"""
+        er|ihn|ihm|mein(?:e|em|en|er)? (?!handy|telefon)\w+|leute|jemand|chef|nachbar\w*|exfreund\w*|kollege\w*
+        sag(?:t|te|en)?|gesagt hat|ue?bersetze?|heisst|bedeutet|lied|gedicht|brief|text|satz|titel|film|geschichte|formuliere?|schreib (?:mir )?(?:ein|eine|einen) \w+|nenn\w*|zu nennen|rufen
+        (?:nicht|nie|niemals) (?:auf(?:hoe?ren)?|allein)|hoe?r nicht|netflix|newsletter|whatsapp|facebook|iphone|nachts|abends|morgens|vor \d\w*|nach \d\w*|am wochenende|so (?:foe?rmlich|lange?)|lange|bilder|fotos|warum|wieso|wie (?:schalte|kann|sage|kriege|bringe)|hat mir|haben mir|auf (?:\w+isch|deutsch)|absatz|wort|gross|klein|links?|listen?|stichpunkte|zalando|amazon|nicht in ruhe
+    """,
     laters=r"""
         (?:jetzt|heute|gerade|momentan|im moment|grad) (?:gerade )?(?:nicht|lieber nicht|keine zeit|schlecht|leider nicht)|nicht (?:jetzt|heute|gerade|im moment)|passt (?:mir )?(?:jetzt|gerade|heute|grad) nicht|(?:es )?passt (?:jetzt |gerade |mir )*nicht
         (?:vielleicht |lieber |)(?:spater|spaeter|ein andermal|ein anderes mal|ein ander mal|morgen)
@@ -88,6 +105,7 @@ GERMAN: Final = Grammar(
         tschuss|tschuess|tschau|ciao|bye|servus|auf wiedersehen|wiedersehen|auf wiederhoren|bis (?:dann|bald|morgen|spater|spaeter|zum nachsten mal|nachste woche)|gute nacht|mach'?s gut|machs gut|leb wohl|schonen (?:tag|abend|feierabend)|schoenen (?:tag|abend)|schones wochenende|man sieht sich|pfiat di|ade|das war'?s|das ist alles|danke das reicht|mehr brauche ich nicht
     """,
     resumes=r"""
+        (?:von mir aus )?(?:du )?(?:kannst|darfst)(?: \w+){0,3} wieder(?: \w+){0,3} (?:schreiben|anschreiben|melden)|(?:bitte )?schreib mir wieder(?: \w+){0,3}|dass du(?: \w+){0,2} wieder(?: \w+){0,3} (?:meldest|schreibst)
         (?:du|sie) (?:darfst|kannst|durfen|duerfen|konnen|koennen)(?: (?:mir|mich|dich|sich|jetzt|gern|gerne|ruhig|bei mir|uns))* (?:wieder|jederzeit|gern wieder|ab jetzt wieder|von dir aus)(?: (?:mir|mich|dich|bei mir|an|von dir aus|gern|gerne))* (?:<write>)
         (?:<write>)(?: (?:<me>|dich|sich|sie|bitte|gern|gerne|ruhig|doch|jetzt))* (?:wieder|jederzeit)(?: (?:bei mir|an))?
         (?:ich )?(?:mochte|moechte|will|wurde gern|wuerde gern)(?: (?:gern|gerne|doch|jetzt))* wieder (?:von dir (?:horen|hoeren|lesen)|<some>(?:<messages>)(?: (?:bekommen|erhalten|haben))?|angeschrieben werden)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
-from unicodedata import combining, normalize
+from unicodedata import category, combining, normalize
 
 _NAME: Final = re.compile(r"<(\w+)>")
 # Words of one kind in a row. Without a bound, hostile text takes exponential time.
@@ -50,8 +50,9 @@ class When:
 
 
 def folded(sentence: str) -> str:
-    """The sentence without accents, inverted marks and double blanks."""
+    """The sentence without accents, emojis, inverted marks and double blanks."""
     plain = "".join(sign for sign in normalize("NFKD", sentence) if not combining(sign))
+    plain = "".join(" " if category(sign).startswith("S") else sign for sign in plain)
     plain = plain.translate(_INVERTED)
     return " ".join(plain.split())
 
@@ -63,6 +64,9 @@ class Grammar:
     lists: Mapping[str, str]
     leads: str
     stops: str
+    # Stops within a longer sentence; words of the vetoes make it something else.
+    loose_stops: str
+    vetoes: str
     # Stops that count only as a whole message.
     commands: str
     endings: str
@@ -102,6 +106,14 @@ class Grammar:
     @cached_property
     def reports(self) -> re.Pattern[str]:
         return re.compile(rf"(?<![\w'])(?:{self._any(self.reporting)})(?![\w'])")
+
+    @cached_property
+    def loose_stop(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w'])(?:{self._any(self.loose_stops)})(?![\w'])")
+
+    @cached_property
+    def veto(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w'])(?:{self._any(self.vetoes)})(?![\w'])")
 
     @cached_property
     def conjunction(self) -> re.Pattern[str]:

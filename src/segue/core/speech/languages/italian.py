@@ -29,7 +29,7 @@ ITALIAN: Final = Grammar(
         (?:la )?(?:smetti|smettila|smetta|smettere|smettetela|smettessi|smetterla|piantala|finiscila|basta|cessa|evita|evitare|evitassi|cessi|falla finita|fatela finita|stop)(?: (?:<degree>))*(?: (?:di|con|a))?(?: (?:<me>))? (?:<write>)(?: (?:<some>)(?:<messages>))?
         (?:basta|stop|smettila|smetti|piantala|finiscila|sono (?:stufo|stufa) (?:di|dei)|stufo|ne ho abbastanza|fine|niente|nessun|nessuna|non piu|mai piu|zero)(?: (?:<degree>))*(?: (?:di|con|dei|coi|delle|ai))? (?:<some>)(?:<messages>)
         non (?:(?:<me>|<degree>|devi|dovete|deve|c'e bisogno di|c'e bisogno che|serve|serve che tu|e necessario|occorre|voglio che tu|voglio che|vorrei che tu|osare|osare piu|provare a|stare a|continuare a|devi piu|hai bisogno di|importa) )*(?:<write>)(?: (?:<degree>|<some>(?:<messages>)|niente))*
-        (?:che )?(?:tu )?non (?:(?:<me>) )?(?:(?:<degree>) )*(?:scriva|scrivessi|contattassi|disturbassi|scrivi|contatti|mandi|mandassi|cerchi|disturbi piu)(?: piu)?(?: (?:<some>)(?:<messages>))?
+        (?:che )?(?:tu )?non (?:(?:<me>) )?(?:(?:<degree>) )*(?:scriva|scrivessi|contattassi|disturbassi|contatti|mandi|mandassi|cerchi|disturbi piu)(?: piu)?(?: (?:<some>)(?:<messages>))?
         non (?:(?:<degree>) )*(?:voglio|desidero|vorrei|ho bisogno|ho chiesto|mi interessano|gradisco|intendo)(?: (?:<degree>|ricevere|avere|vedere|essere|sentire|leggere|di|che tu mi|che mi|sapere))*(?: (?:<some>)(?:<messages>)| (?:da te|di te)| niente da te| contattat[oa]| disturbat[oa]| (?:<write>)| sentirti| sentirla| scriva)+
         (?:non )?(?:occorre|serve|c'e bisogno|bisogna|e inutile|inutile)(?: (?:piu|che tu|che|di))*(?: (?:<me>))? (?:<write>|scriva)
         (?:lascia|lasci|lasciate|lasciar)(?:mi|ci)(?: (?:<degree>))* (?:in pace|stare|perdere|tranquill[oa]|sol[oa]|respirare|vivere)
@@ -43,6 +43,20 @@ ITALIAN: Final = Grammar(
     commands="stop|basta|smettila|smetti|piantala|fermati|finiscila",
     endings=r"""
         <degree>|piu|mai|grazie|ok|di nuovo|ancora|per sempre|tutto il tempo|sempre|continuamente|in continuazione|ogni (?:giorno|ora)|tutti i giorni|cosi|da te|da parte tua|tuoi|in futuro|d'ora in poi|immediatamente|capito|chiaro|tu|per prim[oa]|di tua iniziativa|su (?:questo|cio)|a riguardo|se possibile|se puoi|a meno che.*|finche (?:non )?.*|se non .*|prima che .*|perche .*|a me|con (?:questi|i tuoi|questa) ?\w*|niente|va bene|accidenti|assolutamente|affatto
+    """,
+    loose_stops=r"""
+        (?:smetti|smettila|smetta|smettere|smettessi|piantala|finiscila|evita)(?: \w+){0,2} di(?: \w+){0,2} (?:<write>|mandarmi|inviarmi|tartassarmi)(?: \w+){0,4}
+        (?:non|nn) (?:\w+ ){0,3}(?:scrivermi|contattarmi|mandarmi|inviarmi|disturbarmi|cercarmi)(?: \w+){0,2} (?:piu|mai|<messages>|senza)(?: \w+)*
+        (?:non|nn) mi (?:scriva|contatti|contattasse|scrivessi|mandi|disturbi) (?:piu|mai|senza)(?: \w+)*
+        (?:non|nn) (?:voglio|desidero|vorrei)(?: \w+){0,5} (?:<messages>|contattat[oa]|mi scriv(?:a|i)|ke mi scrivi)(?: piu)?
+        (?:di|desidero) non (?:scrivermi|contattarmi|essere)(?: \w+){0,2} (?:piu|contattat[oa])(?: \w+)*|tu non scrivermi|non prendere l'iniziativa
+        (?:disattiva|spegni|blocca)(?: \w+){0,3} (?:<messages>)(?: \w+){0,2}(?: che mi mandi| spontanei| automatici)(?: che mi mandi)?
+        (?:mi scrivi|i tuoi messaggi)(?: \w+){0,4} (?:smettila|basta|smetti)
+    """,
+    vetoes=r"""
+        lui|lei (?:non|mi|ha)|loro|il mio (?!telefono|cellulare)\w+|la mia \w+|mio \w+|mia \w+|qualcuno|la gente|capo|vicin[oa]|digli|dille
+        dice|disse|ha detto|traduc\w*|significa|canzone|poesia|lettera|frase|titolo|film|storia|racconto|correggi|riformula|scrivimi (?:un|una) \w+
+        non smettere|netflix|newsletter|facebook|whatsapp|iphone|di notte|la sera|al mattino|prima delle \w+|dopo le \w+|nel weekend|troppo lung\w+|dettagli|come (?:faccio|si dice|disattivo|blocco)|perche non|chiamarmi|dimenticare|in (?:inglese|italiano|francese|tedesco)|elench\w+|paragraf\w+|link|che tu smett\w+|collega|zalando|amazon
     """,
     laters=r"""
         (?:adesso|ora|oggi|al momento|per ora|stasera)(?: proprio)? no|non (?:adesso|ora|oggi|al momento|e (?:il|un buon) momento|stasera|e il momento giusto|in questo momento)|(?:e un )?brutto momento|piu tardi|dopo|un'altra volta|un altro giorno|magari (?:dopo|piu tardi|un'altra volta)|forse (?:dopo|piu tardi)|ne parliamo (?:dopo|piu tardi)
@@ -60,6 +74,7 @@ ITALIAN: Final = Grammar(
         ciao(?: ciao)?|arrivederci|arrivederla|addio|a (?:presto|domani|dopo|piu tardi|risentirci)|ci (?:vediamo|sentiamo)|buona (?:notte|serata|giornata)|buonanotte|buon (?:weekend|fine settimana)|stammi bene|alla prossima|e tutto|questo e tutto|nient'?altro|basta cosi grazie
     """,
     resumes=r"""
+        (?:alla fine )?(?:vorrei|voglio) che (?:tu )?mi (?:scrivessi|scriva)(?: di nuovo| ancora)|puo di nuovo (?:<write>)(?: <some>(?:<messages>))?
         (?:ora )?(?:puoi|puo) (?:di nuovo |ricominciare a |tornare a |riprendere a )?(?:<write>)(?: (?:di nuovo|ancora|quando vuoi|quando.*))*
         (?:scrivimi|contattami|ricomincia a (?:<write>)|torna a (?:<write>)|riprendi a (?:<write>)) ?(?:di nuovo|ancora|quando vuoi|pure)?
         (?:attiva|riattiva|accendi|riprendi)(?: di nuovo)? (?:le|i|gli|i tuoi|le tue) (?:<messages>)

@@ -44,6 +44,20 @@ PORTUGUESE: Final = Grammar(
     endings=r"""
         <degree>|mais|nunca|jamais|obrigad[oa]|ok|outra vez|de novo|novamente|para sempre|pra sempre|o tempo todo|a toda hora|todos os dias|todo dia|todo o dia|constantemente|sempre|assim|da tua parte|da sua parte|teus|tuas|suas|no futuro|a partir de agora|imediatamente|entendeu|percebeste|entendido|ta|ta bom|ta bem|voce|tu|primeiro|por conta propria|sobre (?:isso|isto)|se possivel|se puder(?:es)?|a menos que.*|a nao ser que.*|ate (?:que )?eu .*|se eu nao .*|enquanto eu nao .*|porque .*|a mim|comigo|com (?:isso|isto|essas|tuas|suas) ?\w*|de ti|de voce|nada|pra mim|para mim|cara|porra|caramba
     """,
+    loose_stops=r"""
+        (?:para|pare|pares|parar|parasse|deixa|deixe|deixar|parem)(?: \w+){0,2} de(?: \w+){0,2} (?:<write>|spammar|encher o saco)(?: \w+){0,6}
+        (?:nao|naum|n|nunca) (?:\w+ ){0,3}me (?:\w+ ){0,2}(?:<write>|manda|envia|chama|escreve|voltasse a contactar|escreveres|escrevesses)(?: \w+){0,2} (?:mais|nunca|sem|nada|<messages>|msg)(?: \w+)*
+        (?:nao|naum|n) (?:quero|desejo)(?: \w+){0,5} (?:<messages>|msg|me mande|contactad[oa]|contatad[oa])(?: \w+)*
+        (?:que|para|se) (?:voce |vc )?nao (?:me )?(?:\w+ ){0,2}(?:escreva|escrevas|escrevesse|escrevesses|contactar|entrasse|escreveres|contacte)(?: \w+)*
+        so me (?:escreve|escreva|manda mensagem|responde|fala) se eu(?: \w+)*|nao (?:tome|tomes) a iniciativa
+        (?:desativa|desative|desliga|desligue)(?: \w+){0,3} (?:<messages>)(?: \w+){0,2}(?: que (?:voce|vc) me manda| espontaneas| automaticas)(?: que (?:voce|vc) me manda)?
+        (?:me escreve|me escreves|tuas mensagens|suas mensagens)(?: \w+){0,4} (?:pare|para|chega)(?: por favor)?|parar de me (?:<write>|mandar)(?: \w+){0,3}
+    """,
+    vetoes=r"""
+        ele|ela|eles|o meu (?!telemovel|celular|bebe)\w+|a minha \w+|meu (?!celular|bebe)\w+|minha \w+|alguem|as pessoas|vizinh[oa]|chefe|diz-lhe|fala pra ele
+        disse (?:que|pra ele)|dizia|traduz\w*|traduza|significa|musica|cancao|poema|carta|frase|titulo|filme|historia|conto|corrige|corrija|reformul\w*
+        nao (?:pares|pare|deixes) de|netflix|newsletter|facebook|instagram|iphone|a noite|de noite|de manha|antes das \w+|depois das \w+|fim de semana|tao long\w+|muito long\w+|detalhes|como (?:faco|digo|desativo|bloqueio)|por que|porque nao|me chames|esquecas|fumar|em (?:ingles|portugues|frances)|listas?|paragrafos?|links?|que (?:pares|pare|deixes) de|amazon|zalando
+    """,
     laters=r"""
         (?:agora|hoje|neste momento|por agora|por enquanto|esta noite|hoje a noite)(?: mesmo)? nao(?: (?:posso|da|e (?:um )?bom momento))?|nao (?:agora|hoje|e (?:um )?bom momento|por agora|neste momento|da agora)|(?:e |)(?:um )?mau momento|mais tarde|depois|outro dia|outra hora|noutra altura|em outro momento|talvez (?:mais tarde|depois|outro dia|amanha)|fica para (?:depois|outra)
         (?:falamos|conversamos|continuamos|a gente (?:se fala|conversa|continua|fala|ve isso)|vamos (?:falar|conversar|continuar|deixar(?: isso)?(?: para| pra)?|fazer isso|ver isso)|falemos|nos (?:falamos|vemos)|podemos (?:falar|continuar|conversar|fazer isso|deixar(?: isso)?(?: para| pra)?)|prefiro (?:falar|continuar|fazer isso)|deixamos(?: isso)?(?: para)?|vemos isso)(?: (?:disso|disto|isso|isto|sobre (?:isso|isto)|com isso))*
@@ -60,6 +74,7 @@ PORTUGUESE: Final = Grammar(
         adeus|tchau|xau|ate (?:logo|amanha|breve|mais|ja|a proxima|depois|mais tarde|segunda)|boa (?:noite|tarde)|bom (?:dia|fim de semana|final de semana)|tenha um bom dia|tem um bom dia|fica bem|se cuida|cuida-te|e tudo|so isso|e so isso|mais nada|era so isso|beijos|abraco|a gente se (?:ve|fala)
     """,
     resumes=r"""
+        (?:pronto )?(?:voce )?pode (?:voltar a )?me (?:<write>)(?: <some>(?:<messages>))?(?: (?:de novo|novamente|outra vez))?|(?:afinal )?(?:gostava|gostaria|queria) que me (?:voltasses|voltasse) a (?:<write>)
         (?:ja |agora )?(?:podes|pode|voce pode|voce ja pode) (?:voltar a |tornar a |me )?(?:<write>)(?: (?:<me>|de novo|outra vez|novamente|quando quiser(?:es)?|quando.*))*
         (?:volta|volte|torna|recomeca|recomece|comeca|comece) a (?:me )?(?:<write>)(?: (?:<me>|de novo))*|(?:escreve-me|me escreve|me escreva|fala comigo|me manda mensagens?) (?:de novo|outra vez|novamente|quando quiser(?:es)?)
         (?:ativa|ative|reativa|reative|liga|ligue|retoma|retome)(?: de novo)? (?:as|os|tuas|suas|as tuas|as suas) (?:<messages>)(?: (?:de novo|outra vez))?

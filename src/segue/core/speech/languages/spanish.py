@@ -50,6 +50,21 @@ SPANISH: Final = Grammar(
     endings=r"""
         <degree>|mas|nunca|jamas|gracias|ok|vale|otra vez|de nuevo|nunca mas|para siempre|en absoluto|todo el tiempo|cada dia|todos los dias|constantemente|a cada rato|asi|de esa manera|por (?:tu|su) parte|de tu parte|tuyos|en el futuro|a partir de ahora|inmediatamente|de inmediato|entendido|quieres|tu|usted|primero|por tu cuenta|sobre (?:eso|esto)|de (?:eso|esto)|si es posible|si puedes|a menos que.*|salvo que.*|hasta que (?:yo )?.*|si no .*|porque.*|a no ser que.*|que .*molesta|con (?:eso|esto|tus \w+|tantos \w+)|de ti|joder|conmigo|a mi
     """,
+    loose_stops=r"""
+        (?:deja|deje|dejes|dejaras|dejar|dejen|para|pare|parar)(?: \w+){0,2} de(?: \w+){0,2} (?:<write>|mandarme|enviarme|hacerme spam|darme la lata)
+        no (?:\w+ ){0,5}me (?:\w+ ){0,3}(?:<write>|escribieras|contactaras|contactara|mandes|mande|envies|envie)(?: \w+){0,4} (?:mas|nada|nunca|sin que|si yo no|por iniciativa|<messages>)(?: \w+)*
+        (?:que|q) no me (?:escribas|escribieras|contactes|contactaras|mandes|envies|molestes)
+        no (?:vuelva|vuelvas)(?: \w+){0,3} a (?:\w+ ){0,3}(?:contacto conmigo|<write>)
+        (?:no|ya no) (?:quiero|kiero|deseo|necesito)(?: \w+){0,5} (?:<messages>|contactad[oa]|me escribas|q me escribas)
+        ya no me (?:mandes|escribas|envies|molestes)(?: \w+){0,3}|no me (?:envies|mandes|escribas) mas(?: \w+){0,4}
+        (?:desactiva|apaga|quita|cancela)(?: \w+){0,2} (?:<messages>)(?: \w+){0,2}(?: que me mandas| espontaneos| automaticos)(?: que me mandas)?
+        no tomes la iniciativa|(?:me escribes|tus mensajes)(?: \w+){0,4} para(?: ya| por favor)?$|tu no me escribas|podrias no escribirme|que dejaras de (?:<write>)|dejes de (?:<write>)
+    """,
+    vetoes=r"""
+        el (?:me|no|dijo|dice|se)|ella|ellos|mi (?!movil|telefono|bebe)\w+|mis \w+|alguien|la gente|vecin[oa]|jefe|jefa|dile|digale
+        dijo|decia|traduc\w*|traduzca|significa|cancion|poema|carta|frase|titulo|pelicula|cuento|historia|corrige|reformula|escribeme (?:un|una) \w+|un poema
+        no (?:dejes|deje|pares|pare) (?:nunca )?de|netflix|newsletter|boletin|facebook|whatsapp|iphone|por la noche|de noche|por la manana|antes de las \w+|despues de las \w+|fines? de semana|tan larg[oa]s?|detalles|como (?:hago|digo|desactivo|bloqueo)|por que|me llames|olvides|en (?:ingles|espanol|frances|aleman)|listas?|parrafos?|enlaces?|no (?:\w+ ){1,4}que (?:dejes|dejaras|pares) de|companer[oa]|meu|minha|nao|voce|vc|amazon|zalando
+    """,
     laters=r"""
         (?:ahora|hoy|ahorita|por ahora|de momento|esta noche)(?: mismo)? no(?: (?:puedo|es (?:un )?buen momento))?|no (?:ahora|hoy|es (?:un )?buen momento|por ahora|en este momento)|(?:es |)mal momento|mas tarde|luego|despues|otro dia|en otro momento|otra vez sera|quizas? (?:mas tarde|luego|otro dia)|tal vez (?:mas tarde|luego)
         (?:hablamos|seguimos|continuamos|lo (?:hablamos|vemos|hacemos|dejamos)|lo dejamos para|hablemos|sigamos|continuemos|nos (?:vemos|hablamos|escribimos|leemos)|podemos (?:hablar|seguir|continuar|hacerlo|verlo|dejarlo)|prefiero (?:hablar|hacerlo|seguir)|dejemoslo(?: para)?|veamoslo|hagamoslo)(?: (?:de esto|de eso|esto|eso|sobre (?:esto|eso)|lo|para|con esto))*
@@ -66,6 +81,7 @@ SPANISH: Final = Grammar(
         adios|chao|chau|hasta (?:luego|manana|pronto|la vista|la proxima|siempre|otra)|nos vemos|buenas noches|que (?:tengas|tenga) (?:un )?buen (?:dia|fin de semana)|que (?:tengas|tenga) (?:una )?buena (?:tarde|noche)|cuidate|cuidese|eso es todo|es todo|nada mas|no necesito nada mas|hablamos
     """,
     resumes=r"""
+        (?:al final )?(?:me gustaria|quiero|quisiera) que me (?:volvieras|vuelvas) a (?:<write>)|puede volver a (?:<write>)(?: <some>(?:<messages>))?
         (?:ya )?puedes (?:volver a (?:<write>)|(?:<write>)(?: (?:de nuevo|otra vez|cuando quieras|cuando.*)))|(?:ya )?me puedes volver a (?:<write>)
         (?:escribeme|hablame|contactame|mandame mensajes|vuelve a (?:<write>)|vuelva a (?:<write>)) ?(?:de nuevo|otra vez|cuando quieras)?
         (?:activa|reactiva|enciende|conecta|reanuda|retoma)(?: de nuevo)? (?:los|las|tus) (?:<messages>)|empieza a (?:<write>)
