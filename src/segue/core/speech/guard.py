@@ -19,6 +19,11 @@ OPENING: Final = 400
 # A sentence that ends after this is enough.
 _SHORT: Final = 120
 _SENTENCE_END: Final = re.compile(r"[.!?…]\s")
+# A text this short that names a silence token is nothing else.
+_TOKEN: Final = 40
+_SILENCE_TOKEN: Final = re.compile(
+    r"no[_-]reply|heartbeat[_ ]ok|<silent|no[_-]response", re.IGNORECASE
+)
 _CODE: Final = re.compile(
     r"^[ \t]*(`{3,}|~{3,})(?s:.)*?(?:^[ \t]*\1|\Z)|`[^`\n]+`|^(?:[ \t]*>| {4}|\t).*$", re.MULTILINE
 )
@@ -92,16 +97,18 @@ _SIGNS: Final = (
     ),
     _kind(
         MachineryKind.THIRD_PERSON,
-        r"(?:the|this|our) user(?:'s)? (?:\w+ly )?(?:asked|asks|did|does|has|hasn't|have|is|isn't|message|"
-        r"needs|question|repl|respon|said|says|seems|sent|wants|was|wrote|went|may|might|last|never|still|"
-        r"just|stopped|didn't|doesn't)",
-        r"(?:they|he|she|user) (?:haven't|hasn't|have not|has not|did not|didn't) (?:yet )?"
-        r"(?:repl|respon|answer|written|said anything)",
-        r"(?:let's|let me|i'll|i will|i should) (?:see|check|wait) (?:if|for|until|what) (?:they|the user|user)",
+        r"(?:(?<=\A)|(?<=[.!?\n] )|(?<=so )|(?<=okay, )|(?<=since )|(?<=that )|(?<=see whether )|(?<=see if ))the user(?:'s)? (?:\w+ly )?(?:asked|did|"
+        r"has|hasn't|is (?:silent|quiet|busy|idle|away|not)|isn't|last|never|said|seems|sent|still|just|stopped|didn't|went|wants|needs|already|managed|replied|was)",
+        r"(?:they|he|she) (?:haven't|hasn't|have not|has not) (?:yet )?(?:repl|respon|answered|written)",
+        r"(?:let's|let me|i'll|i will|i should) (?:see|check|wait) (?:if|for|until|what) the user",
+        r"(?<=\A)(?:el usuario|la usuaria|der (?:be)?nutzer|l'utilisateur|l'utente|o utilizador|o usuario|de gebruiker) (?:no |nao |non |n'|hat |a |ha |heeft )",
+        r"(?:用户|ユーザー)(?:还|没|はまだ|が)",
     ),
     _kind(
         MachineryKind.MESSAGE,
-        rf"{_ODD} {_MESSAGE}\b",
+        rf"(?:sent|received|got|see|seeing|detected|is|was|seems|looks like|appears to be|was just) (?:me )?(?:an?|your|the|this) {_ODD} {_MESSAGE}\b",
+        r"(?:tu mensaje|votre message|ton message|deine nachricht|ihre nachricht|il tuo messaggio|a tua mensagem|sua mensagem|je bericht) (?:\w+ ){0,3}(?:vaci[oa]|vide|leer|vuoto|vazia|leeg|incomplet\w*|unvollst\w+)",
+        r"消息似乎是空|消息是空|the user message (?:is|was|seems)",
         rf"your (?:last |previous |latest )?{_MESSAGE} (?:\w+ ){{1,5}}?(?:{_ODD}|unclear|missing)",
         rf"your (?:last |previous |latest )?{_MESSAGE} (?:may not have|might not have|did not|didn't|hasn't|has not|doesn't seem to have) (?:\w+ )?(?:come|came|arrived?|gone|go)",
         rf"there(?:'s| is| was|'re| are) no (?:new |actual |specific )?{_MESSAGE} (?:from you|from the user|to (?:respond|reply|answer))",
@@ -121,13 +128,16 @@ _SIGNS: Final = (
     ),
     _kind(
         MachineryKind.DELIBERATION,
-        rf"(?:no|not an?y?) (?:further |more |new |proactive |additional )?(?:{_TURN}|action) (?:is |are |was |needed|required|necessary|at this|to send|sent|from me)",
+        rf"(?:no|not an?y?) (?:further |more |new |proactive |additional )?(?:{_TURN}) (?:is |are |was |needed|required|necessary|at this|to send|sent|from me)",
         rf"(?:i|we) (?:should|shouldn't|will|won't|would|wouldn't|need to|don't need to|must|can|decided? (?:not )?to|am going to|'ll|have decided (?:not )?to|do not need to|will not|should not) "
         rf"(?:probably |now |just |not |best |simply |also )?(?:(?:send|write|craft|generate|compose|draft|produce|output) (?:an?|no|any|another|the) (?:\w+ )?(?:{_TURN})|follow up (?:on|with|about) (?:this|that|it|the question|them)|stay silent|remain silent|stay quiet|remain quiet|wait for|follow up with the user|check in with the user|reach out to the user|keep (?:quiet|silent)|not (?:respond|reply|send|follow|write|message))",
         r"(?:i'll|i will|i'm going to|let me|i should|i'd) (?:stay|remain|keep|be) (?:silent|quiet)",
+        r"(?:follow[- ]?up|nudge|check[- ]?in|reminder) (?:is|seems|isn't|is not|would be|may be|might be) (?:not |un)?(?:necessary|appropriate|needed|required|warranted)",
+        r"i(?:'ve| have)? decided (?:not )?to (?:send|write|follow|check|reach|stay|remain)",
+        r"whether (?:reaching out|to reach out|following up|a follow-up|writing|to (?:send|write))",
         r"(?:nothing|there(?:'s| is) nothing) (?:new |more |else )?(?:to (?:follow up|report|add|say|send|check)|worth (?:saying|sending)|that needs)",
-        r"(?:since|given that|because|as) (?:the (?:user|person|human)|there (?:has been|was|is) (?:no|a) (?:reply|response|silence|activity))",
-        rf"(?:okay|ok|alright|so|hmm|well|first)?,? ?(?:let me|i need to|i have to|let's) (?:(?:think|decide|determine|figure out|consider) (?:about )?(?:what|how|whether|if) (?:to|i should|i can|a|we should)|craft|generate a|compose a|draft a|write a (?:\w+ )?(?:{_TURN})|look at the (?:conversation|context|history))",
+        r"(?:since|given that|because|as) (?:the (?:user|person|human) (?:has|hasn't|is|isn't|didn't|was|went)|there (?:has been|was|is) (?:no|a) (?:reply|response|silence|activity))",
+        rf"(?:okay|ok|alright|so|hmm|well|first)?,? ?(?:let me|i need to|i have to|let's) (?:(?:think|decide|determine|figure out|consider) (?:about )?(?:what|how|whether|if) (?:(?:to|i should|i can|we should) (?:say|respond|reply|follow|write|send|reach|phrase|continue|check|do next)|reaching|a (?:{_TURN}))|craft|generate a|compose a|draft a|write a (?:\w+ )?(?:{_TURN})|look at the (?:conversation|context|history))",
         r"(?:based on|looking at|reviewing|considering) (?:the|this|our|my) (?:conversation history|chat history|context|conversation so far|instructions?|system prompt|prompt|last message)",
         r"(?:my|the) (?:instructions?|system prompt|guidelines|task) (?:is|are|says?|tells?|asks?|requires?|to)\b",
         rf"(?:it's|it is|this is) (?:not )?(?:been |appropriate |a good time |time |the right time |best |better )+to (?:send (?:a|another|the) (?:{_TURN})|follow up|check in|reach out|stay (?:silent|quiet)|not (?:send|write|reply|respond))",
@@ -143,10 +153,14 @@ _SIGNS: Final = (
         r"as (?:instructed|requested|asked|told|prompted|per (?:the|your|my) (?:instructions?|request|prompt))\b",
         r"(?:here(?:'s| is| are)|below is) (?:a|an|my|the|your|one|some|possible|the possible)(?: \w+){0,3} (?:message|reply|response|follow[- ]?up|check[- ]?in|nudge|continuation|draft|opening|conversation starter)s?\b",
         r"(?:sure|certainly|of course|okay|absolutely)[,.!]? (?:i(?:'ll| will| can)|let me|here|let's) (?:follow up|check in|continue (?:our|the|this) conversation|continue naturally|keep the conversation)",
-        rf"(?:{_MACHINE}|proactive)(?:[- ]generated)?\W{{1,3}}(?:message|prompt|{_FOLLOW_UP}|notification|trigger|reply|response|ping|nudge|tick)s?\b",
+        rf"(?:this is|here is|here's|as|sending(?: you)?|consider this|responding to|in response to|got|received) (?:an?|the|my|your|this) (?:{_MACHINE}|proactive)(?:[- ]generated)?\W{{1,3}}(?:message|prompt|{_FOLLOW_UP}|notification|trigger|reply|response|ping|nudge|tick)s?\b",
+        rf"\A\W{{0,3}}(?:{_MACHINE}|proactive)(?:[- ]generated)?\W{{1,3}}(?:message|{_FOLLOW_UP}|notification|trigger|response|ping|nudge)s?\b",
         r"(?:i (?:was|am|have been|got)|i'm|i've been|(?:message|reply|response) (?:was|is)) "
         r"(?:\w+ )?(?:triggered|prompted|instructed|scheduled|programmed)\b",
-        r"(?:the|my|a|your|this) (?:\w+ )?timer (?:has |was |just )?(?:fired|triggered|expired|went off)",
+        r"(?:the|my|a|your|this) (?:inactivity |idle |follow[- ]?up |check[- ]?in |silence )?(?:timer|trigger) (?:has |was |just )?(?:fired|triggered|expired|went off(?! too))",
+        r"(?:per|according to) (?:the|my|your) (?:instructions?|(?:system )?prompt)|scheduled trigger",
+        r"here(?:'s| is| are) [^.:\n]{0,50}(?:follow[- ]?up|check[- ]?in|nudge)s?\b[^.\n]{0,30}:",
+        r"(?:voici|hier ist|aqui tienes|ecco|aqui esta|hier is) (?:un|une|eine|una|uma|een) (?:message|nachricht|mensaje|messaggio|mensagem|bericht)",
         r"triggered by (?:a|the|my|your) (?:timer|system|message|silence)",
         r"(?:you|they)(?:'ve| have)? (?:asked|told|instructed|prompted|requested) me to (?:follow up|check in|continue|reach out|write first)",
     ),
@@ -163,8 +177,8 @@ _START_SIGNS: Final = (
     (
         MachineryKind.STAGE_DIRECTION,
         re.compile(
-            r"\s*[*(\[_]+\s*(?:\w+ ){0,6}?(?:wait(?:s|ing)?|pause[sd]?|pausing|silence|silent(?:ly)?|quiet(?:ly)?|says? nothing|no (?:response|reply)"
-            r"|time passes|minutes? later|hours? later|follow(?:s|ing)? up|check(?:s|ing)? in|notic(?:es|ing)|sends?|typing|types|looks? at|thinking|thinks|remain\w*|stays?|clears? throat|continu\w+)\b[^*)\]]{0,120}[*)\]_]",
+            r"\s*[*(\[_]+\s*(?:\w+ ){0,4}?(?:wait(?:s|ing)? (?:patiently|for (?:a |your |the )?(?:user|reply|response|answer))|silence\s*[*)\]]|no (?:response|reply)"
+            r"|time passes|minutes? later|hours? later|follow(?:s|ing)? up|check(?:s|ing)? in|noticing the silence|notices the silence|sends? (?:a )?(?:message|follow|check)|typing|continu\w+ the conversation|remain\w* silent|stays? silent)[^*)\]]{0,120}[*)\]_]?",
             re.IGNORECASE,
         ),
     ),
@@ -181,8 +195,8 @@ _START_SIGNS: Final = (
     ),
 )
 _PLACEHOLDER: Final = re.compile(
-    r"\[(?:(?:the |your |their |user'?s? |insert |specific |relevant |previous |name |topic |first |last |today'?s |current |mention )*"
-    r"(?:name|user|username|topic|insert|date|time|task|project|subject|detail|details|company|product|question|decision|issue|item|place|link|event|interest|hobby|city|day|reason|activity|thing|something|user name|context|here|placeholder))(?: [^\]\n]{0,40})?\](?![\[(\w])"
+    r"\[(?:(?:the |your |their |user'?s? |friend'?s? |insert |specific |relevant |previous |name |topic |first |last |today'?s |current |mention )*"
+    r"(?:name|nombre|nom|nome|naam|user|username|topic|insert|date|time|task|project|subject|detail|details|company|product|question|decision|issue|item|place|link|event|interest|hobby|city|day|reason|activity|thing|something|user name|context|here|placeholder))(?: [^\]\n]{0,40})?\](?![\[(\w])"
     r"|\{\{?\s*(?:user|first|last|the|your)?[ _.]?(?:name|user|topic|task|question|date|username)\s*\}?\}|<(?:insert [^>\n]{1,40}|(?:your |user |first )?name|user|topic|placeholder)>|\b(?:X{3,}|lorem ipsum|TBD|TODO)\b",
     re.IGNORECASE,
 )
@@ -202,6 +216,8 @@ def find_machinery(text: str, *, whole: bool = True) -> Machinery | None:
 
 
 def _found(text: str, *, whole: bool) -> Iterator[Machinery]:
+    if len(text) <= _TOKEN and (token := _SILENCE_TOKEN.search(text)):
+        yield Machinery(MachineryKind.SILENCE, token[0])
     own = _QUOTED.sub("…x", _CODE.sub("…x", text))
     opening = own[:OPENING].replace("\u2019", "'")
     for kind, pattern in _START_SIGNS if whole else ():
