@@ -51,6 +51,8 @@ DUTCH: Final = Grammar(
         <degree>|<more>|bedankt|dank je|ok|oke|voorgoed|voor altijd|de hele tijd|elke dag|iedere dag|constant|steeds|zo vaak|zo|van (?:jou|je|u)|jouw kant|in de toekomst|voortaan|vanaf nu|in het vervolg|begrepen|ja|zelf|uit jezelf|als eerste|ongevraagd|hierover|daarover|over (?:dit|dat)|als het kan|indien mogelijk|tenzij .*|totdat ik .*|tot ik .*|als ik .*niet.*|omdat .*|want .*|lastig|op|meer op|mee|ermee|daarmee|aan|wil je|zul je|man|joh|hiermee|worden|met (?:die|deze|je|al) ?\w* ?\w*
     """,
     loose_stops=r"""
+        niet meer(?: \w+){0,4} (?:benaderen|zelf schrijven|uit het niets)(?: \w+){0,2}|alleen (?:reageert|antwoorden|reageren|praten|antwoordt)(?: \w+){0,4} als ik(?: \w+)*|praat alleen(?: \w+){0,3} als ik(?: \w+)*
+        geen (?:spontane|verdere)(?: \w+){0,2} (?:<messages>)(?: \w+){0,2}|wacht(?: gewoon)? tot ik(?: \w+)*|(?:berichten|schrijft)(?: \w+){0,4} stop (?:ermee|daar)(?: \w+){0,3}|app me(?: \w+){0,2} niet meer(?: \w+)*
         (?:stop|stoppen|hou|houd|ophouden|kap|kappen)(?: \w+){0,3} (?:met|om)(?: \w+){0,6} (?:<write>|<to_write>|contact opnemen|berichtjes sturen|berichten sturen|<messages>)
         (?:schrijf|stuur|app|bericht|contacteer|benader|bel|mail|spreek|neem|begin|schijf)(?: \w+){0,4} (?:niet|nooit|niks|niets|geen)(?: \w+){0,4} (?:meer|uit jezelf|zomaar|ongevraagd|<messages>|berichte)(?: \w+)*
         (?:niet|nooit|geen|niks)(?: \w+){0,2} meer(?: \w+){0,6} (?:schrijven|te schrijven|berichten|appen|contacteren|te contacteren|benaderd|sturen|stuurt|nodig|<messages>)(?: \w+)*

@@ -108,6 +108,11 @@ ENGLISH: Final = Grammar(
         or (?:whatever|anything|something).*|or (?:<follow_up>|(?:<bother>) <me>|<bothering>|<following_up>|(?:<messages>)).*|and (?:<follow_up>|(?:<bothering>)|<following_up>).*
     """,
     loose_stops=r"""
+        (?:don't|dont|do not|never) (?:send|text|write|message)(?: me| us)?(?: \w+){0,3} unless i
+        (?:refrain from|cease|would you mind not|stop) (?:all )?(?:contacting|reaching out|messaging|writing|unsolicited)(?: \w+){0,4}
+        only (?:spoke|speak|talk|reply|answer|write|respond)(?:ed)?(?: to me)? (?:when|if) i
+        (?:stop|don't|do not)(?: \w+){0,2} send(?:ing)? (?:them|these|those|any more|anything)(?: \w+){0,3}
+        turn off(?: \w+){0,2} (?:proactive|automatic|autonomous)(?: \w+){0,2}|take me off your(?: \w+){0,3} list|you keep writing to me(?: \w+){0,8} stop(?: that)?
         (?:stop|quit|stopped|stopping|cease)(?: \w+){0,2} (?:<bothering>|msging|writting|mesaging|texting) (?:me|us)
         (?:stop|quit|stopped) (?:sending|giving)(?: me)?(?: \w+){0,4} (?:<messages>|stuff|things)
         (?:don't|dont|do not|never|not to|not)(?: \w+){0,3} (?:write(?: to)?|text|message|msg|contact|ping|bother|e-?mail) (?:me|us)(?: \w+){0,5} (?:again|anymore|any ?more|unprompted|on your own|out of the blue|unless i)
@@ -118,7 +123,8 @@ ENGLISH: Final = Grammar(
         when you (?:write|text|message)(?: to)? me(?: \w+){0,8} (?:please )?(?:stop|don't)
     """,
     vetoes=r"""
-        he|she|they|him|her|his|them|my \w+ (?:won't|keeps?|doesn't|is|has|said|told|never|always|still|ex|boss|sends?)|phone|my (?:ex|boss|mother|mom|mum|dad|friend|sister|brother|wife|husband|neighbou?r|colleague|landlord|bank|ex-\w+)|people|someone|somebody|everyone|who|guy|stranger|spammers?
+        my phone won't|the \w+ (?:won't|wants|never|only)
+        he|she|they|him|her|his|my \w+ (?:won't|keeps?|doesn't|is|has|said|told|never|always|still|ex|boss|sends?)|phone|my (?:ex|boss|mother|mom|mum|dad|friend|sister|brother|wife|husband|neighbou?r|colleague|landlord|bank|ex-\w+)|people|someone|somebody|everyone|who|guy|stranger|spammers?
         translate|say|says|said|saying|means?|meaning|lyrics|song|poem|story|letter|reply to|draft|tell|told (?:me|my|him|her)|wrote|quote|called|titled
         (?:don't|dont|do not|never|won't|can't|cannot|didn't|doesn't|not) (?:ever )?(?:stop|quit|leave)|netflix|newsletter|facebook|instagram|whatsapp|linkedin|amazon|iphone|android|at (?:night|work)|before \d\w*|after \d\w*|in the (?:morning|evening|middle)|weekends?|such (?:a )?long|so long|long (?:answers?|messages|texts)|details?|call me|if i|what (?:if|happens)|why (?:did|do) you|(?:don't|do not|not)(?: \w+){0,3} (?:stop|quit)|in (?:english|german|french|spanish|caps)|links?|lists?|bullets?|words?|paragraphs?|spam emails|zalando|ebay|paypal
     """,

@@ -56,8 +56,12 @@ FRENCH: Final = Grammar(
         <degree>|plus|jamais|encore|merci|ok|d'accord|ca|comme ca|tout le temps|sans arret|sans cesse|constamment|tous les jours|chaque jour|de ta part|de votre part|pour toujours|a jamais|definitivement|immediatement|a l'avenir|dorenavant|du tout|toi|vous|a moi|pour (?:ca|rien)|compris|hein|a ce sujet|la-dessus|sur ce sujet|si (?:possible|tu peux|je ne.*)|sauf si.*|tant que je.*|jusqu'a ce que je.*|avant que je.*|parce que.*|car .*|espece de .*|en premier|toute? seule?|spontanement|sans que je.*|bon sang|avec (?:ca|tes \w+|vos \w+|ces \w+)
     """,
     loose_stops=r"""
+        stop(?: le)? spam
+        (?:attendes|attends|attendez) que je (?:t'|vous |te )?(?:ecrive|parle|sollicite)|plus de (?:<messages>)(?: spontanes| automatiques)?
+        n'en (?:envoie|envoyez) plus|(?:cesser|cesse|arreter|arrete|arretes) de (?:m'adresser|prendre(?: \w+){0,2} (?:nouvelles|contact)|m'envoyer)(?: \w+){0,6}
+        ne m'ecri(?:s|vez|re) (?:plus de toi|que lorsque|que quand|que si)(?: \w+){0,6}|ne prends plus(?: jamais)? (?:contact|l'initiative)(?: \w+){0,6}|tu m'ecris(?: \w+){0,8} arrete
         (?:arrete[sz]?|arreter|cesse[sz]?|cesser|cessiez|evite[sz]?|stop)(?: \w+){0,3} (?:de |d')?(?:m'|me ?|nous |m)(?:\w+ )?(?:<write>|envoyer|envoies)
-        (?:arrete[sz]?|arreter|cesse[sz]?|stop)(?: \w+){0,4} (?:<messages>|msg|nouvelles de moi|spam)
+        (?:arrete[sz]?|arreter|cesse[sz]?)(?: \w+){0,4} (?:<messages>|msg|nouvelles de moi|spam)
         (?:ne |n')?(?:m'|me )(?:\w+ )?(?:<write>|envoie[sz]?|envoyez)(?:-moi)?(?: \w+){0,2} (?:plus|jamais|que (?:si|quand))(?: \w+){0,5}
         (?:ne )?(?:plus|jamais)(?: \w+){0,5} (?:m'|me )(?:\w+ )?(?:<write>|ecrives|envoyer|contacter|envoies)
         (?:veux|voudrais|souhaite|desire|voulais)(?: \w+){0,3} plus(?: \w+){0,5} (?:<messages>|en recevoir|contactee?|mecrives|m'ecrives|etre contactee?)
@@ -67,6 +71,7 @@ FRENCH: Final = Grammar(
         laisse[rz]?[- ](?:moi|nous)(?: \w+){0,2} (?:tranquilles?|en paix)|(?:tu m'ecris|tes messages)(?: \w+){0,6} (?:arrete[sz]?(?: ca)?|stop)|a m'ecrire(?: \w+){0,8} arrete
     """,
     vetoes=r"""
+        (?:le|la|les|mon|ma) (?!messages?)\w+ (?:ne|n')(?: )?(?:m'|me )
         il|elle|ils|mon (?!telephone)\w+|ma (?!montre)\w+|mes \w+|lui|quelqu'un|les gens|voisine?|chef|patron|dis-lui|on m'a
         dit (?:que|de) (?:il|elle)|a dit|disait|tradui\w*|signifie|veut dire|chanson|poeme|lettre|phrase|titre|film|histoire|corrige\w*|reformule\w*|ecris(?:-moi)? (?:un|une) \w+
         (?:n'|ne )(?:t')?arrete[sz]? (?:pas|jamais)|netflix|newsletter|facebook|whatsapp|iphone|la nuit|le matin|le soir|avant \d\w*|apres \d\w*|le week-?end|trop longs?|si long|details|comment (?:faire|dire|arreter|bloquer|desactiver)|pourquoi|m'appelle (?:pas|plus)|oublie pas|en (?:anglais|francais|allemand)|listes?|paragraphes?|reponses?|liens?|pas que (?:tu|vous) (?:arret|cess)\w+|la banque|zalando|amazon

@@ -71,6 +71,10 @@ GERMAN: Final = Grammar(
         <degree>|<more>|mehr|bitte|danke|ok|okay|jetzt|in zukunft|kunftig|kuenftig|ab (?:jetzt|sofort|heute)|von (?:jetzt|nun) an|fur immer|fuer immer|uberhaupt|ueberhaupt|klar|verstanden|ja|so oft|die ganze zeit|jeden tag|von (?:dir|ihnen)|selbst|von selbst|von dir aus|zuerst|unaufgefordert|ungefragt|an|bei mir|hier|damit|werden|wurdest|wuerdest|wurden|wurde|und zwar sofort|es sei denn.*|ausser .*|bis ich .*|bevor ich .*|wenn ich .*nicht.*|weil .*|denn .*|du \w+|bis auf weiteres|haben|mochte|moechte|will|lasst|lassen|lasst|zu lassen|horst|hoerst|schreibst|meldest|kontaktierst|nervst|storst|anschreibst|musst|brauchst|sollst|auf
     """,
     loose_stops=r"""
+        (?:unterlassen|unterlass|verschone|verschon)(?: \w+){0,6} (?:an(?:zu)?schreiben|anzuschreiben|<messages>|zu schreiben)
+        (?:keine|kein)(?: \w+){0,2} (?:kontaktaufnahme|<messages>)(?: \w+){0,2} (?:mehr|ihrerseits|ohne dass ich)
+        (?:nur|erst) (?:antworten|reagieren|antworte)(?: \w+){0,3} (?:nicht|wenn ich)|hoe?r auf mich vollzu\w+|schluss mit(?: \w+){0,3} (?:<messages>)
+        (?:nachrichten|meldungen)(?: \w+){0,4} (?:sein lassen|lass das(?: bitte)?)|warte(?: \w+){0,3} bis ich(?: \w+){0,2} schreibe
         (?:hoe?r|hoe?ren)(?: \w+){0,3} auf(?: \w+){0,7} (?:<to_write>|an(?:zu)?schreiben|zu senden|zu schicken|damit)
         aufhoe?ren?(?: \w+){0,7} (?:<to_write>|zu senden|zu schicken)
         (?:schreibe?|meld|melde|kontaktiere?|nerve?|stoe?re?|textet?|sprich|ping)(?: \w+){0,4} (?:nicht|nich|nciht|nie|nix|nichts|keine)(?: \w+){0,4} (?:mehr|wieder|einfach so|von (?:allein|alleine|dir aus|selbst)|unaufgefordert|ungefragt)
@@ -83,7 +87,8 @@ GERMAN: Final = Grammar(
         wenn du(?: \w+){0,4} (?:schreibst|anschreibst)(?: \w+){0,4} (?:bitte )?lass(?: das| es)
     """,
     vetoes=r"""
-        er|ihn|ihm|mein(?:e|em|en|er)? (?!handy|telefon)\w+|leute|jemand|chef|nachbar\w*|exfreund\w*|kollege\w*
+        in stichpunkten|per (?:mail|post)|(?:der|die) (?!nachrichten)\w+ (?:will|mochte|hat|schreibt)
+        er|ihn|ihm|mein(?:e|em|en|er)? \w+|leute|jemand|chef|nachbar\w*|exfreund\w*|kollege\w*
         sag(?:t|te|en)?|gesagt hat|ue?bersetze?|heisst|bedeutet|lied|gedicht|brief|text|satz|titel|film|geschichte|formuliere?|schreib (?:mir )?(?:ein|eine|einen) \w+|nenn\w*|zu nennen|rufen
         (?:nicht|nie|niemals) (?:auf(?:hoe?ren)?|allein)|hoe?r nicht|netflix|newsletter|whatsapp|facebook|iphone|nachts|abends|morgens|vor \d\w*|nach \d\w*|am wochenende|so (?:foe?rmlich|lange?)|lange|bilder|fotos|warum|wieso|wie (?:schalte|kann|sage|kriege|bringe)|hat mir|haben mir|auf (?:\w+isch|deutsch)|absatz|wort|gross|klein|links?|listen?|stichpunkte|zalando|amazon|nicht in ruhe
     """,

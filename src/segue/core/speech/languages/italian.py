@@ -45,6 +45,8 @@ ITALIAN: Final = Grammar(
         <degree>|piu|mai|grazie|ok|di nuovo|ancora|per sempre|tutto il tempo|sempre|continuamente|in continuazione|ogni (?:giorno|ora)|tutti i giorni|cosi|da te|da parte tua|tuoi|in futuro|d'ora in poi|immediatamente|capito|chiaro|tu|per prim[oa]|di tua iniziativa|su (?:questo|cio)|a riguardo|se possibile|se puoi|a meno che.*|finche (?:non )?.*|se non .*|prima che .*|perche .*|a me|con (?:questi|i tuoi|questa) ?\w*|niente|va bene|accidenti|assolutamente|affatto
     """,
     loose_stops=r"""
+        (?:la pianti|piantala|smettetela|cessare|smettere)(?: \w+){0,4} (?:di scrivermi|di mandarmel\w+|comunicazion\w+|<messages>)(?: \w+){0,3}|non mandarmene piu|non farlo piu|non farti piu sentire(?: \w+)*
+        non scrivermi piu(?: \w+)*|non essere piu contattat[oa](?: \w+)*|(?:scrivimi|rispond\w+) (?:solo|soltanto) (?:se|quando) ti scrivo(?: \w+)*|non c'e(?: piu)? bisogno che mi scriv\w+(?: \w+)*
         (?:smetti|smettila|smetta|smettere|smettessi|piantala|finiscila|evita)(?: \w+){0,2} di(?: \w+){0,2} (?:<write>|mandarmi|inviarmi|tartassarmi)(?: \w+){0,4}
         (?:non|nn) (?:\w+ ){0,3}(?:scrivermi|contattarmi|mandarmi|inviarmi|disturbarmi|cercarmi)(?: \w+){0,2} (?:piu|mai|<messages>|senza)(?: \w+)*
         (?:non|nn) mi (?:scriva|contatti|contattasse|scrivessi|mandi|disturbi) (?:piu|mai|senza)(?: \w+)*

@@ -45,6 +45,8 @@ PORTUGUESE: Final = Grammar(
         <degree>|mais|nunca|jamais|obrigad[oa]|ok|outra vez|de novo|novamente|para sempre|pra sempre|o tempo todo|a toda hora|todos os dias|todo dia|todo o dia|constantemente|sempre|assim|da tua parte|da sua parte|teus|tuas|suas|no futuro|a partir de agora|imediatamente|entendeu|percebeste|entendido|ta|ta bom|ta bem|voce|tu|primeiro|por conta propria|sobre (?:isso|isto)|se possivel|se puder(?:es)?|a menos que.*|a nao ser que.*|ate (?:que )?eu .*|se eu nao .*|enquanto eu nao .*|porque .*|a mim|comigo|com (?:isso|isto|essas|tuas|suas) ?\w*|de ti|de voce|nada|pra mim|para mim|cara|porra|caramba
     """,
     loose_stops=r"""
+        (?:so|apenas) (?:fales|fale|respondas|responda)(?: comigo)? quando eu(?: \w+)*|espere que eu escreva(?: \w+)*|nao puxe conversa|(?:cessem|cesse)(?: \w+){0,3} (?:<messages>)(?: \w+){0,2}
+        (?:deixasse|deixasses|parasse) de me (?:<write>)(?: \w+)*|nao mos envies mais|sem mais (?:<messages>)(?: \w+){0,2}|deixa-me em paz(?: \w+)*|parar de me chamar(?: \w+){0,2}
         (?:para|pare|pares|parar|parasse|deixa|deixe|deixar|parem)(?: \w+){0,2} de(?: \w+){0,2} (?:<write>|spammar|encher o saco)(?: \w+){0,6}
         (?:nao|naum|n|nunca) (?:\w+ ){0,3}me (?:\w+ ){0,2}(?:<write>|manda|envia|chama|escreve|voltasse a contactar|escreveres|escrevesses)(?: \w+){0,2} (?:mais|nunca|sem|nada|<messages>|msg)(?: \w+)*
         (?:nao|naum|n) (?:quero|desejo)(?: \w+){0,5} (?:<messages>|msg|me mande|contactad[oa]|contatad[oa])(?: \w+)*
@@ -54,6 +56,7 @@ PORTUGUESE: Final = Grammar(
         (?:me escreve|me escreves|tuas mensagens|suas mensagens)(?: \w+){0,4} (?:pare|para|chega)(?: por favor)?|parar de me (?:<write>|mandar)(?: \w+){0,3}
     """,
     vetoes=r"""
+        o texto|o resumo|o ficheiro|o arquivo|o link
         ele|ela|eles|o meu (?!telemovel|celular|bebe)\w+|a minha \w+|meu (?!celular|bebe)\w+|minha \w+|alguem|as pessoas|vizinh[oa]|chefe|diz-lhe|fala pra ele
         disse (?:que|pra ele)|dizia|traduz\w*|traduza|significa|musica|cancao|poema|carta|frase|titulo|filme|historia|conto|corrige|corrija|reformul\w*
         nao (?:pares|pare|deixes) de|netflix|newsletter|facebook|instagram|iphone|a noite|de noite|de manha|antes das \w+|depois das \w+|fim de semana|tao long\w+|muito long\w+|detalhes|como (?:faco|digo|desativo|bloqueio)|por que|porque nao|me chames|esquecas|fumar|em (?:ingles|portugues|frances)|listas?|paragrafos?|links?|que (?:pares|pare|deixes) de|amazon|zalando

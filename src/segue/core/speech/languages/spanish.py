@@ -51,6 +51,7 @@ SPANISH: Final = Grammar(
         <degree>|mas|nunca|jamas|gracias|ok|vale|otra vez|de nuevo|nunca mas|para siempre|en absoluto|todo el tiempo|cada dia|todos los dias|constantemente|a cada rato|asi|de esa manera|por (?:tu|su) parte|de tu parte|tuyos|en el futuro|a partir de ahora|inmediatamente|de inmediato|entendido|quieres|tu|usted|primero|por tu cuenta|sobre (?:eso|esto)|de (?:eso|esto)|si es posible|si puedes|a menos que.*|salvo que.*|hasta que (?:yo )?.*|si no .*|porque.*|a no ser que.*|que .*molesta|con (?:eso|esto|tus \w+|tantos \w+)|de ti|joder|conmigo|a mi
     """,
     loose_stops=r"""
+        (?:cesen|cese|absten\w+)(?: \w+){0,4} (?:<messages>|de (?:<write>))(?: \w+){0,6}|dejame tranquil[oa](?: \w+){0,4}|(?:parale|paren|para)(?: ya)? con (?:los |tantos |tus )?(?:<messages>)
         (?:deja|deje|dejes|dejaras|dejar|dejen|para|pare|parar)(?: \w+){0,2} de(?: \w+){0,2} (?:<write>|mandarme|enviarme|hacerme spam|darme la lata)
         no (?:\w+ ){0,5}me (?:\w+ ){0,3}(?:<write>|escribieras|contactaras|contactara|mandes|mande|envies|envie)(?: \w+){0,4} (?:mas|nada|nunca|sin que|si yo no|por iniciativa|<messages>)(?: \w+)*
         (?:que|q) no me (?:escribas|escribieras|contactes|contactaras|mandes|envies|molestes)
