@@ -26,6 +26,8 @@ _DECISIONS: Final = {
     "gates": "the gates of a due follow-up",
     "gates_before_showing": "the gates before the first word",
     "memory_query": "the memories of a follow-up",
+    "request": "the user's request about follow-ups",
+    "guard": "the guard before the first word",
 }
 _OVER: Final = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
