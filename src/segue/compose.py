@@ -42,6 +42,7 @@ from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
 from segue.runtime.planning import CustomDecider, Decider
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.requests import Requests
 from segue.runtime.runtime import Runtime
 from segue.runtime.thread_service import ThreadService
 from segue.runtime.timers import TimerWorker
@@ -73,6 +74,7 @@ class System:
     inbox: Inbox
     threads: ThreadService
     runtime: Runtime
+    requests: Requests
     books: Mapping[str, MemoryBook]
 
 
@@ -180,7 +182,8 @@ def _put_together(kit: _Kit) -> System:
         patience=settings.patience,
     )
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
-    return System(settings, deps, inbox, ThreadService(deps.journal), runtime, books)
+    threads = ThreadService(deps.journal)
+    return System(settings, deps, inbox, threads, runtime, Requests(deps), books)
 
 
 def _check_models(settings: Settings, overrides: Overrides) -> None:
@@ -297,7 +300,8 @@ def _decider(config: AgentConfig, overrides: Overrides) -> Decider:
         )
     whose = f"agent {config.id!r}: decider"
     own = autonomy.decider
-    return CustomDecider(load_attribute(own, whose) if isinstance(own, str) else own, whose)
+    loaded = load_attribute(own, whose) if isinstance(own, str) else own
+    return CustomDecider(loaded, whose, triggers=autonomy.triggers)
 
 
 def _summarisers(settings: Settings, overrides: Overrides) -> dict[str, Summariser]:

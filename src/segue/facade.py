@@ -1,7 +1,9 @@
 """`Segue`: the running system, as a program uses it."""
 
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final, Self
 
@@ -41,14 +43,15 @@ from segue.journal.records import (
     Thread,
     ThreadPlace,
     Timer,
+    TimerKind,
     Turn,
-    TurnKind,
     TurnState,
 )
 from segue.journal.stats import WINDOW
 from segue.journal.tables import THREADS, Whose, all_rows
 from segue.runtime.after_turn import visible_replies
 from segue.runtime.deps import Deps
+from segue.runtime.requests import FollowUpRequest, OutsideEvent
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig
@@ -57,6 +60,7 @@ from segue.transfer.export import Scope, export_all, export_user
 from segue.transfer.imports import ImportOptions, ImportResult, import_file
 from segue.transfer.lines import ExportWriter
 
+_FOLLOW_UPS: Final = (TimerKind.FOLLOW_UP, TimerKind.EVENT)
 # Preferences that postpone a follow-up; when one changes, postponed follow-ups are re-checked.
 _POSTPONING: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
 
@@ -330,7 +334,47 @@ class Segue:
         """Planned and past follow-ups with their outcomes, newest first."""
         timers = await self._journal.timers.list_of(_id(thread), limit=check_limit(limit))
         # Continuations are hidden: their reasons are notes of the agent to itself.
-        return [timer for timer in timers if timer.kind is TurnKind.FOLLOW_UP]
+        return [timer for timer in timers if timer.kind in _FOLLOW_UPS]
+
+    async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
+        """Let the agent write first, also in a thread without a message.
+
+        `at` or `after` say when, `trigger`, `prompt` and `data` what the model is asked and given,
+        `reason` is for operators; the same `key` again returns the first. The gates decide when it
+        is due, and a message of the user voids it.
+        """
+        found, wanted = await self.get_thread(_id(thread)), _parse_request(request)
+        return await self._open_system.requests.follow_up(found, wanted)
+
+    async def wake(
+        self,
+        event: OutsideEvent,
+        *,
+        thread: Thread | str | None = None,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+    ) -> Timer:
+        """Let the agent tell a user about an event, once for each id of its source.
+
+        For a `user_id`, in the thread that was updated last, or in a new one. Several events that
+        come close together become one message; while the user is talking, they wait.
+        """
+        if (thread is None) is (user_id is None):
+            raise UsageError("An event is for a thread or for a user_id; give one of them.")
+        if thread is None:
+            found = await self._thread_for(check_name(user_id, "user_id"), agent_id)
+        else:
+            found = await self.get_thread(_id(thread))
+        return await self._open_system.requests.wake(found, event)
+
+    async def _thread_for(self, user_id: str, agent_id: str | None) -> Thread:
+        """The user's newest thread with the agent; two events at once find or make the same one."""
+        agent = self.get_agent(agent_id).id
+        found = await self.list_threads(user_id, agent, limit=1)
+        if found:
+            return found[0]
+        digest = hashlib.sha256(f"{agent}\0{user_id}".encode()).hexdigest()[:24]
+        return await self.create_thread(user_id, agent, thread_id=f"news-{digest}")
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Cancel planned follow-ups and continuations, and replies to triggers that were not shown
@@ -340,7 +384,7 @@ class Segue:
         ended = await self._journal.timers.cancel(
             _id(thread), DROPPED, ids=deps.ids, now=deps.clock.now()
         )
-        cancelled = [timer for timer in ended if timer.kind is TurnKind.FOLLOW_UP]
+        cancelled = [timer for timer in ended if timer.kind in _FOLLOW_UPS]
         await self._open_system.runtime.turns.recheck(_id(thread))
         deps.wakeups.turns.now()
         for timer in cancelled:
@@ -483,6 +527,13 @@ def _check_thread_id(given: Any) -> str:
     if NESTING in (name := check_name(given, "thread_id")):
         raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
     return name
+
+
+def _parse_request(given: Mapping[str, Any]) -> FollowUpRequest:
+    names = [each.name for each in fields(FollowUpRequest)]
+    if unknown := sorted(given.keys() - set(names)):
+        raise UsageError(f"Unknown argument {unknown[0]!r}; expected: {', '.join(names)}.")
+    return FollowUpRequest(**given)
 
 
 def _parse_strategy(given: DoubleTexting | None) -> DoubleTexting | None:

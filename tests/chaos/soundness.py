@@ -17,6 +17,7 @@ from segue.core.messages import CONTINUATION_PROMPT, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import (
+    TimerKind,
     TimerState,
     Turn,
     TurnKind,
@@ -168,7 +169,7 @@ def _misfired(seen: Aftermath) -> Iterator[str]:
     turns = {turn.id: turn for turn in seen.turns if turn.kind is TurnKind.FOLLOW_UP}
     fired: Counter[int | None] = Counter()
     for timer in seen.timers:
-        if timer.kind is not TurnKind.FOLLOW_UP:
+        if timer.kind is not TimerKind.FOLLOW_UP:
             continue
         turn_ids = allowed[timer.id]
         fired.update(turn_ids)
@@ -190,7 +191,7 @@ def _went_on(seen: Aftermath) -> Iterator[str]:
     fired = Counter(
         timer.batch
         for timer in seen.timers
-        if timer.kind is TurnKind.CONTINUATION and timer.state is TimerState.FIRED
+        if timer.kind is TimerKind.CONTINUATION and timer.state is TimerState.FIRED
     )
     for batch in seen.batches.values():
         said = sum(

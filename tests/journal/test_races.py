@@ -11,7 +11,7 @@ import pytest
 
 from segue import MessageMetadata, SnowflakeGenerator, user_message
 from segue.journal.journal import Journal
-from segue.journal.records import NewTimer, TimerState, TurnKind, TurnState
+from segue.journal.records import NewTimer, TimerKind, TimerState, TurnKind, TurnState
 from tests.journal.racers import LEASE, SECOND, START, all_at_once, racers
 from tests.journal.stores import ask, is_file, journal_at
 
@@ -44,7 +44,7 @@ async def arm_continuations(journal: Journal, number: int) -> None:
     accepted = await journal.inbox.accept("busy", user_message("Go on."), ids=ids, now=START)
     for n in range(number):
         due_at, batch = START + n * SECOND, accepted.turn.batch
-        timer = NewTimer("busy", due_at, kind=TurnKind.CONTINUATION, batch=batch)
+        timer = NewTimer("busy", due_at, kind=TimerKind.CONTINUATION, batch=batch)
         await journal.timers.arm(timer, ids=ids, now=START)
 
 

@@ -74,7 +74,7 @@ def nonsense(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> str:
 
 def odd_trigger(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Plan:
     del batch, earlier, facts
-    return Plan("hug", DELAY, WORDS)  # type: ignore[arg-type]  # as somebody may write it
+    return Plan("hug", DELAY, WORDS)
 
 
 def odd_delay(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Plan:

@@ -29,7 +29,7 @@ from segue.core.messages import continuation_message, visible_messages
 from segue.errors import ConflictError, UsageError
 from segue.journal import messages as stored_messages
 from segue.journal.journal import Journal
-from segue.journal.records import NewTimer, Summary, Thread, TurnKind
+from segue.journal.records import NewTimer, Summary, Thread, TimerKind
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.compressor import Backlog, Compressor, WindowLimits
 from segue.settings import Settings as SegueSettings
@@ -218,7 +218,7 @@ async def test_a_batch_that_is_being_processed_stays_with_all_after_it() -> None
     ids, minute = ticking_generator(), timedelta(minutes=1)
     async with conversation(talked(8)) as (journal, thread):
         [first, *_] = before = await journal.messages.list_live_batches("t")
-        timer = NewTimer("t", START, kind=TurnKind.CONTINUATION, batch=first)
+        timer = NewTimer("t", START, kind=TimerKind.CONTINUATION, batch=first)
         await journal.timers.arm(timer, ids=ids, now=START)
         [lease] = await journal.timers.claim_due("me", now=START, lease_for=minute)
         await journal.timers.fire(lease, continuation_message(), ids=ids, now=START)

@@ -14,8 +14,9 @@ from segue.core.autonomy.local_time import QuietHours
 from segue.core.autonomy.policy import Policy
 from segue.core.triggers import TriggerType
 from segue.errors import ConflictError
-from segue.journal.records import NewTimer, Timer, TimerState, Turn, TurnKind
+from segue.journal.records import NewTimer, Timer, TimerKind, TimerState, Turn, TurnKind
 from segue.runtime.gatekeeper import GateCheck, Gatekeeper
+from segue.settings.agents import Autonomy
 from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime.scenes import Held, lines, new_thread
 
@@ -49,7 +50,7 @@ async def check(
     epoch = (await parts.journal.threads.get(thread)).epoch
     now = now or world.clock.now()
     keeper = Gatekeeper(parts.journal, parts.ids)
-    return await keeper.check(due(thread, epoch, now), policy or Policy(), now)
+    return await keeper.check(due(thread, epoch, now), Autonomy(policy=policy or Policy()), now)
 
 
 def due(thread: str, epoch: int, due_at: datetime, **rules: Any) -> Timer:
@@ -58,7 +59,7 @@ def due(thread: str, epoch: int, due_at: datetime, **rules: Any) -> Timer:
         thread_id=thread,
         agent_id="guide",
         user_id="ann",
-        kind=TurnKind.FOLLOW_UP,
+        kind=TimerKind.FOLLOW_UP,
         state=TimerState.CLAIMED,
         trigger_type=TriggerType.CHECK_IN.value,
         reason=None,
@@ -360,7 +361,7 @@ async def test_the_gates_see_the_rules_of_the_timer(sqlite_stage: Stage) -> None
         parts, thread = world.system.deps, await new_thread(world.segue)
         timer = due(thread, 3, START, expires_at=START + SOON, missed="skip")
         keeper = Gatekeeper(parts.journal, parts.ids)
-        checked = await keeper.check(timer, Policy(), world.clock.now())
+        checked = await keeper.check(timer, Autonomy(), world.clock.now())
     facts, record = checked.facts, keeper.record(checked)
     assert (facts.armed_epoch, facts.due_at, facts.expires_at) == (3, START, START + SOON)
     assert (facts.missed, record.timer_id, record.turn_id) == ("skip", 7, None)

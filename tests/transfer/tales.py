@@ -18,6 +18,7 @@ from segue.journal.records import (
     NewEffect,
     NewMemory,
     NewTimer,
+    TimerKind,
     TimerState,
     TurnKind,
     TurnLease,
@@ -116,7 +117,7 @@ class Tale:
     async def go_on(self) -> None:
         """A batch is to be continued."""
         if tail := await self.journal.messages.tail(self.thread, max_tokens=1):
-            kind = TurnKind.CONTINUATION
+            kind = TimerKind.CONTINUATION
             timer = NewTimer(self.thread, self.now + LEASE, kind=kind, batch=tail[0].id)
             await self.journal.timers.arm(timer, ids=self.ids, now=self.now)
 

@@ -12,9 +12,21 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.calls import has_content, is_of_type, words_beside
 from segue.core.media import is_convertible
-from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
+from segue.core.metadata import (
+    BatchType,
+    Initiative,
+    MessageMetadata,
+    check_messages,
+    is_synthetic,
+)
 from segue.core.text import plain_json, storable
-from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, parse_trigger
+from segue.core.triggers import (
+    FIXED_PROMPTS,
+    TriggerType,
+    check_trigger_name,
+    parse_trigger,
+    with_data,
+)
 from segue.errors import UsageError
 
 # Blocks that a client may send. Tool calls, tool results and reasoning would forge history.
@@ -30,21 +42,27 @@ CONTINUATION_PROMPT: Final = "Go on with what you were doing."
 
 
 def synthetic_message(
-    trigger: TriggerType | str, reason: str | None = None, prompt: str | None = None
+    trigger: TriggerType | str,
+    reason: str | None = None,
+    prompt: str | None = None,
+    *,
+    initiative: Initiative | None = None,
+    data: Any = None,
 ) -> HumanMessage:
     """The message that asks the model to speak first.
 
     `reason` is kept for operators and never shown to the model; `prompt` replaces the trigger's
-    fixed one. Raises `UnknownTrigger`.
+    fixed one, and `data` is quoted behind it. With an `initiative`, the trigger may be an owner's.
+    Raises `UnknownTrigger`.
     """
-    kind = parse_trigger(trigger)
-    text = TRIGGER_PROMPTS[kind] if prompt is None else storable(str(prompt))
+    kind = parse_trigger(trigger) if initiative is None else check_trigger_name(trigger)
+    text = storable(str(FIXED_PROMPTS.get(kind, "") if prompt is None else prompt))
     if not text.strip():
-        raise UsageError(
-            f"The prompt for {kind.value!r} is empty; the model needs words to answer."
-        )
-    metadata = MessageMetadata(synthetic=True, trigger_type=kind, trigger_reason=reason)
-    return HumanMessage(text, additional_kwargs=metadata.to_kwargs())
+        raise UsageError(f"The prompt for {str(kind)!r} is empty; the model needs words to answer.")
+    metadata = MessageMetadata(
+        synthetic=True, trigger_type=kind, trigger_reason=reason, initiative=initiative
+    )
+    return HumanMessage(with_data(text, data), additional_kwargs=metadata.to_kwargs())
 
 
 def continuation_message(reason: str | None = None) -> HumanMessage:

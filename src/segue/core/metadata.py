@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from langchain_core.messages import BaseMessage
 
 from segue.core.snowflake import MAX_ID, is_snowflake, time_of
-from segue.core.triggers import TriggerType, parse_trigger
+from segue.core.triggers import TriggerType, check_trigger_name, parse_trigger
 from segue.errors import MetadataError, UnknownTrigger, UsageError
 
 logger = logging.getLogger(__name__)
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseMessage)
 Priority = Literal["low", "medium", "high"]
 PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
+# What lets the agent speak first besides silence.
+Initiative = Literal["user", "program", "event"]
+INITIATIVES: Final[tuple[Initiative, ...]] = get_args(Initiative)
 
 
 class BatchType(StrEnum):
@@ -49,8 +52,10 @@ class MessageMetadata:
     """All that Segue stores on one message. Fields at their default are not written."""
 
     synthetic: bool = False
-    trigger_type: TriggerType | None = None
+    # One of the four unless `initiative` is set: only silence has these alone.
+    trigger_type: TriggerType | str | None = None
     trigger_reason: str | None = None
+    initiative: Initiative | None = None
 
     position: int | None = None
     batch: int | None = None
@@ -75,9 +80,16 @@ class MessageMetadata:
             value = getattr(self, name)
             if value is not default and not is_valid(value):
                 raise MetadataError(f"metadata {name!r} is {value!r}; expected {expected}.")
-        if self.trigger_type is not None and not self.synthetic:
+        if self.trigger_type is None:
+            return
+        if not self.synthetic:
             raise MetadataError(
                 "metadata 'trigger_type' is set on a message that is not synthetic."
+            )
+        if self.initiative is None and not isinstance(self.trigger_type, TriggerType):
+            raise MetadataError(
+                f"metadata 'trigger_type' is {self.trigger_type!r}; expected one of: "
+                f"{', '.join(TriggerType)}."
             )
 
     @property
@@ -100,7 +112,7 @@ class MessageMetadata:
         trigger = values.pop("trigger_type", None)
         try:
             if values["synthetic"] and trigger is not None:
-                values["trigger_type"] = _known_trigger(trigger, message)
+                values["trigger_type"] = _known_trigger(trigger, message, "initiative" in values)
             if isinstance(kind := values.get("batch_type"), str):
                 values["batch_type"] = _BATCH_TYPES.get(kind, kind)
             return cls(**values)
@@ -151,8 +163,9 @@ def _member_of(kind: type[StrEnum]) -> _Rule:
 # In the order in which fields are written.
 _RULES: Final[tuple[tuple[str, *_Rule], ...]] = (
     ("synthetic", *_FLAG),
-    ("trigger_type", *_member_of(TriggerType)),
+    ("trigger_type", *_TEXT),
     ("trigger_reason", *_TEXT),
+    ("initiative", None, INITIATIVES.__contains__, f"one of: {', '.join(INITIATIVES)}"),
     ("position", *_ID),
     ("batch", *_ID),
     ("sequence_num", *_COUNT),
@@ -194,9 +207,11 @@ def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     ]
 
 
-def _known_trigger(value: object, message: BaseMessage) -> TriggerType | None:
+def _known_trigger(
+    value: object, message: BaseMessage, is_requested: bool
+) -> TriggerType | str | None:
     try:
-        return parse_trigger(value)
+        return check_trigger_name(value) if is_requested else parse_trigger(value)
     except UnknownTrigger:
         logger.warning(
             "Unknown trigger type %r on synthetic message %r; the message stays synthetic.",

@@ -19,7 +19,7 @@ from langchain_core.messages import (
 from segue.core.batch import Batch
 from segue.core.metadata import BatchType, MessageMetadata, check_messages, is_synthetic
 from segue.core.snowflake import SnowflakeSource, check_snowflake, to_text
-from segue.core.triggers import parse_trigger
+from segue.core.triggers import check_trigger_name, parse_trigger
 from segue.errors import ConflictError, UsageError
 
 
@@ -72,9 +72,10 @@ def stamp(
 
 
 def _checked(message: BaseMessage) -> BaseMessage:
-    trigger = message.additional_kwargs.get("trigger_type")
+    stored = message.additional_kwargs
+    trigger = stored.get("trigger_type")
     if trigger is not None and is_synthetic(message):
-        parse_trigger(trigger)
+        (parse_trigger if stored.get("initiative") is None else check_trigger_name)(trigger)
     return plain_type(message)
 
 

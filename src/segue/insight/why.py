@@ -17,7 +17,6 @@ from segue.journal.records import (
     Timer,
     TimerState,
     Turn,
-    TurnKind,
     TurnState,
 )
 
@@ -93,7 +92,7 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
 def _of_turns(turns: list[Turn]) -> Iterator[Reason]:
     for turn in turns:
         what = f"a {turn.kind.value.replace('_', '-')}"
-        is_follow_up = turn.kind is TurnKind.FOLLOW_UP
+        is_follow_up = turn.kind.speaks_first
         is_void = is_follow_up and turn.state is TurnState.VOID
         if is_follow_up and turn.shown_at is not None:
             yield Reason(turn.shown_at, what, "sent", "All gates were open.", number=turn.id)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from segue.core.text import storable
-from segue.core.triggers import parse_trigger
+from segue.core.triggers import check_trigger_name
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import RisingIds, batch_of, settle_batch
 from segue.journal.records import (
@@ -18,12 +18,12 @@ from segue.journal.records import (
     FollowUpCounts,
     NewTimer,
     Thread,
+    TimerKind,
     TimerState,
-    TurnKind,
 )
 from segue.journal.rows import EARLIEST, aware, read_time_or_none, to_json
 from segue.journal.threads import newest_of_thread, thread_of
-from segue.journal.tx import Part, Row, Statement, Tx, change, get, insertion, reads, writes
+from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, insertion, reads, writes
 
 # The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
 # first shown at `seen_before` or earlier.
@@ -64,6 +64,12 @@ _CANCEL: Final = (
     "UPDATE timers SET state = 'cancelled', state_reason = :reason, owner = NULL, "
     "wake_at = NULL, updated_at = :now WHERE"
 )
+_WAIT_AGAIN: Final = f"""
+    UPDATE timers SET state = 'postponed', due_at = :until, wake_at = :until, updated_at = :now
+    WHERE turn_id = :turn AND state = 'fired' AND (kind <> 'follow_up' OR key IS NOT NULL
+        OR NOT EXISTS (SELECT 1 FROM timers AS newer WHERE newer.thread_id = timers.thread_id
+            AND newer.kind = 'follow_up' AND newer.key IS NULL AND newer.{_ALIVE}))
+"""
 
 
 class Decisions(Part):
@@ -146,27 +152,27 @@ async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
 
 
 def check_timer(timer: NewTimer) -> None:
-    """A follow-up has a trigger and begins a batch; a continuation goes on in one."""
-    if timer.kind is TurnKind.FOLLOW_UP and timer.batch is None:
-        parse_trigger(timer.trigger_type)
-    elif timer.kind is not TurnKind.CONTINUATION or timer.batch is None:
+    """A continuation goes on in a batch; any other timer has a trigger and begins a batch."""
+    if (timer.kind is TimerKind.CONTINUATION) is (timer.batch is None):
         raise UsageError(
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
-            "a follow_up begins its own, a continuation goes on in one. Nothing was written."
+            "a continuation goes on in one, others begin their own. Nothing was written."
         )
+    if timer.kind is not TimerKind.CONTINUATION:
+        check_trigger_name(timer.trigger_type)
 
 
 async def prepare_arming(
     tx: Tx, thread: Thread, timer: NewTimer, timer_id: int, now: datetime, *, replaces: bool = True
 ) -> Statement:
-    """Arm a timer at the thread's present epoch; a follow-up `replaces` the live one, if any.
+    """Arm a timer at the thread's present epoch; one that silence brings `replaces` the live one.
 
-    The old one ends here, before: the index allows one live follow-up of a thread.
+    The old one ends here, before: the index allows one live follow-up without a key in a thread.
     """
     if timer.batch is not None:
         await batch_of(tx, thread.id, timer.batch)
-    if replaces and timer.kind is TurnKind.FOLLOW_UP:
-        sql = f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND {_ALIVE}"
+    if replaces and timer.kind is TimerKind.FOLLOW_UP and timer.key is None:
+        sql = f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND key IS NULL AND {_ALIVE}"
         await tx.run(sql, reason="Replaced by a newer timer.", thread=thread.id, now=now)
     return insertion(
         "timers",
@@ -185,6 +191,7 @@ async def prepare_arming(
         expires_at=timer.expires_at,
         missed=timer.missed,
         payload=to_json(dict(timer.payload)),
+        key=None if timer.key is None else storable(timer.key),
         wake_at=timer.due_at,
         created_at=now,
         updated_at=now,
@@ -208,9 +215,32 @@ async def cancel_continuations(tx: Tx, thread: Thread, reason: str, ids: RisingI
     return [row["id"] for row in rows]
 
 
+async def cancel_events(tx: Tx, thread_id: str, reason: str, now: datetime) -> list[int]:
+    """Cancel the thread's live events; the timers' ids, oldest first."""
+    sql = f"{_CANCEL} thread_id = :thread AND kind = 'event' AND {_ALIVE} RETURNING id"
+    rows = await tx.all(sql, reason=storable(reason), now=now, thread=thread_id)
+    return sorted(row["id"] for row in rows)
+
+
 async def end_timer(
     tx: Tx, timer_id: int, state: TimerState, reason: str | None, now: datetime
 ) -> Row:
     reason = None if reason is None else storable(reason)
     ended = {"state": state, "state_reason": reason, "updated_at": now}
     return await change(tx, "timers", timer_id, **ended, owner=None, wake_at=None)
+
+
+async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -> None:
+    """Postpone the timers of a turn that ended before the user saw anything of it.
+
+    Not one that silence brought if there is a newer one.
+    """
+    await tx.run(_WAIT_AGAIN, until=until, now=now, turn=turn_id)
+
+
+async def find_key(tx: Tx, thread_id: str, key: str | None) -> Row | None:
+    """The timer that has this key in the thread, in any state."""
+    if key is None:
+        return None
+    sql = "SELECT * FROM timers WHERE thread_id = :thread AND key = :key"
+    return await find(tx, sql, thread=thread_id, key=storable(key))

@@ -181,7 +181,7 @@ async def _missing_turn(tx: Tx, thread: Thread, batch: int, ids: RisingIds) -> T
 async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
     sql = (
         "SELECT 1 AS yes FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
-        "AND state IN ('queued', 'running') AND kind <> 'follow_up' LIMIT 1"
+        "AND state IN ('queued', 'running') AND kind NOT IN ('follow_up', 'reminder') LIMIT 1"
     )
     if await find(tx, sql, thread=thread_id) is not None:
         raise ConflictError(

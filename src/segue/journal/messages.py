@@ -93,7 +93,7 @@ _NEW_ENDS: Final = (
 # A follow-up that was not shown may still be withdrawn: nothing of it may be seen.
 _RUNNING: Final = (
     "SELECT id, token, partial_id, partial_text, partial_id IS NOT NULL "
-    "AND (kind <> 'follow_up' OR shown_at IS NOT NULL) AS is_seen "
+    "AND (kind NOT IN ('follow_up', 'reminder') OR shown_at IS NOT NULL) AS is_seen "
     "FROM turns WHERE thread_id = :thread AND state = 'running'"
 )
 

@@ -53,6 +53,13 @@ _VOID: Final = """
     WHERE id = ANY(:ids)
 """
 
+# Due at once: the gates then find out for how long the user has to be left in peace.
+_KEEP_EVENTS: Final = """
+    UPDATE timers SET state = 'postponed', state_reason = :reason, due_at = :now, wake_at = :now,
+        updated_at = :now
+    WHERE turn_id = ANY(:ids) AND kind = 'event' AND state = 'fired'
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
@@ -131,9 +138,11 @@ async def stop_turns(
 async def void_turns(
     tx: Tx, thread_id: str, turns: Sequence[int], reason: str, now: datetime
 ) -> None:
+    """Void follow-ups; events that one of them was about to tell wait again."""
     if not turns:
         return
     await tx.run(_VOID, reason=storable(reason), now=now, ids=[*turns])
+    await tx.run(_KEEP_EVENTS, reason=storable(reason), now=now, ids=[*turns])
     await wake_first(tx, thread_id, now)
 
 

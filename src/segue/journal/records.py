@@ -20,7 +20,27 @@ from segue.journal.rows import Record, read_settings
 class TurnKind(StrEnum):
     REPLY = "reply"
     FOLLOW_UP = "follow_up"
+    REMINDER = "reminder"
     CONTINUATION = "continuation"
+
+    @property
+    def speaks_first(self) -> bool:
+        """Whether the agent writes without having been asked just now."""
+        return self in (TurnKind.FOLLOW_UP, TurnKind.REMINDER)
+
+
+class TimerKind(StrEnum):
+    """A reply voids a follow-up; an event waits until the user has finished; a reminder stays."""
+
+    FOLLOW_UP = "follow_up"
+    EVENT = "event"
+    REMINDER = "reminder"
+    CONTINUATION = "continuation"
+
+    @property
+    def turn_kind(self) -> TurnKind:
+        """The kind of the turn that it queues: an event is told by a follow-up."""
+        return TurnKind.FOLLOW_UP if self is TimerKind.EVENT else TurnKind(self.value)
 
 
 class TurnState(StrEnum):
@@ -234,7 +254,7 @@ class Ending:
 
     A follow-up of `timers` is armed only if the user has not written since the turn was queued.
     `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch open
-    for a person's answer.
+    for a person's answer. `postponed_until` lets the timers of a withdrawn turn wait again.
     """
 
     effects: Sequence["NewEffect"] = ()
@@ -242,6 +262,7 @@ class Ending:
     decisions: Sequence["Decision"] = ()
     says: Mapping[str, Any] | None = None
     is_waiting: bool = False
+    postponed_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,28 +299,35 @@ class FeedPage:
 
 @dataclass(frozen=True, slots=True)
 class NewTimer:
-    """A timer to arm. `missed` says what to do if it is found late: run, skip, or run_if_within."""
+    """A timer to arm. `missed` says what to do if it is found late: run, skip, or run_if_within.
+
+    Only a follow-up that silence brings has no `key`; a thread has at most one of these.
+    """
 
     thread_id: str
     due_at: datetime
     trigger_type: str | None = None
     reason: str | None = None
-    kind: TurnKind = TurnKind.FOLLOW_UP
+    kind: TimerKind = TimerKind.FOLLOW_UP
     batch: int | None = None
     expires_at: datetime | None = None
     missed: str = "run"
     payload: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timer(Record):
-    """A durable promise to consider a follow-up at a time."""
+    """A durable promise to consider a follow-up at a time.
+
+    `turn_id` is the turn that it queued; a recurring reminder has the last one.
+    """
 
     id: int
     thread_id: str
     agent_id: str
     user_id: str
-    kind: TurnKind
+    kind: TimerKind
     state: TimerState
     trigger_type: str | None
     reason: str | None
@@ -312,6 +340,21 @@ class Timer(Record):
     state_reason: str | None
     created_at: datetime
     updated_at: datetime
+    key: str | None = None
+    turn_id: int | None = None
+
+    @property
+    def is_from_silence(self) -> bool:
+        """Whether a decider planned it; others were requested."""
+        return self.kind is TimerKind.FOLLOW_UP and self.key is None
+
+
+@dataclass(frozen=True, slots=True)
+class NextTime:
+    """When a timer that just fired is due again, and its payload until then."""
+
+    due_at: datetime
+    payload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ decided AS (
             WHERE gates.timer_id = timers.id AND gates.kind = 'gates'
             AND gates.outcome <> 'postpone') END AS gates_id
     FROM timers
-    WHERE timers.kind = 'follow_up'
+    WHERE timers.kind IN ('follow_up', 'event')
         AND timers.state IN ('cancelled', 'suppressed', 'expired', 'missed')
         AND coalesce(timers.state_reason, '') <> 'Replaced by a newer timer.'
         AND timers.updated_at >= :since AND timers.updated_at < :until

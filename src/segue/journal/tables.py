@@ -116,7 +116,7 @@ TIMERS: Final = Table(
     _columns(
         "id:id agent_id* user_id* kind state trigger_type? reason? batch:id? epoch:number "
         "due_at:time expires_at:time? missed payload:json state_reason? wake_at:time?* "
-        "created_at:time updated_at:time"
+        "created_at:time updated_at:time key? turn_id:id?"
     ),
 )
 DECISIONS: Final = Table(

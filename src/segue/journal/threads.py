@@ -174,7 +174,7 @@ async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:
     """
     sql = (
         "UPDATE timers SET wake_at = least(wake_at, :at) WHERE id IN ("
-        "SELECT id FROM timers WHERE kind = 'follow_up' AND state = 'postponed' "
+        "SELECT id FROM timers WHERE kind <> 'continuation' AND state = 'postponed' "
         f"AND {condition} FOR UPDATE SKIP LOCKED)"
     )
     await tx.run(sql, at=at, whose=whose)

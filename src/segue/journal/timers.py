@@ -26,11 +26,13 @@ from segue.journal.batches import (
 )
 from segue.journal.follow_ups import (
     cancel_continuations,
+    cancel_events,
     cancelling,
     check_counts,
     check_timer,
     count_follow_ups,
     end_timer,
+    find_key,
     find_live,
     prepare_arming,
     record_decisions,
@@ -40,8 +42,10 @@ from segue.journal.records import (
     Decision,
     FollowUpCounts,
     NewTimer,
+    NextTime,
     Thread,
     Timer,
+    TimerKind,
     TimerLease,
     TimerState,
     Turn,
@@ -56,6 +60,7 @@ from segue.journal.rows import (
     lease_end,
     read_time,
     readable,
+    to_json,
 )
 from segue.journal.threads import lock_thread, newest_of_thread
 from segue.journal.tx import Part, Row, Tx, change, check_lease, find, get, looks, reads, writes
@@ -81,6 +86,12 @@ _TAKE: Final = """
         updated_at = :now
     WHERE id = ANY(:ids) RETURNING *
 """
+_FIRE: Final = """
+    UPDATE timers SET state = 'fired', state_reason = NULL, turn_id = :turn, owner = NULL,
+        wake_at = NULL, updated_at = :now
+    WHERE id = ANY(:ids) AND state IN ('pending', 'postponed', 'claimed')
+"""
+_LIVE: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED})
 
 
 class Timers(Part):
@@ -96,10 +107,13 @@ class Timers(Part):
     ) -> Timer:
         """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
 
-        A thread has at most one live follow-up timer: arming again cancels the old one.
+        A thread has at most one live follow-up without a key: arming again cancels the old one. A
+        key that was used before in the thread changes nothing: its timer is returned.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
+        if row := await find_key(tx, thread.id, timer.key):
+            return Timer.of(row)
         if epoch not in (None, thread.epoch):
             raise ConflictError(
                 f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
@@ -141,7 +155,7 @@ class Timers(Part):
         return int(row["found"])
 
     @writes
-    async def fire(
+    async def fire(  # noqa: PLR0913  # all but two are keywords, and each is one plain fact
         self,
         tx: Tx,
         lease: TimerLease,
@@ -151,13 +165,16 @@ class Timers(Part):
         now: datetime,
         counted: FollowUpCounts | None = None,
         decisions: Sequence[Decision] = (),
+        together: Sequence[int] = (),
+        again: NextTime | None = None,
     ) -> Turn | None:
         """Store the synthetic message in a new batch, or in that of a continuation; queue its turn,
-        and close the timer.
+        and close the timer, and with it the timers `together`, which the message covers, too.
 
-        None, and nothing is stored, if the user wrote since the timer was armed, or if it was
-        cancelled or replaced. `ConflictError` if the user got a follow-up since the gates
-        `counted`: ask them again. `UsageError` for a message that is not synthetic.
+        `again`: the timer is not closed, but waits for its next time. None, and nothing is stored,
+        if the user wrote since a follow-up was armed, or if the timer was cancelled or replaced.
+        `ConflictError` if the user got a follow-up since the gates `counted`: ask them again.
+        `UsageError` for a message that is not synthetic.
         """
         check_synthetic(message)
         timer = lease.timer
@@ -166,16 +183,18 @@ class Timers(Part):
         if row is not None and row["state"] == TimerState.CANCELLED:
             return None
         _check_lease(lease, row)
-        if timer.kind is TurnKind.FOLLOW_UP and thread.epoch != timer.epoch:
+        if timer.kind is TimerKind.FOLLOW_UP and thread.epoch != timer.epoch:
             await end_timer(tx, timer.id, TimerState.CANCELLED, "The user wrote.", now)
             return None
         if timer.batch is not None and await is_void(tx, thread.id, timer.batch):
             await end_timer(tx, timer.id, TimerState.CANCELLED, "Its follow-up is void.", now)
             return None
-        if timer.kind is TurnKind.FOLLOW_UP and counted is not None:
+        if counted is not None and timer.kind.turn_kind is TurnKind.FOLLOW_UP:
             await check_counts(tx, thread, counted)
-        await end_timer(tx, timer.id, TimerState.FIRED, None, now)
         turn = await _queue_fired(tx, thread, timer, message, RisingIds(thread, ids, now))
+        await tx.run(_FIRE, turn=turn.id, now=now, ids=[timer.id, *together])
+        if again is not None:
+            await _wait_again(tx, timer, again, thread.epoch)
         await record_decisions(tx, [_of_turn(decision, turn) for decision in decisions])
         return turn
 
@@ -243,7 +262,7 @@ class Timers(Part):
     async def cancel(
         self, tx: Tx, thread_id: str, reason: str, *, ids: SnowflakeSource, now: datetime
     ) -> list[Timer]:
-        """Cancel the thread's live timers, and return them, oldest first.
+        """Cancel the thread's live timers but its reminders, and return them, oldest first.
 
         The same step settles the batches of continuations, voids unseen follow-ups, and raises the
         epoch: no turn queued before arms a follow-up any more.
@@ -252,16 +271,59 @@ class Timers(Part):
         live = await find_live(tx, thread_id, now)
         await tx.together(cancelling(live.timers, reason, now))
         await void_turns(tx, thread_id, live.unseen, reason, now)
-        cancelled = [*live.timers]
+        cancelled = [*live.timers, *await cancel_events(tx, thread_id, reason, now)]
         cancelled += await cancel_continuations(tx, thread, reason, RisingIds(thread, ids, now))
         await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread_id)
         sql = "SELECT * FROM timers WHERE id = ANY(:ids) ORDER BY id"
         return readable(Timer.of, await tx.all(sql, ids=cancelled))
 
+    @writes
+    async def cancel_reminder(
+        self, tx: Tx, timer_id: int, reason: str, *, now: datetime
+    ) -> Timer | None:
+        """Cancel a live reminder; None if there is none with this id."""
+        row = await find(tx, "SELECT * FROM timers WHERE id = :id", id=timer_id)
+        if row is None or row["kind"] != TimerKind.REMINDER:
+            return None
+        await lock_thread(tx, row["thread_id"])
+        locked = await _lock_timer(tx, timer_id)
+        if locked is None or locked["state"] not in _LIVE:
+            return None
+        return Timer.of(await end_timer(tx, timer_id, TimerState.CANCELLED, reason, now))
+
+    @looks
+    async def find(self, tx: Tx, timer_id: int) -> Timer | None:
+        row = await find(tx, "SELECT * FROM timers WHERE id = :id", id=timer_id)
+        return None if row is None else Timer.of(row)
+
     @reads
     async def list_of(self, tx: Tx, thread_id: str, *, limit: int = 50) -> list[Timer]:
         """A thread's timers in any state, newest first."""
         return readable(Timer.of, await newest_of_thread(tx, "timers", thread_id, limit))
+
+    @looks
+    async def list_of_turn(self, tx: Tx, turn_id: int) -> list[Timer]:
+        """The timers that queued a turn, oldest first."""
+        sql = "SELECT * FROM timers WHERE turn_id = :turn ORDER BY id"
+        return readable(Timer.of, await tx.all(sql, turn=turn_id))
+
+    @looks
+    async def list_events(self, tx: Tx, thread_id: str, *, limit: int = 20) -> list[Timer]:
+        """The live events of a thread, oldest first."""
+        sql = (
+            "SELECT * FROM timers WHERE thread_id = :thread AND kind = 'event' "
+            "AND wake_at IS NOT NULL ORDER BY id LIMIT :limit"
+        )
+        return readable(Timer.of, await tx.all(sql, thread=thread_id, limit=limit))
+
+    @looks
+    async def list_reminders(self, tx: Tx, user_id: str, *, limit: int = 100) -> list[Timer]:
+        """The live reminders of a user, in the order of their next time."""
+        sql = (
+            "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder' "
+            "AND wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
+        )
+        return readable(Timer.of, await tx.all(sql, user=user_id, limit=limit))
 
     @looks
     async def list_pending(self, tx: Tx, *, limit: int = 50) -> list[Timer]:
@@ -273,13 +335,23 @@ class Timers(Part):
 async def _queue_fired(
     tx: Tx, thread: Thread, timer: Timer, message: HumanMessage, ids: RisingIds
 ) -> Turn:
+    kind = timer.kind.turn_kind
     if timer.batch is None:
         [stamped] = stamp_now([message], ids)
         row = encode_message(stamped)
-        return await queue_with_message(tx, thread, row, NewTurn(row.batch, timer.kind), ids)
-    turn = await queue_turn(tx, thread, NewTurn(timer.batch, timer.kind), ids)
+        return await queue_with_message(tx, thread, row, NewTurn(row.batch, kind), ids)
+    turn = await queue_turn(tx, thread, NewTurn(timer.batch, kind), ids)
     await append_to_batch(tx, thread, turn, [message], ids, BatchType.CONTINUATION)
     return turn
+
+
+async def _wait_again(tx: Tx, timer: Timer, again: NextTime, epoch: int) -> None:
+    """The epoch shows at the next time whether the user wrote in between."""
+    payload = to_json(dict(again.payload))
+    state, at = TimerState.PENDING, again.due_at
+    await change(
+        tx, "timers", timer.id, state=state, due_at=at, wake_at=at, payload=payload, epoch=epoch
+    )
 
 
 def _of_turn(decision: Decision, turn: Turn) -> Decision:

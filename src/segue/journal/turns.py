@@ -12,7 +12,14 @@ from segue.core.text import storable
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import Placement, RisingIds, noting, open_batch, storing
 from segue.journal.effects import queueing
-from segue.journal.follow_ups import cancel_continuations, check_timer, prepare_arming, recording
+from segue.journal.follow_ups import (
+    cancel_continuations,
+    check_timer,
+    find_key,
+    let_wait_again,
+    prepare_arming,
+    recording,
+)
 from segue.journal.queue import stop_turns, turn_of, wake_first
 from segue.journal.records import (
     STOPPED,
@@ -20,6 +27,7 @@ from segue.journal.records import (
     Ending,
     NewTimer,
     Thread,
+    TimerKind,
     Turn,
     TurnKind,
     TurnLease,
@@ -77,8 +85,8 @@ _NEXT_AT: Final = f"""
 _LOCK_BOTH: Final = """
     SELECT threads.*, NOTIFY(threads.id), turns.state, turns.token, turns.owner, turns.kind,
         turns.shown_at, EXISTS (SELECT 1 FROM timers WHERE timers.thread_id = threads.id
-            AND timers.kind = 'follow_up' AND timers.state IN ('pending', 'postponed', 'claimed')
-        ) AS has_timer
+            AND timers.kind = 'follow_up' AND timers.key IS NULL
+            AND timers.state IN ('pending', 'postponed', 'claimed')) AS has_timer
     FROM threads JOIN turns ON turns.thread_id = threads.id
     WHERE threads.id = :thread AND turns.id = :turn FOR UPDATE OF threads, turns
 """
@@ -364,7 +372,10 @@ async def _end(
     timers = [
         await prepare_arming(tx, thread, timer, rising.next(), now, replaces=bool(row["has_timer"]))
         for timer in _to_arm(thread, turn, end.ending)
+        if await find_key(tx, thread.id, timer.key) is None
     ]
+    if end.ending.postponed_until is not None:
+        await let_wait_again(tx, turn.id, end.ending.postponed_until, now)
     for message in placement.new[:-1]:
         await tx.together(*storing(tx, thread, message, now))
     last = [
@@ -386,7 +397,7 @@ async def _end(
 
 
 def _refuse_seen(turn: Turn, row: Row) -> None:
-    if row["kind"] != TurnKind.FOLLOW_UP or row["shown_at"] is not None:
+    if not TurnKind(row["kind"]).speaks_first or row["shown_at"] is not None:
         raise ConflictError(
             f"Turn {turn.id} is a {row['kind']} or was shown; only a follow-up that was not shown "
             "can be withdrawn. Nothing was written."
@@ -410,7 +421,7 @@ async def _place(
 def _to_arm(thread: Thread, turn: Turn, ending: Ending) -> list[NewTimer]:
     """All timers, without follow-ups if the user wrote since the turn was queued."""
     is_last = turn.epoch == thread.epoch
-    return [timer for timer in ending.timers if is_last or timer.kind is not TurnKind.FOLLOW_UP]
+    return [timer for timer in ending.timers if is_last or timer.kind is not TimerKind.FOLLOW_UP]
 
 
 def _closing(turn: Turn, end: _End, is_open: bool, ids: RisingIds, now: datetime) -> Statement:

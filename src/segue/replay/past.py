@@ -20,7 +20,7 @@ from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.triggers import TriggerType, parse_trigger
 from segue.errors import SegueError
-from segue.journal.records import DROPPED, NESTING, TimerState, TurnKind
+from segue.journal.records import DROPPED, NESTING, TimerKind, TimerState, TurnKind
 from segue.journal.rows import UNREADABLE
 from segue.journal.tables import (
     DECISIONS,
@@ -166,7 +166,7 @@ def _turns(rows: Iterable[Row], decisions: Iterable[Row]) -> list[PastTurn]:
     turns: list[PastTurn] = []
     for row in rows:
         turn = _turn(row, by_turn[row["id"]])
-        if row["kind"] != TurnKind.CONTINUATION:
+        if row["kind"] == TimerKind.FOLLOW_UP and row["key"] is None:
             turns.append(turn)
         elif turns and turns[-1].batch == turn.batch:
             turns[-1] = turns[-1].continued_by(turn)

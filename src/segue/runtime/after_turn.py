@@ -11,7 +11,6 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.core.autonomy.gates import GateOutcome
 from segue.core.batch import Batch, BatchState
 from segue.core.memory import QuerySource
 from segue.core.messages import visible_messages
@@ -27,7 +26,7 @@ from segue.journal.records import (
     NewEffect,
     NewTimer,
     Timer,
-    TimerState,
+    TimerKind,
     Turn,
     TurnKind,
 )
@@ -79,23 +78,12 @@ class AfterTurn:
         timer, now = await self._timer_of(turn), self._deps.clock.now()
         # The model's own time does not make a follow-up late.
         asked = timer if has_waited else replace(timer, due_at=now, missed="run")
-        policy = self._deps.agent_of(turn.agent_id).config.autonomy.policy
-        checked = await self._gatekeeper.check(asked, policy, now, turn)
+        autonomy = self._deps.agent_of(turn.agent_id).config.autonomy
+        checked = await self._gatekeeper.check(asked, autonomy, now, turn)
         if checked.is_allowed:
             return None
-        timers, until = [], checked.decision.until
-        if checked.decision.outcome is GateOutcome.POSTPONE and until is not None:
-            again = NewTimer(
-                turn.thread_id,
-                until,
-                timer.trigger_type,
-                timer.reason,
-                expires_at=timer.expires_at,
-                missed=timer.missed,
-                payload=dict(timer.payload),
-            )
-            timers.append(again)
-        return Ending(timers=timers, decisions=[self._gatekeeper.record(checked)])
+        record = self._gatekeeper.record(checked)
+        return Ending(decisions=[record], postponed_until=checked.decision.until)
 
     def withhold(self, turn: Turn, machinery: Machinery, text: str) -> Ending:
         """How a follow-up ends whose text is machinery; users read the kind, operators the text."""
@@ -148,7 +136,7 @@ class AfterTurn:
     def _memory_decisions(self, output: TurnOutput) -> Iterator[Decision]:
         """Which text a follow-up searched memories with; a reply uses the user's message."""
         turn, facts = output.turn, output.run.notes.get(SEARCHED)
-        if turn.kind is not TurnKind.FOLLOW_UP or not isinstance(facts, dict):
+        if not turn.kind.speaks_first or not isinstance(facts, dict):
             return
         source = str(facts["source"])
         yield Decision(
@@ -217,10 +205,9 @@ class AfterTurn:
         return (await self._deps.journal.threads.get(turn.thread_id)).epoch != turn.epoch
 
     async def _timer_of(self, turn: Turn) -> Timer:
-        """The timer that queued a follow-up: the last one of its thread that fired."""
-        for timer in await self._deps.journal.timers.list_of(turn.thread_id):
-            if timer.state is TimerState.FIRED and timer.kind is turn.kind:
-                return timer
+        """The timer that queued a follow-up; of several events, the first."""
+        for timer in await self._deps.journal.timers.list_of_turn(turn.id):
+            return timer
         raise NotFoundError(f"The timer of follow-up {turn.id} is gone; it is not sent.")
 
     async def _consecutive(self, turn: Turn) -> int:
@@ -247,7 +234,7 @@ def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
         thread_id=turn.thread_id,
         due_at=now + max(delay, timedelta(0)),
         reason=reason if isinstance(reason, str) else None,
-        kind=TurnKind.CONTINUATION,
+        kind=TimerKind.CONTINUATION,
         batch=batch.id,
     )
 

@@ -27,7 +27,7 @@ from segue.events import (
     parse_cursor,
 )
 from segue.journal.journal import Journal
-from segue.journal.records import FeedPage, Partial, TurnKind, TurnLease
+from segue.journal.records import FeedPage, Partial, TurnLease
 from segue.runtime.clock import Wakeup
 from segue.runtime.listeners import (
     ActiveRun,
@@ -300,4 +300,4 @@ class Bus:
 
 
 def _run_of(lease: TurnLease) -> ActiveRun:
-    return ActiveRun(lease.turn.id, lease.token, lease.turn.kind is TurnKind.FOLLOW_UP)
+    return ActiveRun(lease.turn.id, lease.token, lease.turn.kind.speaks_first)

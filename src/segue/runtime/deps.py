@@ -39,6 +39,8 @@ class Wakeups:
         self.turns.now()
         for timer in ending.timers:
             self.timers.at(timer.due_at)
+        if ending.postponed_until is not None:
+            self.timers.at(ending.postponed_until)
         if ending.effects:
             self.effects.at(now)
 

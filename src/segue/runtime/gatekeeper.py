@@ -7,17 +7,33 @@ decision, stored together with its consequence.
 import logging
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from segue.core.autonomy.gates import GateDecision, GateOutcome, PolicyGates, refuse_continuation
+from segue.core.autonomy.gates import (
+    FOR_CONTINUATIONS,
+    FOR_EVENTS,
+    FOR_FOLLOW_UPS,
+    FOR_REMINDERS,
+    GateDecision,
+    GateOutcome,
+    PolicyGates,
+)
 from segue.core.autonomy.local_time import day_began, find_zone
-from segue.core.autonomy.policy import Facts, Policy, Preferences
+from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, FollowUpCounts, Thread, Timer, Turn
+from segue.journal.records import Decision, FollowUpCounts, Timer, TimerKind, Turn
+from segue.settings.agents import Autonomy
 from segue.telemetry import count, log_event
 
 logger = logging.getLogger(__name__)
+
+_GATES_OF: Final = {
+    TimerKind.FOLLOW_UP: FOR_FOLLOW_UPS,
+    TimerKind.EVENT: FOR_EVENTS,
+    TimerKind.REMINDER: FOR_REMINDERS,
+    TimerKind.CONTINUATION: FOR_CONTINUATIONS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +61,12 @@ class Gatekeeper:
         self._ids = ids
 
     async def check(
-        self, timer: Timer, policy: Policy, now: datetime, turn: Turn | None = None
+        self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
     ) -> GateCheck:
-        """Whether the follow-up may be sent now. A turn is not counted against itself."""
-        thread, preferences = await self._read(timer)
+        """Whether it may be sent now. A turn is not counted against itself."""
+        thread = await self._journal.threads.get(timer.thread_id)
+        user = await self._journal.users.get_settings(thread.user_id)
+        preferences = Preferences.of(user, thread.settings)
         counts = await self._journal.timers.count_follow_ups(
             thread.id,
             day_began=day_began(now, find_zone(preferences.time_zone) or UTC),
@@ -65,29 +83,14 @@ class Gatekeeper:
             sent_today=counts.sent_today,
             last_follow_up_at=counts.last_at,
             typing_at=thread.typing_at,
+            talked_at=thread.updated_at if thread.message_count else None,
             **preferences.as_facts(),
         )
-        decision = PolicyGates(preferences.apply_to(policy)).check(facts)
+        gates = _GATES_OF[timer.kind] - autonomy.left_out_gates(timer.trigger_type)
+        decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
         checked = GateCheck(timer, turn, decision, facts, preferences, counts)
         _log(checked)
         return checked
-
-    async def refuse_continuation(self, timer: Timer, now: datetime) -> str | None:
-        """Why a continuation may not start; None if it may."""
-        thread, preferences = await self._read(timer)
-        facts = Facts(
-            checked_at=now,
-            due_at=timer.due_at,
-            armed_epoch=timer.epoch,
-            thread_epoch=thread.epoch,
-            **preferences.as_facts(),
-        )
-        return refuse_continuation(facts)
-
-    async def _read(self, timer: Timer) -> tuple[Thread, Preferences]:
-        thread = await self._journal.threads.get(timer.thread_id)
-        user = await self._journal.users.get_settings(thread.user_id)
-        return thread, Preferences.of(user, thread.settings)
 
     def record(self, checked: GateCheck, **facts: Any) -> Decision:
         """The decision as it is stored, with additional facts."""

@@ -8,8 +8,8 @@ results become "no follow-up". Its texts are recorded for operators; users read 
 import asyncio
 import inspect
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -19,7 +19,7 @@ from segue.core.autonomy.policy import next_delay
 from segue.core.batch import Batch
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import storable
-from segue.core.triggers import parse_trigger
+from segue.core.triggers import check_request, parse_trigger
 from segue.errors import UsageError
 from segue.journal.records import Decision, Ending, NewTimer, Turn
 from segue.runtime.model_failures import describe_fault
@@ -148,14 +148,18 @@ def due_times(
 
 def _timer_of(reply: Reply, plan: Plan, autonomy: Autonomy) -> NewTimer:
     due_at, expires_at = due_times(plan.delay, reply.consecutive, autonomy, reply.answered_at)
+    own = {"prompt": plan.prompt, "data": plan.data}
     return NewTimer(
         thread_id=reply.turn.thread_id,
         due_at=due_at,
-        trigger_type=plan.trigger.value,
+        trigger_type=str(plan.trigger),
         reason=plan.reason,
         expires_at=expires_at,
         missed=autonomy.missed,
-        payload={"turn": to_text(reply.turn.id)},
+        payload={
+            "turn": to_text(reply.turn.id),
+            **{name: value for name, value in own.items() if value is not None},
+        },
     )
 
 
@@ -174,13 +178,22 @@ class CustomDecider:
     It gets what `Decider.decide` gets, and returns a `DeciderResult`, a `Plan` or None.
     """
 
-    def __init__(self, loaded: Any, whose: str, *, time_limit: timedelta = _TIME_LIMIT) -> None:
+    def __init__(
+        self,
+        loaded: Any,
+        whose: str,
+        *,
+        triggers: Collection[str] = (),
+        time_limit: timedelta = _TIME_LIMIT,
+    ) -> None:
         ask = getattr(loaded, "decide", loaded)
         if inspect.isclass(loaded) or not callable(ask):
             raise UsageError(
                 f"{whose} is {loaded!r:.80}; expected a function, or an object with `decide`."
             )
         self._ask = ask
+        # The owner's, besides the four.
+        self._triggers = triggers
         self._time_limit = time_limit
 
     async def decide(
@@ -194,7 +207,7 @@ class CustomDecider:
         facts = {"interrupted": interrupted, "consecutive": consecutive}
         try:
             async with asyncio.timeout(self._time_limit.total_seconds()):
-                return _checked(await self._answer(batch, earlier, facts))
+                return self._checked(await self._answer(batch, earlier, facts))
         except Exception as error:  # any error means no follow-up, and says so
             # Not the error's text: it may quote the conversation.
             logger.warning(
@@ -213,24 +226,25 @@ class CustomDecider:
         answer = await asyncio.to_thread(self._ask, batch, earlier, **facts)
         return await answer if inspect.isawaitable(answer) else answer
 
-
-def _checked(answer: Any) -> DeciderResult:
-    """The result with Segue's own reasons; `UsageError` for an invalid one."""
-    result = DeciderResult(answer, answer.reason) if isinstance(answer, Plan) else answer
-    if result is None:
-        result = DeciderResult(None, "")
-    if not isinstance(result, DeciderResult):
-        raise UsageError(
-            f"A decider returns a DeciderResult, a Plan or None, not {type(answer).__name__}."
-        )
-    words = _words(result)
-    if result.plan is None:
-        return DeciderResult(None, "The agent's own decider wants no follow-up.", words)
-    trigger, delay = parse_trigger(result.plan.trigger), result.plan.delay
-    if not isinstance(delay, timedelta):
-        raise UsageError(f"A plan's delay is a timedelta, not {type(delay).__name__}.")
-    reason = f"The agent's own decider chose {trigger.value}."
-    return DeciderResult(Plan(trigger, delay, reason), reason, words)
+    def _checked(self, answer: Any) -> DeciderResult:
+        """The result with Segue's own reasons; `UsageError` for an invalid one."""
+        result = DeciderResult(answer, answer.reason) if isinstance(answer, Plan) else answer
+        if result is None:
+            result = DeciderResult(None, "")
+        if not isinstance(result, DeciderResult):
+            raise UsageError(
+                f"A decider returns a DeciderResult, a Plan or None, not {type(answer).__name__}."
+            )
+        words, plan = _words(result), result.plan
+        if plan is None:
+            return DeciderResult(None, "The agent's own decider wants no follow-up.", words)
+        if plan.trigger not in self._triggers:
+            parse_trigger(plan.trigger)
+        if not isinstance(plan.delay, timedelta):
+            raise UsageError(f"A plan's delay is a timedelta, not {type(plan.delay).__name__}.")
+        check_request(plan.prompt, plan.data)
+        reason = f"The agent's own decider chose {plan.trigger}."
+        return DeciderResult(replace(plan, reason=reason), reason, words)
 
 
 def _words(result: DeciderResult) -> str | None:

@@ -118,7 +118,7 @@ class SessionProcessor:
             notes=dict(turn.payload),  # tools read there which agent waits for this run
         )
         if turn.kind is not TurnKind.REPLY:
-            bind_contextvars(trigger_type=run.trigger.value if run.trigger else turn.kind.value)
+            bind_contextvars(trigger_type=str(run.trigger or turn.kind))
         return run
 
     async def _recheck_gates(self, output: TurnOutput) -> None:
@@ -242,7 +242,7 @@ def _new_output(lease: TurnLease, run: Run) -> TurnOutput:
 
     Its first text is saved at once: other processes show it only then.
     """
-    turn, is_follow_up = lease.turn, lease.turn.kind is TurnKind.FOLLOW_UP
+    turn, is_follow_up = lease.turn, lease.turn.kind.speaks_first
     first_save = 0 if is_follow_up else asyncio.get_running_loop().time() + _SAVE_EVERY_SECONDS
     return TurnOutput(lease, run, not is_follow_up or turn.shown_at is not None, first_save)
 

@@ -98,7 +98,7 @@ class Run:
         return tuple(self.notes.get(RECALLED, ()))
 
     @property
-    def trigger(self) -> TriggerType | None:
+    def trigger(self) -> TriggerType | str | None:
         """Why the agent speaks first; None for a reply or a continuation."""
         for message in reversed(self.batch.messages):
             if isinstance(message, HumanMessage) and is_synthetic(message):
@@ -175,9 +175,14 @@ def trigger_name(message: BaseMessage | None) -> str | None:
 
 
 def log_if_empty(messages: Sequence[BaseMessage], summary: str | None, **where: str) -> None:
-    """Log an ERROR for a trigger in a thread without a user's message: a misconfigured timer."""
+    """Log an ERROR for a trigger in a thread without a user's message: a misconfigured timer.
+
+    Not if it was requested: then the agent opens the conversation.
+    """
     humans = [message for message in messages if isinstance(message, HumanMessage)]
     if not humans or not all(map(is_synthetic, humans)) or (summary and summary.strip()):
+        return
+    if humans[-1].additional_kwargs.get("initiative"):
         return
     log_event(
         logger,

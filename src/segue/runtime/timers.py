@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from structlog.contextvars import bind_contextvars
 
 from segue.core.autonomy.gates import GateOutcome
-from segue.core.messages import continuation_message, synthetic_message
-from segue.core.triggers import PromptVariant, choose_prompt
-from segue.errors import ConflictError, NotFoundError
-from segue.journal.records import Decision, Timer, TimerLease, TimerState, TurnKind
+from segue.core.messages import CONTINUATION_PROMPT, continuation_message, synthetic_message
+from segue.core.metadata import Initiative
+from segue.core.triggers import DEFAULT_VARIANT, TRIGGER_PROMPTS, PromptVariant, choose_prompt
+from segue.errors import ConflictError, NotFoundError, UnknownTrigger
+from segue.journal.records import Decision, Timer, TimerKind, TimerLease, TimerState
 from segue.runtime.deps import Deps, log_failure
 from segue.runtime.gatekeeper import GateCheck, Gatekeeper
+from segue.settings.agents import Autonomy
 from segue.telemetry import count, log_event, span
 
 logger = logging.getLogger(__name__)
@@ -23,6 +26,10 @@ _PAGE: Final = 64
 # Two agents that follow up with one user at the same moment make each other check again.
 _TRIES: Final = 10
 _HELD_OUT: Final = "Held out: this share of follow-ups is not sent, to see what they change."
+_INITIATIVES: Final[Mapping[TimerKind, Initiative]] = {
+    TimerKind.EVENT: "event",
+    TimerKind.REMINDER: "user",
+}
 
 
 class _CountsChanged(Exception):
@@ -48,23 +55,19 @@ class TimerWorker:
     async def consider(self, lease: TimerLease) -> None:
         """The life of a follow-up: from its due timer to the turn that writes it."""
         timer, now = lease.timer, self._clock.now()
-        if timer.kind is TurnKind.CONTINUATION:
-            await self._continue(lease, now)
-            return
         try:
             autonomy = self._deps.agent_of(timer.agent_id).config.autonomy
-        except NotFoundError as error:
+            prompt = _choose_prompt(timer, autonomy)
+        except (NotFoundError, UnknownTrigger) as error:  # the settings have changed
             await self._close(lease, str(error), now)
             return
-        check = await self._gatekeeper.check(timer, autonomy.policy, now)
+        check = await self._gatekeeper.check(timer, autonomy, now)
         if not check.is_allowed:
             await self._hold_back(lease, check, now)
             return
-        # By the thread's id: a thread stays in its arm while the weights stay, and a timer that is
-        # tried twice gets the same prompt.
-        prompt = choose_prompt(
-            autonomy.prompts, autonomy.holdout, timer.trigger_type or "", timer.thread_id
-        )
+        if timer.kind is TimerKind.CONTINUATION:
+            await self._continue(lease, now)
+            return
         if prompt is None:
             record = self._gatekeeper.record(check, held_out=True)
             await self._close(lease, _HELD_OUT, now, record, outcome="held_out")
@@ -125,7 +128,7 @@ class TimerWorker:
         await self._journal.timers.close(
             lease, state, reason, ids=self._deps.ids, now=now, decisions=decisions
         )
-        if lease.timer.kind is TurnKind.FOLLOW_UP:
+        if lease.timer.kind is not TimerKind.CONTINUATION:
             count("follow_up_held_back", outcome=outcome or state.value)
 
     async def _fire(
@@ -133,7 +136,14 @@ class TimerWorker:
     ) -> None:
         """Store the trigger and queue its turn, if the counts that the gates saw still hold."""
         timer = lease.timer
-        message = synthetic_message(timer.trigger_type or "", timer.reason, prompt.text)
+        events = await self._events_with(timer)
+        message = synthetic_message(
+            timer.trigger_type or "",
+            timer.reason,
+            prompt.text,
+            initiative=_initiative(timer),
+            data=[event.payload for event in events] or timer.payload.get("data"),
+        )
         _log_created(timer)
         try:
             turn = await self._journal.timers.fire(
@@ -143,6 +153,7 @@ class TimerWorker:
                 now=now,
                 counted=check.counts,
                 decisions=[self._gatekeeper.record(check, variant=prompt.name)],
+                together=[event.id for event in events],
             )
         except ConflictError as error:
             if await self._is_ours(lease):
@@ -163,11 +174,13 @@ class TimerWorker:
         )
         self._deps.wakeups.turns.now()
 
+    async def _events_with(self, timer: Timer) -> list[Timer]:
+        """All waiting events of the thread, for one message about them; none for other timers."""
+        if timer.kind is not TimerKind.EVENT:
+            return []
+        return await self._journal.timers.list_events(timer.thread_id)
+
     async def _continue(self, lease: TimerLease, now: datetime) -> None:
-        """The user asked for this work: only the gates "opted out" and "muted" apply."""
-        if refusal := await self._gatekeeper.refuse_continuation(lease.timer, now):
-            await self._close(lease, refusal, now)
-            return
         message = continuation_message(lease.timer.reason)
         _log_created(lease.timer)
         if await self._journal.timers.fire(lease, message, ids=self._deps.ids, now=now):
@@ -178,6 +191,29 @@ class TimerWorker:
         timers = await self._journal.timers.list_of(lease.timer.thread_id, limit=20)
         found = next((t for t in timers if t.id == lease.timer.id), None)
         return found is not None and found.state is TimerState.CLAIMED
+
+
+def _choose_prompt(timer: Timer, autonomy: Autonomy) -> PromptVariant | None:
+    """The prompt of the request or of its trigger; None if the follow-up is held out.
+
+    By the thread's id: a thread stays in its arm while the weights stay, and a timer that is tried
+    twice gets the same prompt. What was requested is not held out.
+    """
+    own = timer.payload.get("prompt")
+    if timer.kind is TimerKind.CONTINUATION:
+        own = CONTINUATION_PROMPT
+    if own:
+        return PromptVariant(name=DEFAULT_VARIANT, text=str(own))
+    holdout = autonomy.holdout if timer.is_from_silence else 0
+    trigger = timer.trigger_type or ""
+    return choose_prompt(autonomy.all_prompts, holdout, trigger, timer.thread_id)
+
+
+def _initiative(timer: Timer) -> Initiative | None:
+    """Where it comes from; None for silence, whose trigger is one of the four."""
+    if timer.is_from_silence and timer.trigger_type in TRIGGER_PROMPTS:
+        return None
+    return _INITIATIVES.get(timer.kind, "program")
 
 
 def _log_created(timer: Timer) -> None:

@@ -19,7 +19,7 @@ from segue.core.batch import Batch, interrupted_results, settle
 from segue.core.metadata import MessageMetadata
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
-from segue.journal.records import STOPPED, Ending, Turn, TurnKind, TurnLease
+from segue.journal.records import STOPPED, Ending, Turn, TurnLease
 from segue.journal.rows import DamagedError
 from segue.runtime.deps import Deps
 from segue.runtime.housekeeping import is_batch_in_use
@@ -255,7 +255,7 @@ class TurnFailures:
         _log_error(turn, "turn_failed", "Turn {turn_id} failed: {reason}", logging.ERROR, error)
         self._bus.retract(lease)
         # The user did not ask for a follow-up and is not told that it failed.
-        is_told = turn.kind is not TurnKind.FOLLOW_UP
+        is_told = not turn.kind.speaks_first
         says = {"kind": "error", "code": shown.code, "reason": str(shown)} if is_told else None
         try:
             batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)

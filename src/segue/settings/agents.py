@@ -1,7 +1,7 @@
 """The settings of an agent, with defaults that work without a key."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
@@ -19,10 +19,11 @@ from pydantic import (
 )
 
 from segue.core.autonomy.decide import Delays
+from segue.core.autonomy.gates import NEVER_LEFT_OUT, Gate
 from segue.core.autonomy.policy import Policy
 from segue.core.compression import Strategy
 from segue.core.durations import Duration, parse_duration
-from segue.core.triggers import PromptVariant, TriggerType
+from segue.core.triggers import FIXED_PROMPTS, PromptVariant, TriggerType, check_trigger_name
 from segue.errors import UsageError
 from segue.settings.schema import OR_NONE, Expected, Mistake, error_at, find_mistakes
 
@@ -80,6 +81,22 @@ def _check_delays(delays: Delays) -> Delays:
         if getattr(delays, each.name) <= timedelta():
             raise UsageError(f"The delay {each.name} is not above 0.")
     return delays
+
+
+def _check_left_out(gates: frozenset[Gate]) -> frozenset[Gate]:
+    if wrong := sorted(gates & NEVER_LEFT_OUT):
+        raise UsageError(f"The gate {wrong[0].value!r} always counts: it is the user's own wish.")
+    return gates
+
+
+def _check_triggers(triggers: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in triggers:
+        check_trigger_name(name)
+        if name in FIXED_PROMPTS:
+            raise UsageError(
+                f"{name!r} is a trigger of Segue's; set its text in prompts, or take another name."
+            )
+    return triggers
 
 
 def _as_list(given: Any) -> Any:
@@ -183,6 +200,26 @@ class Limits(Config):
     """Time limit of one tool call."""
 
 
+class TriggerConfig(Config):
+    """A trigger of your own, for follow-ups and events that a program or a decider requests."""
+
+    prompt: Variants
+    """What the model is asked, or weighted variants; only the model reads it."""
+    delay: Annotated[Span | None, OR_NONE] = None
+    """How long a follow-up waits if the program names no time; `none` means not at all."""
+    leave_out: Annotated[frozenset[Gate], FROM_TEXT, AfterValidator(_check_left_out)] = frozenset()
+    """Gates that do not count, such as `quiet_hours`; not those that the user sets."""
+    missed: Annotated[
+        str | None,
+        AfterValidator(lambda policy: policy and _check_missed(policy)),
+        OR_NONE,
+        Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
+    ] = None
+    """What happens if it was missed while the process was down; `none` means as for others."""
+    expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
+    """How late it may still be sent; `none` means at any time."""
+
+
 class Autonomy(Config):
     """When and how the agent speaks first."""
 
@@ -212,6 +249,21 @@ class Autonomy(Config):
     """What happens to a follow-up that was missed while the process was down."""
     expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
     """How late a follow-up may still be sent; `none` means at any time."""
+    triggers: Annotated[
+        Mapping[str, TriggerConfig], AfterValidator(_check_triggers), Expected("a table by name")
+    ] = Field(default_factory=dict)
+    """Triggers of your own, by name, beside the four that silence brings."""
+
+    def left_out_gates(self, trigger: str | None) -> frozenset[Gate]:
+        """The gates that do not count for a trigger."""
+        own = self.triggers.get(trigger or "")
+        return frozenset() if own is None else own.leave_out
+
+    @property
+    def all_prompts(self) -> Mapping[str, Sequence[PromptVariant]]:
+        """The owner's prompts, by trigger."""
+        fixed = {trigger.value: variants for trigger, variants in self.prompts.items()}
+        return fixed | {name: own.prompt for name, own in self.triggers.items()}
 
 
 class CompressionConfig(Config):

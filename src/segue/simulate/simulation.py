@@ -33,7 +33,7 @@ from segue.core.metadata import MessageMetadata
 from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import UsageError
-from segue.journal.records import Turn, TurnKind
+from segue.journal.records import Turn
 from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
 from segue.simulate.report import EntryKind, SimulationReport, Usage
@@ -296,7 +296,7 @@ class _Simulation:
         for agent, seen in self._seen.items():
             turns = await world.journal.turns.list_of(agent, limit=_NEWEST)
             for turn in reversed(turns):
-                if turn.id <= seen or turn.kind is not TurnKind.FOLLOW_UP or not turn.shown_at:
+                if turn.id <= seen or not turn.kind.speaks_first or not turn.shown_at:
                     continue
                 self._seen[agent] = turn.id
                 number = self._follow_ups[agent] = self._follow_ups[agent] + 1

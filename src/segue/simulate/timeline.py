@@ -16,7 +16,7 @@ from segue.core.autonomy.gates import Gate, GateOutcome, GateVerdict
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import millis_of, next_snowflake, time_of
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, Timer, TimerState, Turn, TurnKind, TurnState
+from segue.journal.records import Decision, Timer, TimerKind, TimerState, Turn, TurnState
 from segue.simulate.report import CANCELLED, FAILED, HELD_OUT, EntryKind, TimelineEntry
 from segue.simulate.scenario import Timetable
 
@@ -108,7 +108,7 @@ class _Thread:
         return {turn.id: of_batch.get(turn.batch, 0) for turn in self.turns}
 
     def _messages(self) -> Iterator[Numbered]:
-        follow_ups = {t.batch: t for t in self.turns if t.kind is TurnKind.FOLLOW_UP}
+        follow_ups = {t.batch: t for t in self.turns if t.kind.speaks_first}
         texts: dict[int, list[str]] = {}
         for message in self.messages:
             metadata = MessageMetadata.of(message)
@@ -199,7 +199,7 @@ class _Thread:
         end = self.timeline.timetable.end
         refused = {d.timer_id for d in self.decisions if d.outcome == GateOutcome.SUPPRESS}
         for timer in self.timers.values():
-            if timer.kind is not TurnKind.FOLLOW_UP:
+            if timer.kind is TimerKind.CONTINUATION:
                 continue
             if timer.state is TimerState.CANCELLED and timer.id not in refused:
                 at = timer.updated_at
@@ -225,7 +225,7 @@ class _Thread:
         withdrawn = {d.turn_id for d in self.decisions if d.kind == "gates_before_showing"}
         for turn in self.turns:
             if turn.state in (TurnState.FAILED, TurnState.VOID) and turn.id not in withdrawn:
-                number, is_follow_up = turn.end_position or turn.id, turn.kind is TurnKind.FOLLOW_UP
+                number, is_follow_up = turn.end_position or turn.id, turn.kind.speaks_first
                 yield (
                     number,
                     self._entry(

@@ -18,7 +18,7 @@ import numpy as np
 from segue.core.snowflake import MAX_ID, TEXT_WIDTH
 from segue.core.text import is_name, name_rule
 from segue.errors import UsageError
-from segue.journal.records import NESTING, EffectState, TimerState, TurnKind, TurnState
+from segue.journal.records import NESTING, EffectState, TimerKind, TimerState, TurnKind, TurnState
 from segue.journal.rows import PREVIEW_LENGTH, aware, is_deeper, to_json
 from segue.journal.tables import (
     DECISIONS,
@@ -106,7 +106,7 @@ _RULES: Final[Mapping[tuple[str, str], _Rule]] = {
     # Leases are not exported, so no row of a file is claimed.
     ("turns", "kind"): _one_of(TurnKind),
     ("turns", "state"): _one_of({*TurnState} - {TurnState.RUNNING}),
-    ("timers", "kind"): _one_of({*TurnKind} - {TurnKind.REPLY}),
+    ("timers", "kind"): _one_of(TimerKind),
     ("timers", "state"): _one_of({*TimerState} - {TimerState.CLAIMED}),
     ("effects", "state"): _one_of({*EffectState} - {EffectState.CLAIMED}),
 }

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from segue.core.autonomy import gates
 from segue.core.autonomy.gates import (
+    FOR_CONTINUATIONS,
+    FOR_EVENTS,
+    FOR_FOLLOW_UPS,
+    FOR_REMINDERS,
     Gate,
     GateDecision,
     GateOutcome,
     PolicyGates,
-    refuse_continuation,
 )
 from segue.core.autonomy.local_time import LAST_MOMENT, QuietHours, local_day
 from segue.core.autonomy.policy import Facts, Policy, next_delay
@@ -34,7 +37,7 @@ POLICY = Policy(quiet_hours=NIGHT, cooldown=HOUR, typing_hold=MINUTE, max_per_da
 
 
 def check(policy: Policy = POLICY, **facts: Any) -> GateDecision:
-    return PolicyGates(policy).check(replace(FACTS, **facts))
+    return PolicyGates(policy, frozenset(Gate)).check(replace(FACTS, **facts))
 
 
 def outcomes(decision: GateDecision) -> dict[Gate, GateOutcome]:
@@ -63,6 +66,7 @@ CLOSED: dict[Gate, tuple[dict[str, Any], datetime | None, str]] = {
     ),
     Gate.COOLDOWN: ({"last_follow_up_at": NOON - MINUTE}, NOON + 59 * MINUTE, "postponed"),
     Gate.TYPING: ({"typing_at": NOON}, NOON + MINUTE, "postponed"),
+    Gate.TALKING: ({"talked_at": NOON}, NOON + 2 * MINUTE, "postponed"),
     Gate.QUIET_HOURS: (
         {"checked_at": NOON + 12 * HOUR, "due_at": NOON + 12 * HOUR},
         NOON + 20 * HOUR,
@@ -109,9 +113,27 @@ def test_no_gate_stands_in_for_another(gate: Gate, monkeypatch: pytest.MonkeyPat
 def test_a_continuation_is_refused_only_by_who_wants_to_hear_nothing(gate: Gate) -> None:
     """It is work that the user asked for; no hour, cap or later message stands in its way."""
     facts = {name: fact for name, fact in CLOSED[gate][0].items() if name != "policy"}
-    decision = check(**facts)
+    outcome = PolicyGates(POLICY, FOR_CONTINUATIONS).check(replace(FACTS, **facts)).outcome
     unwanted = gate in (Gate.OPTED_OUT, Gate.MUTED)
-    assert refuse_continuation(replace(FACTS, **facts)) == (decision.reason if unwanted else None)
+    assert (outcome is GateOutcome.SUPPRESS) is unwanted
+
+
+@pytest.mark.parametrize("gate", [gate for gate in Gate if gate is not Gate.ENABLED])
+def test_a_reminder_comes_when_the_user_asked_for_it(gate: Gate) -> None:
+    """Only a user who wants nothing any more, or its own age, keeps it back."""
+    facts = {name: fact for name, fact in CLOSED[gate][0].items() if name != "policy"}
+    outcome = PolicyGates(POLICY, FOR_REMINDERS).check(replace(FACTS, **facts)).outcome
+    refused = {Gate.OPTED_OUT, Gate.MUTED, Gate.STALE, Gate.MISSED}
+    assert (outcome is not GateOutcome.ALLOW) is (gate in refused)
+
+
+def test_news_waits_until_the_talk_rests_and_a_reply_does_not_end_it() -> None:
+    """A follow-up ends with the user's next message; an event does not."""
+    wrote = replace(FACTS, thread_epoch=5, talked_at=NOON)
+    told = PolicyGates(POLICY, FOR_EVENTS).check(wrote)
+    assert (told.outcome, told.until) == (GateOutcome.POSTPONE, NOON + 2 * MINUTE)
+    follow_up = PolicyGates(POLICY, FOR_FOLLOW_UPS).check(wrote)
+    assert (follow_up.outcome, follow_up.timer_state) == (GateOutcome.SUPPRESS, "cancelled")
 
 
 def test_all_gates_are_recorded_whatever_the_first_says() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
@@ -95,11 +95,16 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A follow-up to arm; the delay counts from the reply."""
+    """A follow-up to arm; the delay counts from the reply.
 
-    trigger: TriggerType
+    `prompt` replaces the trigger's, and `data` is quoted behind it.
+    """
+
+    trigger: TriggerType | str
     delay: timedelta
     reason: str
+    prompt: str | None = None
+    data: Any = None
 
 
 def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Sign:

@@ -33,7 +33,18 @@ class Gate(StrEnum):
     DAILY_CAP = "daily_cap"
     COOLDOWN = "cooldown"
     TYPING = "typing"
+    TALKING = "talking"
     QUIET_HOURS = "quiet_hours"
+
+
+# A follow-up ends with the user's next message; news waits until the conversation rests.
+FOR_FOLLOW_UPS: Final = frozenset(Gate) - {Gate.TALKING}
+FOR_EVENTS: Final = frozenset(Gate) - {Gate.SUPERSEDED}
+# What the user asked for comes when they asked for it, unless they want nothing any more.
+FOR_CONTINUATIONS: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
+FOR_REMINDERS: Final = FOR_CONTINUATIONS | {Gate.STALE, Gate.MISSED}
+# A trigger of an owner's own may leave out the others.
+NEVER_LEFT_OUT: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED, Gate.SNOOZED, Gate.SUPERSEDED})
 
 
 class GateOutcome(StrEnum):
@@ -92,10 +103,13 @@ _CLOSED_AS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyGates:
+    """The gates of a policy; `gates` are those that count for the kind of timer."""
+
     policy: Policy = field(default_factory=Policy)
+    gates: frozenset[Gate] = FOR_FOLLOW_UPS
 
     def check(self, facts: Facts) -> GateDecision:
-        """Check every gate. A refusal beats a wait, and of several waits the longest counts.
+        """Check the gates. A refusal beats a wait, and of several waits the longest counts.
 
         The end of the longest wait is checked in turn, since it may be in the quiet hours or after
         the timer's expiry: at `until` all gates are open.
@@ -113,19 +127,8 @@ class PolicyGates:
 
     def _check_at(self, facts: Facts, moment: datetime) -> dict[Gate, GateVerdict]:
         case = _Case(self.policy, facts, moment)
-        return {gate: GateVerdict(gate, *check(case)) for gate, check in _GATES.items()}
-
-
-def refuse_continuation(facts: Facts) -> str | None:
-    """Why a due continuation may not run; None if it may.
-
-    The user requested the work, so only an opt-out or a mute stops it.
-    """
-    case = _Case(Policy(), facts, facts.checked_at)
-    for outcome, reason, _ in (_opted_out(case), _muted(case)):
-        if outcome is GateOutcome.SUPPRESS:
-            return reason
-    return None
+        checks = ((gate, check) for gate, check in _GATES.items() if gate in self.gates)
+        return {gate: GateVerdict(gate, *check(case)) for gate, check in checks}
 
 
 def _combine(verdicts: Mapping[Gate, GateVerdict]) -> GateOutcome:
@@ -270,6 +273,12 @@ def _typing(case: _Case) -> _Result:
     return _allow("The user is not typing.")
 
 
+def _talking(case: _Case) -> _Result:
+    if until := case.held_until(case.facts.talked_at, case.policy.talking_hold):
+        return _postpone(until, "The user and the agent are talking.")
+    return _allow("The conversation rests.")
+
+
 def _quiet_hours(case: _Case) -> _Result:
     quiet, clock = case.policy.quiet_hours, case.facts.clock
     if quiet is None:
@@ -292,5 +301,6 @@ _GATES: Final[Mapping[Gate, Callable[[_Case], _Result]]] = {
     Gate.DAILY_CAP: _daily_cap,
     Gate.COOLDOWN: _cooldown,
     Gate.TYPING: _typing,
+    Gate.TALKING: _talking,
     Gate.QUIET_HOURS: _quiet_hours,
 }

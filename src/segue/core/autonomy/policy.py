@@ -43,6 +43,8 @@ class Policy:
     """Hours without follow-ups for users who have not set their own."""
     typing_hold: _Span = timedelta(seconds=30)
     """How long follow-ups wait after the user was last seen typing."""
+    talking_hold: _Span = timedelta(minutes=2)
+    """How long events wait after the last message of the conversation."""
     late_after: _Span = timedelta(minutes=5)
     """A timer found later than this counts as missed."""
     backoff: Annotated[float, Field(ge=1)] = 2.0
@@ -53,7 +55,7 @@ class Policy:
     """Longest delay of a follow-up, whatever the backoff."""
 
     def __post_init__(self) -> None:
-        for name in ("cooldown", "typing_hold", "late_after", "min_delay"):
+        for name in ("cooldown", "typing_hold", "talking_hold", "late_after", "min_delay"):
             if getattr(self, name) < NO_TIME:
                 raise UsageError(f"The policy's {name} is negative; expected zero or more.")
         for name in ("max_consecutive", "max_per_day"):
@@ -96,6 +98,7 @@ class Facts:
     sent_today: int = 0
     last_follow_up_at: datetime | None = None
     typing_at: datetime | None = None
+    talked_at: datetime | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):

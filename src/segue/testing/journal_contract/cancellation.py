@@ -15,6 +15,7 @@ from segue.journal.records import (
     STOPPED,
     Ending,
     NewTimer,
+    TimerKind,
     TimerState,
     TurnKind,
     TurnState,
@@ -133,7 +134,7 @@ async def test_a_withdrawn_follow_up_is_void(chat: Chat, ids: SnowflakeSource) -
     turn = await chat.follow_up()
     lease = await chat.take_turn()
     await chat.journal.turns.save_draft(lease, "m-1", "Still")
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
+    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=turn.batch)
     await chat.journal.turns.withdraw(lease, "Nothing to say. 🙂", ids=ids, now=NOW)
     void = await chat.journal.turns.get(turn.id)
     assert (void.state, void.error) == (TurnState.VOID, "Nothing to say. 🙂")

@@ -22,9 +22,9 @@ from segue.journal.records import (
     NewEffect,
     NewTimer,
     Timer,
+    TimerKind,
     TimerLease,
     Turn,
-    TurnKind,
     TurnLease,
 )
 
@@ -131,7 +131,7 @@ class Chat:
 
     async def continue_batch(self, batch: int) -> Turn:
         """A continuation of the batch, armed, due and fired."""
-        await self.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+        await self.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
         lease = await self.take_timer()
         message = continuation_message("more to do")
         turn = await self.journal.timers.fire(lease, message, ids=self.ids, now=self.now)

@@ -12,7 +12,7 @@ from segue.core.messages import continuation_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import FollowUpCounts, TimerState, Turn, TurnKind, TurnState
+from segue.journal.records import FollowUpCounts, TimerKind, TimerState, Turn, TurnState
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 
@@ -175,7 +175,7 @@ async def test_a_continuation_is_fired_whatever_was_counted(
 ) -> None:
     """It is part of an answer, and no follow-up."""
     batch = await chat.exchange()
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
     lease = await chat.take_timer()
     wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
     message = continuation_message("more to do")

@@ -12,7 +12,15 @@ from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import STOPPED, NewTimer, Timer, TimerState, TurnKind, TurnState
+from segue.journal.records import (
+    STOPPED,
+    NewTimer,
+    Timer,
+    TimerKind,
+    TimerState,
+    TurnKind,
+    TurnState,
+)
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat, texts
 
 WAYS: dict[str, Callable[[Chat], Awaitable[object]]] = {
@@ -131,7 +139,7 @@ async def test_a_continuation_fires_although_the_user_wrote(journal: Journal, ch
     """Finishing an answer is not a follow-up, so a new message does not beat it."""
     accepted = await chat.say()
     await chat.reply("More soon.")
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch)
+    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=accepted.turn.batch)
     lease = await chat.take_timer()
     await chat.say("And tomorrow?")
     turn = await chat.fire(lease)
@@ -146,7 +154,7 @@ async def test_a_void_follow_up_does_not_come_back_by_its_continuation(
     """The user wrote before anything of it was seen, so nothing of it is said later either."""
     turn = await chat.follow_up()
     await chat.take_turn()
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=turn.batch)
+    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=turn.batch)
     await chat.say()
     lease = await chat.take_timer()
     assert await journal.timers.fire(lease, continuation_message(), ids=ids, now=NOW) is None
@@ -161,7 +169,7 @@ async def plan_to_go_on(chat: Chat) -> Timer:
     """A whole turn after which the agent wants to go on; the timer that waits for it."""
     accepted = await chat.say()
     going_on = NewTimer(
-        chat.thread_id, chat.now, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch
+        chat.thread_id, chat.now, kind=TimerKind.CONTINUATION, batch=accepted.turn.batch
     )
     said = [*asks_to_go_on("c1"), AIMessage("More soon.")]
     await chat.finish(await chat.take_turn(), *said, timers=[going_on])
@@ -229,7 +237,7 @@ async def test_a_batch_that_a_turn_works_on_is_left_to_it(
     """Its turn is still to write there, and closes it."""
     batch = (await chat.say()).turn.batch
     lease = await chat.take_turn()
-    await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
     await WAYS[way](chat)
     assert texts((await journal.messages.load_batch("chat", batch)).messages) == ["Is it open?"]
     await chat.finish(lease, AIMessage("Yes."))

@@ -15,8 +15,8 @@ from segue.journal.records import (
     Ending,
     NewEffect,
     NewTimer,
+    TimerKind,
     TimerState,
-    TurnKind,
     TurnLease,
     TurnState,
 )
@@ -120,10 +120,10 @@ async def test_a_continuation_is_armed_though_the_user_wrote(journal: Journal, c
     accepted = await chat.say("First.")
     lease = await chat.take_turn()
     await chat.say("Second.")
-    going_on = NewTimer("chat", NOW, kind=TurnKind.CONTINUATION, batch=accepted.turn.batch)
+    going_on = NewTimer("chat", NOW, kind=TimerKind.CONTINUATION, batch=accepted.turn.batch)
     await chat.finish(lease, AIMessage("More soon."), timers=[going_on, check_in(NOW)])
     [timer] = await journal.timers.list_of("chat")
-    assert (timer.kind, timer.batch) == (TurnKind.CONTINUATION, accepted.turn.batch)
+    assert (timer.kind, timer.batch) == (TimerKind.CONTINUATION, accepted.turn.batch)
     assert timer.state is TimerState.PENDING
 
 
@@ -146,7 +146,7 @@ async def test_a_timer_that_cannot_be_right_is_refused_with_the_end(chat: Chat, 
     fields: list[dict[str, Any]] = [
         {"thread_id": "second"},
         {"trigger_type": None},
-        {"kind": TurnKind.REPLY},
+        {"trigger_type": "a sneeze"},
         {"batch": 7},
     ]
     for wrong in fields:
@@ -161,7 +161,7 @@ async def test_a_continuation_of_an_unknown_batch_is_not_armed_with_an_end(chat:
     """The turn and its messages are not stored either."""
     await chat.say()
     lease = await chat.take_turn()
-    timer = NewTimer("chat", NOW, kind=TurnKind.CONTINUATION, batch=chat.ids.next())
+    timer = NewTimer("chat", NOW, kind=TimerKind.CONTINUATION, batch=chat.ids.next())
     with pytest.raises(NotFoundError):
         await chat.finish(lease, AIMessage("More soon."), timers=[timer])
     assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.RUNNING

@@ -12,7 +12,7 @@ from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import SEEN_AFTER, WROTE, TimerState, TurnKind, TurnState
+from segue.journal.records import SEEN_AFTER, WROTE, TimerKind, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import OpenJournal
 
@@ -224,7 +224,7 @@ async def test_a_users_message_does_not_touch_continuations(journal: Journal, ch
     """What an answer still has to do is part of the answer, waiting or queued."""
     batch = await chat.exchange()
     turn = await chat.continue_batch(batch)
-    timer = await chat.arm(HOUR, kind=TurnKind.CONTINUATION, batch=batch)
+    timer = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=batch)
     accepted = await chat.say()
     assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
     assert (await journal.turns.get(turn.id)).state is TurnState.QUEUED

@@ -18,8 +18,8 @@ from segue.journal.records import (
     NewMemory,
     NewTimer,
     Summary,
+    TimerKind,
     TimerState,
-    TurnKind,
     TurnState,
 )
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
@@ -97,11 +97,11 @@ async def test_a_timer_that_could_not_fire_is_not_armed(chat: Chat) -> None:
     timer = await chat.arm(HOUR)
     wrong: list[dict[str, Any]] = [
         {"trigger_type": None},
-        {"trigger_type": "sneeze"},
+        {"trigger_type": "a sneeze"},
         {"batch": 1},
-        {"kind": TurnKind.CONTINUATION, "trigger_type": None},
-        {"kind": TurnKind.REPLY},
-        {"kind": TurnKind.REPLY, "batch": 1},
+        {"kind": TimerKind.CONTINUATION, "trigger_type": None},
+        {"kind": TimerKind.REMINDER, "trigger_type": None},
+        {"kind": TimerKind.EVENT, "batch": 1},
     ]
     for fields in wrong:
         with pytest.raises(UsageError):
@@ -109,7 +109,7 @@ async def test_a_timer_that_could_not_fire_is_not_armed(chat: Chat) -> None:
     elsewhere = await (await chat.another("second")).exchange()
     for batch in (chat.ids.next(), elsewhere):
         with pytest.raises(NotFoundError, match=str(batch)):
-            await chat.arm(trigger_type=None, kind=TurnKind.CONTINUATION, batch=batch)
+            await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
     assert await chat.journal.timers.list_of("chat") == [timer]
 
 

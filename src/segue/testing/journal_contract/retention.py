@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.metadata import BatchType
 from segue.core.snowflake import MAX_ID
 from segue.journal.journal import Journal
-from segue.journal.records import TimerState, TurnKind, nested_id
+from segue.journal.records import TimerKind, TimerState, nested_id
 from segue.journal.retention import Removed
 from segue.testing.journal_contract.chat import HOUR, Chat, texts
 
@@ -72,7 +72,7 @@ async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
     assert [batch.is_unfinished for batch in thread.batches] == [True, True]
     assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
     await chat.finish(lease, AIMessage("On the third."))
-    await chat.arm(HOUR, trigger_type=None, kind=TurnKind.CONTINUATION, batch=asking)
+    await chat.arm(HOUR, trigger_type=None, kind=TimerKind.CONTINUATION, batch=asking)
     assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
     chat.now += HOUR
     timer = await chat.take_timer()
@@ -108,7 +108,7 @@ async def test_a_batch_that_waits_or_is_worked_on_is_never_removed(chat: Chat) -
     await chat.reply("Still there?")
     assert (await chat.journal.removal.remove_batches("chat", [waiting])).batches == 0
     later = await chat.exchange()  # which settles the one that waited
-    await chat.arm(HOUR, trigger_type=None, kind=TurnKind.CONTINUATION, batch=later)
+    await chat.arm(HOUR, trigger_type=None, kind=TimerKind.CONTINUATION, batch=later)
     queued = (await chat.say()).turn.batch
     await chat.say("Hello?")
     assert (await chat.journal.removal.remove_batches("chat", [later, queued])).batches == 0

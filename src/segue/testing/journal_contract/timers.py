@@ -14,9 +14,9 @@ from segue.journal.records import (
     SEEN_AFTER,
     NewTimer,
     Timer,
+    TimerKind,
     TimerLease,
     TimerState,
-    TurnKind,
     TurnState,
 )
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat
@@ -104,7 +104,7 @@ async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, c
     """Going on with a batch and speaking first are different promises."""
     batch = await chat.exchange()
     follow_up = await chat.arm(HOUR)
-    continuation = await chat.arm(HOUR, kind=TurnKind.CONTINUATION, batch=batch)
+    continuation = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=batch)
     assert await journal.timers.list_of("chat") == [continuation, follow_up]
 
 

@@ -1,0 +1,136 @@
+"""Follow-ups that a program requests, and events from outside that the agent tells.
+
+Both become timers and pass the gates when they are due. A reply voids a requested follow-up like
+any other; an event waits until the conversation rests. A key makes each of them once.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from segue.core.autonomy.local_time import after as later
+from segue.core.autonomy.local_time import as_utc
+from segue.core.snowflake import to_text
+from segue.core.text import check_name
+from segue.core.triggers import EVENT, FIXED_PROMPTS, TriggerType, check_request
+from segue.errors import UnknownTrigger, UsageError
+from segue.journal.records import NewTimer, Thread, Timer, TimerKind
+from segue.runtime.deps import Deps
+from segue.settings.agents import Autonomy
+
+# Longest time until a requested follow-up: later, nobody remembers the conversation.
+FARTHEST: Final = timedelta(days=366)
+# Events that come within this time become one message.
+GATHERED: Final = timedelta(seconds=10)
+_LONGEST_REASON: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpRequest:
+    """What a program asks for: when, and what the model is asked and given.
+
+    Without `at` and `after` the trigger's own delay counts. `reason` is for operators.
+    """
+
+    at: datetime | None = None
+    after: timedelta | None = None
+    trigger: str = TriggerType.CHECK_IN.value
+    prompt: str | None = None
+    reason: str | None = None
+    data: Any = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideEvent:
+    """Something that happened, with an id that is the same whenever it is reported."""
+
+    id: str
+    type: str = "event"
+    data: Any = None
+    source: str = "program"
+    trigger: str = EVENT
+
+
+class Requests:
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def follow_up(self, thread: Thread, request: FollowUpRequest) -> Timer:
+        """Arm a follow-up; the same key again returns the first one."""
+        autonomy, now = self._autonomy(thread), self._deps.clock.now()
+        _check_trigger(request.trigger, autonomy)
+        check_request(request.prompt, request.data)
+        if request.reason is not None and len(request.reason) > _LONGEST_REASON:
+            raise UsageError(f"A reason has at most {_LONGEST_REASON} characters.")
+        own = {"prompt": request.prompt, "data": request.data}
+        key = request.key and check_name(request.key, "key")
+        return await self._arm(
+            thread,
+            _due_at(request, autonomy, now),
+            trigger_type=request.trigger,
+            reason=request.reason,
+            payload={name: value for name, value in own.items() if value is not None},
+            key=f"program:{key or to_text(self._deps.ids.next())}",
+        )
+
+    async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
+        """Let the agent tell an event; one that was reported before returns the first timer."""
+        for name in ("id", "type", "source"):
+            check_name(getattr(event, name), f"The event's {name}")
+        _check_trigger(event.trigger, self._autonomy(thread))
+        check_request(None, event.data)
+        now = self._deps.clock.now()
+        told = {"type": event.type, "at": now.isoformat(timespec="seconds"), "data": event.data}
+        return await self._arm(
+            thread,
+            later(now, GATHERED),
+            kind=TimerKind.EVENT,
+            trigger_type=event.trigger,
+            reason=f"{event.source}: {event.type}",
+            payload=told,
+            key=f"event:{event.source}:{event.id}",
+        )
+
+    def _autonomy(self, thread: Thread) -> Autonomy:
+        return self._deps.agent_of(thread.agent_id).config.autonomy
+
+    async def _arm(self, thread: Thread, due_at: datetime, **fields: Any) -> Timer:
+        deps, autonomy = self._deps, self._autonomy(thread)
+        own = autonomy.triggers.get(fields["trigger_type"])
+        lasts = own.expires_after if own else autonomy.expires_after
+        timer = NewTimer(
+            thread.id,
+            due_at,
+            expires_at=later(due_at, lasts) if lasts else None,
+            missed=(own.missed if own else None) or autonomy.missed,
+            **fields,
+        )
+        armed = await deps.journal.timers.arm(timer, ids=deps.ids, now=deps.clock.now())
+        deps.wakeups.timers.at(armed.due_at)
+        return armed
+
+
+def _check_trigger(trigger: str, autonomy: Autonomy) -> None:
+    if trigger not in FIXED_PROMPTS and trigger not in autonomy.triggers:
+        known = ", ".join([*TriggerType, *autonomy.triggers])
+        raise UnknownTrigger(
+            f"Unknown trigger type {trigger!r:.80}; this agent has: {known}. Declare others in its "
+            "settings, under autonomy.triggers."
+        )
+
+
+def _due_at(request: FollowUpRequest, autonomy: Autonomy, now: datetime) -> datetime:
+    at, after = request.at, request.after
+    if at is not None and after is not None:
+        raise UsageError("Give `at` or `after`, not both. Nothing was written.")
+    if at is None:
+        own = autonomy.triggers.get(request.trigger)
+        at = later(now, after if after is not None else (own and own.delay) or timedelta(0))
+    at = as_utc(at)
+    if not now <= at <= now + FARTHEST:
+        raise UsageError(
+            f"A follow-up is for a time from now to {FARTHEST.days} days ahead, not for "
+            f"{at.isoformat()}. Nothing was written."
+        )
+    return at

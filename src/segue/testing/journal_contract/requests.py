@@ -1,0 +1,161 @@
+"""Timers with a key: requested follow-ups, events and reminders."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from segue.core.messages import synthetic_message
+from segue.journal.journal import Journal
+from segue.journal.records import (
+    DROPPED,
+    Ending,
+    NewTimer,
+    NextTime,
+    TimerKind,
+    TimerState,
+    TurnKind,
+)
+from segue.testing.journal_contract.chat import HOUR, Chat
+
+EVENT: dict[str, Any] = {"kind": TimerKind.EVENT, "trigger_type": "event"}
+REMINDER: dict[str, Any] = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
+
+
+async def state_of(chat: Chat, timer_id: int) -> TimerState:
+    timer = await chat.journal.timers.find(timer_id)
+    assert timer is not None
+    return timer.state
+
+
+async def test_a_key_makes_one_timer(chat: Chat) -> None:
+    """A program that asks again after a lost answer gets the first, even after it has fired."""
+    first = await chat.arm(key="program:a", payload={"data": 1})
+    again = await chat.arm(HOUR, key="program:a", payload={"data": 2})
+    assert again == first
+    await chat.fire(await chat.take_timer())
+    assert (await chat.arm(key="program:a")).state is TimerState.FIRED
+    assert (await (await chat.another("second")).arm(key="program:a")).id != first.id
+
+
+async def test_requested_follow_ups_stand_beside_the_one_of_silence(chat: Chat) -> None:
+    """Neither replaces the other; only silence has one at a time."""
+    requested = [await chat.arm(HOUR, key=key) for key in ("program:a", "program:b")]
+    silence = [await chat.arm(HOUR), await chat.arm(HOUR)]
+    states = [await state_of(chat, timer.id) for timer in (*requested, *silence)]
+    pending, cancelled = TimerState.PENDING, TimerState.CANCELLED
+    assert states == [pending, pending, cancelled, pending]
+
+
+async def test_a_reply_voids_what_was_requested_but_no_event_and_no_reminder(chat: Chat) -> None:
+    """A reply beats a follow-up; what happened and what was promised stays."""
+    requested = await chat.arm(HOUR, key="program:a")
+    kept = [await chat.arm(HOUR, key="e", **EVENT), await chat.arm(HOUR, key="r", **REMINDER)]
+    accepted = await chat.say()
+    assert accepted.cancelled_timers == (requested.id,)
+    assert [await state_of(chat, timer.id) for timer in kept] == [TimerState.PENDING] * 2
+
+
+async def test_an_event_that_a_reply_overtook_is_told_later(chat: Chat, journal: Journal) -> None:
+    """The follow-up about it is void, and the event waits again: nothing is lost or told twice."""
+    first, second = [await chat.arm(key=key, **EVENT) for key in ("e1", "e2")]
+    leases = await journal.timers.claim_due("w", now=chat.now, lease_for=HOUR)
+    turn = await chat.fire(leases[0], together=[first.id, second.id])
+    assert turn is not None
+    assert turn.kind is TurnKind.FOLLOW_UP
+    assert [timer.id for timer in await journal.timers.list_of_turn(turn.id)] == [
+        first.id,
+        second.id,
+    ]
+    assert (await chat.say()).voided_turns == (turn.id,)
+    waiting = await journal.timers.list_events("chat")
+    assert [timer.id for timer in waiting] == [first.id, second.id]
+    assert {(timer.state, timer.due_at) for timer in waiting} == {(TimerState.POSTPONED, chat.now)}
+
+
+async def test_a_user_who_wants_no_follow_up_gets_no_event_either(chat: Chat) -> None:
+    """Reminders stay: they are cancelled one by one."""
+    event, reminder = await chat.arm(key="e", **EVENT), await chat.arm(key="r", **REMINDER)
+    ended = await chat.journal.timers.cancel("chat", DROPPED, ids=chat.ids, now=chat.now)
+    assert [timer.id for timer in ended] == [event.id]
+    assert await state_of(chat, reminder.id) is TimerState.PENDING
+
+
+async def test_a_reminders_turn_is_no_follow_up(chat: Chat, journal: Journal) -> None:
+    """A reply does not void it, and no cap counts it."""
+    await chat.arm(key="r", **REMINDER)
+    turn = await chat.fire(await chat.take_timer())
+    assert turn is not None
+    assert turn.kind is TurnKind.REMINDER
+    assert (await chat.say()).voided_turns == ()
+    counts = await journal.timers.count_follow_ups("chat", day_began=chat.now)
+    assert (counts.consecutive, counts.sent_today) == (0, 0)
+
+
+async def test_a_recurring_reminder_keeps_its_row(chat: Chat, journal: Journal) -> None:
+    """Firing and the next time are one step, so that no crash loses the series."""
+    reminder = await chat.arm(key="r", payload={"unanswered": 0}, **REMINDER)
+    await chat.exchange()
+    lease = await chat.take_timer()
+    next_time = NextTime(chat.now + HOUR, {"unanswered": 1})
+    turn = await journal.timers.fire(
+        lease, synthetic_message("check_in"), ids=chat.ids, now=chat.now, again=next_time
+    )
+    assert turn is not None
+    [again] = await journal.timers.list_reminders("ada")
+    assert (again.id, again.state, again.due_at) == (
+        reminder.id,
+        TimerState.PENDING,
+        chat.now + HOUR,
+    )
+    assert (again.payload, again.turn_id) == ({"unanswered": 1}, turn.id)
+    assert again.epoch == (await journal.threads.get("chat")).epoch > reminder.epoch
+
+
+async def test_a_reminder_is_cancelled_by_its_id(chat: Chat, journal: Journal) -> None:
+    """Once; and no other timer can be cancelled this way."""
+    reminder, event = await chat.arm(key="r", **REMINDER), await chat.arm(key="e", **EVENT)
+    cancel = journal.timers.cancel_reminder
+    cancelled = await cancel(reminder.id, DROPPED, now=chat.now)
+    assert cancelled is not None
+    assert (cancelled.state, cancelled.state_reason) == (TimerState.CANCELLED, DROPPED)
+    for timer_id in (reminder.id, event.id, 1):
+        assert await cancel(timer_id, DROPPED, now=chat.now) is None
+
+
+@pytest.mark.parametrize("key", [None, "program:a"])
+async def test_a_withdrawn_follow_up_waits_with_its_timer(
+    chat: Chat, journal: Journal, key: str | None
+) -> None:
+    """Nothing of it was seen, so it starts again at its new time, with the same prompt and key."""
+    timer = await chat.arm(key=key, payload={"prompt": "Ask about the exam."})
+    await chat.fire(await chat.take_timer())
+    lease = await chat.take_turn()
+    ending = Ending(postponed_until=chat.now + HOUR)
+    await journal.turns.withdraw(lease, "Quiet.", ids=chat.ids, now=chat.now, ending=ending)
+    found = await journal.timers.find(timer.id)
+    assert found is not None
+    assert (found.state, found.due_at) == (TimerState.POSTPONED, chat.now + HOUR)
+    assert found.payload == timer.payload
+
+
+async def test_a_withdrawn_follow_up_gives_way_to_a_newer_one(chat: Chat, journal: Journal) -> None:
+    """A thread has one follow-up of silence at a time, whatever was postponed."""
+    timer = await chat.arm()
+    await chat.fire(await chat.take_timer())
+    newer = await chat.arm(HOUR)
+    ending = Ending(postponed_until=chat.now + HOUR)
+    await journal.turns.withdraw(
+        await chat.take_turn(), "Quiet.", ids=chat.ids, now=chat.now, ending=ending
+    )
+    assert await state_of(chat, timer.id) is TimerState.FIRED
+    assert await state_of(chat, newer.id) is TimerState.PENDING
+
+
+async def test_the_end_of_a_turn_arms_a_key_once(chat: Chat, journal: Journal) -> None:
+    """A promise that a reply made twice is one reminder."""
+    for text in ("I will remind you.", "I will, as I said."):
+        await chat.say()
+        new = NewTimer("chat", chat.now + HOUR, key="promise", **REMINDER)
+        await chat.finish(await chat.take_turn(), AIMessage(text), timers=[new])
+    assert len(await journal.timers.list_reminders("ada")) == 1
