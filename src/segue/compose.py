@@ -183,7 +183,14 @@ def _put_together(kit: _Kit) -> System:
     )
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
     threads = ThreadService(deps.journal)
-    return System(settings, deps, inbox, threads, runtime, Requests(deps), books)
+    requests = Requests(
+        journal.timers,
+        kit.ids,
+        deps.clock,
+        lambda agent_id: find_agent(agents, agent_id).config.autonomy,
+        deps.wakeups.timers,
+    )
+    return System(settings, deps, inbox, threads, runtime, requests, books)
 
 
 def _check_models(settings: Settings, overrides: Overrides) -> None:

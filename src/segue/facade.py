@@ -336,6 +336,10 @@ class Segue:
         # Continuations are hidden: their reasons are notes of the agent to itself.
         return [timer for timer in timers if timer.kind in _FOLLOW_UPS]
 
+    def now(self) -> datetime:
+        """The time by the clock of this system."""
+        return self._deps.clock.now()
+
     async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
         """Let the agent write first, also in a thread without a message.
 
@@ -359,13 +363,15 @@ class Segue:
         For a `user_id`, in the thread that was updated last, or in a new one. Several events that
         come close together become one message; while the user is talking, they wait.
         """
+        requests = self._open_system.requests
         if (thread is None) is (user_id is None):
             raise UsageError("An event is for a thread or for a user_id; give one of them.")
         if thread is None:
+            requests.check(event, self.get_agent(agent_id).id)  # before a thread is made for it
             found = await self._thread_for(check_name(user_id, "user_id"), agent_id)
         else:
             found = await self.get_thread(_id(thread))
-        return await self._open_system.requests.wake(found, event)
+        return await requests.wake(found, event)
 
     async def _thread_for(self, user_id: str, agent_id: str | None) -> Thread:
         """The user's newest thread with the agent; two events at once find or make the same one."""

@@ -1,20 +1,32 @@
-"""The signature of webhook deliveries: `verify` is for receivers, `sign` for their tests.
+"""Signatures: `verify` is for receivers of Segue's deliveries, `sign` for their tests.
 
-A delivery may arrive twice; its `Segue-Event-Id` is then the same.
+A delivery may arrive twice; its `Segue-Event-Id` is then the same. `verify_standard` checks what
+other services send to Segue (https://www.standardwebhooks.com).
 """
 
+import base64
+import binascii
 import hmac
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
 from segue.core.autonomy.local_time import as_utc
 
-__all__ = ["EVENT_ID_HEADER", "SIGNATURE_HEADER", "TOLERANCE", "sign", "verify"]
+__all__ = [
+    "EVENT_ID_HEADER",
+    "SIGNATURE_HEADER",
+    "TOLERANCE",
+    "sign",
+    "verify",
+    "verify_standard",
+]
 
 SIGNATURE_HEADER: Final = "Segue-Signature"
 EVENT_ID_HEADER: Final = "Segue-Event-Id"
 TOLERANCE: Final = timedelta(minutes=5)
+STANDARD_PREFIX: Final = "whsec_"
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:
@@ -41,12 +53,46 @@ def verify(
     if len(times) != 1 or not _is_timestamp(times[0]):
         return False
     timestamp = int(times[0])
-    if abs(as_utc(now).timestamp() - timestamp) > tolerance.total_seconds():
+    return _is_recent(timestamp, now, tolerance) and _matches(
+        _digest(secret, timestamp, body), given
+    )
+
+
+def verify_standard(
+    secret: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: datetime,
+    tolerance: timedelta = TOLERANCE,
+) -> bool:
+    """Whether `body` was signed with the secret, at most `tolerance` ago, by Standard Webhooks.
+
+    A secret is `whsec_` and base64. `headers` are looked up in lower case.
+    """
+    names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+    event, time, signatures = (headers.get(name, "") for name in names)
+    if not event or not _is_timestamp(time) or not _is_recent(int(time), now, tolerance):
         return False
-    expected = _digest(secret, timestamp, body).encode()
-    # Several signatures let a secret be replaced without a gap. All of them are compared, in
-    # constant time, so that the time taken does not reveal which one matched.
-    matches = [hmac.compare_digest(expected, each.encode("utf-8", "replace")) for each in given]
+    try:
+        key = base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True)
+        signed = f"{event}.{time}.".encode("latin-1") + body
+    except (binascii.Error, ValueError):
+        return False
+    digest = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+    return bool(key) and _matches(f"v1,{digest}", signatures.split(" "))
+
+
+def _is_recent(timestamp: int, now: datetime, tolerance: timedelta) -> bool:
+    return abs(as_utc(now).timestamp() - timestamp) <= tolerance.total_seconds()
+
+
+def _matches(expected: str, given: Sequence[str]) -> bool:
+    """Several signatures let a secret be replaced without a gap. All of them are compared, in
+    constant time, so that the time taken does not reveal which one matched.
+    """
+    digest = expected.encode()
+    matches = [hmac.compare_digest(digest, each.encode("utf-8", "replace")) for each in given]
     return any(matches)
 
 

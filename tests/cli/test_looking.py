@@ -128,3 +128,24 @@ async def test_a_table_in_a_pipe_has_no_padding(segue: Segue, stage: Stage) -> N
     assert asked.endswith("\tann\t" + " ".join(["Long"] * 1_000))
     assert answered.endswith("\tguide\tYes.")
     assert len(answered) < 50
+
+
+async def test_a_follow_up_is_requested_at_a_database_and_a_server_alike(
+    segue: Segue, stage: Stage, tmp_path: Path
+) -> None:
+    """And the same name is one follow-up, whichever way it is asked for."""
+    thread, _ = await play(stage)
+    (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
+    asked = ("follow-up", thread, "--after", "2h", "--prompt", "Ask.", "--once", "a", "--json")
+    made = await asyncio.to_thread(segue, *asked, "--database", stage.database)
+    async with (
+        stage.world(plain_agent("guide", name="Guide")) as world,
+        site_of(world.segue) as site,
+    ):
+        key, secret = new_key("ops", "ann", SystemClock().now(), is_operator=True)
+        await world.journal.keys.add(key)
+        again = await asyncio.to_thread(segue, *asked, "--url", site.address, "--key", secret)
+    assert (made.exit_code, again.exit_code) == (0, 0), made.stderr + again.stderr
+    assert json.loads(made.stdout)["id"] == json.loads(again.stdout)["id"]
+    wrong = await asyncio.to_thread(segue, "follow-up", thread, "--at", "soon")
+    assert (wrong.exit_code, "expected a time with its zone" in wrong.stderr) == (2, True)

@@ -16,6 +16,7 @@ from segue.cli.output import WRONG_USE, Command, Group, print_error, with_option
 # For each command: its section of the help, its `module:attribute`, and one line of help.
 COMMANDS: Final = {
     "chat": ("Talk", "chat:chat", "Talk with an agent that may speak first."),
+    "follow-up": ("Talk", "request:follow_up", "Let the agent write first in a thread."),
     "threads": ("Look", "look:threads", "List conversations, the most recent first."),
     "history": ("Look", "look:history", "Show a conversation as its user sees it."),
     "batches": ("Look", "look:batches", "List a thread's batches with state and reasons."),

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -68,15 +68,25 @@ class Target(Place):
 
     def look(self, path: str, work: JournalWork[Any], **params: Any) -> Any:
         """The JSON that the server returns for `path`, or that `work` reads from the database."""
+        return self.call("GET", path, work, params=params)
+
+    def call(
+        self, method: str, path: str, work: JournalWork[Any], **given: Mapping[str, Any]
+    ) -> Any:
+        """The JSON of a request with a `body` or `params`, or what `work` does at the database."""
         if self.url is None:
             return self.run(work)
         # httpx takes as long to import as the rest of a command.
         from segue.cli.client import call, open_client  # noqa: PLC0415
 
+        sent = {
+            place: {name: value for name, value in values.items() if value is not None}
+            for place, values in given.items()
+        }
+
         async def request(url: str) -> Any:
-            given = {name: value for name, value in params.items() if value is not None}
             async with open_client(url, self.key, None) as client:
-                return await call(client, "GET", path, params=given)
+                return await call(client, method, path, **sent)
 
         return asyncio.run(request(self.url))
 

@@ -4,18 +4,20 @@ Both become timers and pass the gates when they are due. A reply voids a request
 any other; an event waits until the conversation rests. A key makes each of them once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from segue.core.autonomy.local_time import after as later
 from segue.core.autonomy.local_time import as_utc
-from segue.core.snowflake import to_text
+from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import check_name
 from segue.core.triggers import EVENT, FIXED_PROMPTS, TriggerType, check_request
 from segue.errors import UnknownTrigger, UsageError
 from segue.journal.records import NewTimer, Thread, Timer, TimerKind
-from segue.runtime.deps import Deps
+from segue.journal.timers import Timers
+from segue.runtime.clock import Clock, Wakeup
 from segue.settings.agents import Autonomy
 
 # Longest time until a requested follow-up: later, nobody remembers the conversation.
@@ -53,12 +55,25 @@ class OutsideEvent:
 
 
 class Requests:
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    """`autonomy_of` gives an agent's settings; commands, which no worker hears, need no wake-up."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        ids: SnowflakeSource,
+        clock: Clock,
+        autonomy_of: Callable[[str], Autonomy],
+        wakeup: Wakeup | None = None,
+    ) -> None:
+        self._timers = timers
+        self._ids = ids
+        self._now = clock.now
+        self._autonomy_of = autonomy_of
+        self._wakeup = wakeup
 
     async def follow_up(self, thread: Thread, request: FollowUpRequest) -> Timer:
         """Arm a follow-up; the same key again returns the first one."""
-        autonomy, now = self._autonomy(thread), self._deps.clock.now()
+        autonomy = self._autonomy_of(thread.agent_id)
         _check_trigger(request.trigger, autonomy)
         check_request(request.prompt, request.data)
         if request.reason is not None and len(request.reason) > _LONGEST_REASON:
@@ -67,20 +82,24 @@ class Requests:
         key = request.key and check_name(request.key, "key")
         return await self._arm(
             thread,
-            _due_at(request, autonomy, now),
+            _due_at(request, autonomy, self._now()),
             trigger_type=request.trigger,
             reason=request.reason,
             payload={name: value for name, value in own.items() if value is not None},
-            key=f"program:{key or to_text(self._deps.ids.next())}",
+            key=f"program:{key or to_text(self._ids.next())}",
         )
+
+    def check(self, event: OutsideEvent, agent_id: str) -> None:
+        """`UsageError` if an agent cannot tell such an event."""
+        for name in ("id", "type", "source"):
+            check_name(getattr(event, name), f"The event's {name}")
+        _check_trigger(event.trigger, self._autonomy_of(agent_id))
+        check_request(None, event.data)
 
     async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
         """Let the agent tell an event; one that was reported before returns the first timer."""
-        for name in ("id", "type", "source"):
-            check_name(getattr(event, name), f"The event's {name}")
-        _check_trigger(event.trigger, self._autonomy(thread))
-        check_request(None, event.data)
-        now = self._deps.clock.now()
+        self.check(event, thread.agent_id)
+        now = self._now()
         told = {"type": event.type, "at": now.isoformat(timespec="seconds"), "data": event.data}
         return await self._arm(
             thread,
@@ -92,11 +111,8 @@ class Requests:
             key=f"event:{event.source}:{event.id}",
         )
 
-    def _autonomy(self, thread: Thread) -> Autonomy:
-        return self._deps.agent_of(thread.agent_id).config.autonomy
-
     async def _arm(self, thread: Thread, due_at: datetime, **fields: Any) -> Timer:
-        deps, autonomy = self._deps, self._autonomy(thread)
+        autonomy = self._autonomy_of(thread.agent_id)
         own = autonomy.triggers.get(fields["trigger_type"])
         lasts = own.expires_after if own else autonomy.expires_after
         timer = NewTimer(
@@ -106,8 +122,9 @@ class Requests:
             missed=(own.missed if own else None) or autonomy.missed,
             **fields,
         )
-        armed = await deps.journal.timers.arm(timer, ids=deps.ids, now=deps.clock.now())
-        deps.wakeups.timers.at(armed.due_at)
+        armed = await self._timers.arm(timer, ids=self._ids, now=self._now())
+        if self._wakeup is not None:
+            self._wakeup.at(armed.due_at)
         return armed
 
 

@@ -20,7 +20,7 @@ from segue.server.auth import USER_HEADER, RateLimit
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
 from segue.server.problems import install
-from segue.server.routes import messages, operators, pages, threads, transfers, users
+from segue.server.routes import hooks, messages, operators, pages, threads, transfers, users
 from segue.server.routes.transfers import IMPORT
 from segue.server.serving import Lifespan, SegueFactory
 from segue.server.settings import ServerSettings
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Bytes of a body without pictures and files.
 _WITHOUT_MEDIA: Final = 1_000_000
+_OF_HOOK: Final = 100_000
 # Environment variables with the address of a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -88,6 +89,7 @@ def _add_routes(app: FastAPI) -> None:
         threads.router,
         messages.router,
         threads.follow_ups,
+        hooks.router,
         users.memories,
         operators.router,
         transfers.router,
@@ -122,6 +124,8 @@ def _max_bytes(settings: ServerSettings, path: str) -> int:
     """The limit of a body; only messages have pictures and files."""
     if path == IMPORT:
         return settings.max_import_bytes
+    if path.startswith("/api/hooks/"):  # read before its sender is known
+        return _OF_HOOK
     most = settings.max_body_bytes
     return most if path.endswith("/messages") else min(most, _WITHOUT_MEDIA)
 

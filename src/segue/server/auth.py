@@ -78,6 +78,13 @@ class Caller:
     user_id: str
     is_operator: bool
     key: str
+    # Its key acts for the users that it names.
+    is_program: bool = False
+
+    def check_program(self) -> None:
+        """A prompt is an instruction to the model that no user reads, so no user may set one."""
+        if not (self.is_program or self.is_operator):
+            raise DeniedError("This needs a program's key (`segue keys create --any-user`).")
 
     def check_operator(self) -> None:
         if not self.is_operator:
@@ -133,7 +140,8 @@ class Authenticator:
             return Caller(key.user_id, key.is_operator, key.id)
         if not user and not key.is_operator:
             raise ApiError(400, "user", f"Name the user of this request in {USER_HEADER}.")
-        return Caller(_check_user(user or key.name), key.is_operator, key.id)
+        named = _check_user(user or key.name)
+        return Caller(named, key.is_operator, key.id, is_program=True)
 
     async def _find(self, key_id: str) -> ApiKey | None:
         lookup = self._cached.get(key_id)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from segue.core.durations import Duration
 from segue.core.text import plain_json
 from segue.core.turn_rules import DoubleTexting
 from segue.server.problems import check_zone, expected
@@ -103,6 +104,31 @@ class SnoozeIn(StrictModel):
     """No follow-up before this time, which must be in the future."""
 
     until: AwareTime = Field(examples=["2037-01-15T08:00:00+00:00"])
+
+
+class FollowUpIn(StrictModel):
+    """A follow-up to request; at once if it names no time and its trigger has no delay."""
+
+    at: AwareTime | None = Field(default=None, examples=["2037-01-15T08:00:00+00:00"])
+    after: Annotated[Duration | None, expected("seconds, or a length of time such as 20m")] = None
+    trigger: str = Field(default="check_in", max_length=64)
+    prompt: str | None = Field(default=None, description="Instead of the trigger's; never shown.")
+    reason: str | None = Field(default=None, max_length=500, description="For operators.")
+    data: Any = Field(default=None, description="JSON that the model gets, quoted; never shown.")
+    key: str | None = Field(
+        default=None, max_length=200, description="Sent again, it returns the first follow-up."
+    )
+
+
+class EventIn(StrictModel):
+    """An event; for a thread, or for the newest thread of a user."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str = Field(max_length=200, examples=["parcel.shipped"])
+    data: Any = None
+    user_id: str | None = Field(default=None, max_length=200)
+    thread_id: str | None = Field(default=None, max_length=200)
 
 
 class MemoryIn(StrictModel):

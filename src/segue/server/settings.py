@@ -1,14 +1,19 @@
 """The settings of the server: address, authentication and limits."""
 
+import base64
+import binascii
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from segue.core.triggers import EVENT
 from segue.errors import UsageError
 from segue.settings import Settings
 from segue.settings.agents import FROM_TEXT, Config, Count, Span
 from segue.settings.schema import OR_NONE, Expected
+from segue.webhooks import STANDARD_PREFIX
 
 _COLLECTOR = "a text that starts with 'https://' or 'http://'"
 
@@ -56,6 +61,31 @@ class JwtSettings(Config):
         return [*(self.algorithms or (("HS256",) if self.secret else ("RS256", "ES256")))]
 
 
+def _check_hook_secret(secret: SecretStr) -> SecretStr:
+    try:
+        given = secret.get_secret_value().removeprefix(STANDARD_PREFIX)
+        key = base64.b64decode(given, validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) < 16:
+        raise UsageError(
+            "expected 'whsec_' and at least 16 bytes as base64, such as from: "
+            "echo whsec_$(openssl rand -base64 24)"
+        )
+    return secret
+
+
+class HookConfig(Config):
+    """A service that reports events."""
+
+    secret: Annotated[SecretStr, AfterValidator(_check_hook_secret)]
+    """Shared with the service: `whsec_` and base64, as Standard Webhooks prescribe."""
+    agent: str | None = None
+    """Agent that tells the event; `none` means the first one."""
+    trigger: str = EVENT
+    """Trigger of the agent that asks the model to tell it."""
+
+
 class ServerSettings(Config):
     """Without keys the server listens only to this machine."""
 
@@ -89,6 +119,10 @@ class ServerSettings(Config):
     max_connections_per_address: Annotated[Count | None, OR_NONE] = 256
     """Maximum number of open connections per client address (IPv6: per /64 network); set `none`
     behind a proxy, whose address all clients share."""
+    hooks: Annotated[Mapping[str, HookConfig], Expected("a table by source")] = Field(
+        default_factory=dict
+    )
+    """Services that may report events at `/api/hooks/` and their name."""
     ping_every: Span = timedelta(seconds=20)
     """Interval of heartbeats and pings; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"

@@ -13,7 +13,7 @@ from segue.journal.records import Thread, ThreadPlace
 from segue.server.access import PAGE_SLOT, SEARCH_SLOT, CallerDep, SegueDep, ThreadDep
 from segue.server.middleware import api_router
 from segue.server.problems import errors
-from segue.server.requests import Cursor, Limit, SnoozeIn, ThreadIn, ThreadPatch
+from segue.server.requests import Cursor, FollowUpIn, Limit, SnoozeIn, ThreadIn, ThreadPatch
 from segue.server.responses import (
     DeletedOut,
     FollowUpOut,
@@ -112,6 +112,15 @@ async def list_follow_ups(
 ) -> list[FollowUpOut]:
     """Planned and past follow-ups with their state, newest first."""
     return [*map(FollowUpOut.of, await segue.list_follow_ups(thread, limit=limit))]
+
+
+@follow_ups.post("/follow-ups", status_code=201)
+async def request_follow_up(
+    segue: SegueDep, caller: CallerDep, thread: ThreadDep, wanted: FollowUpIn
+) -> FollowUpOut:
+    """Let the agent write first, also in an empty conversation; for programs and operators."""
+    caller.check_program()
+    return FollowUpOut.of(await segue.follow_up(thread, **wanted.model_dump()))
 
 
 @follow_ups.delete("/follow-ups")
