@@ -22,7 +22,9 @@ pytestmark = pytest.mark.anyio
 
 KEY = b"0123456789abcdef01234567"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
-SHOP = ServerSettings(rate_per_minute=None, hooks={"shop": {"secret": SECRET}})
+SHOP = ServerSettings(
+    rate_per_minute=None, hooks={"shop": HookConfig.parse({"secret": SECRET}, "shop")}
+)
 EVENT = {"type": "parcel.shipped", "user_id": "sam", "data": {"parcel": 7}, "timestamp": "now"}
 AGENT = eager_agent("ada", decider="none")
 
@@ -155,4 +157,4 @@ def test_a_weak_secret_is_refused() -> None:
     """A short one could be guessed, and one that is not base64 would never match."""
     for weak in ("", "whsec_", "whsec_c2hvcnQ=", "not base64 at all!!"):
         with pytest.raises(UsageError, match="secret"):
-            HookConfig(secret=weak)
+            HookConfig.parse({"secret": weak}, "hook")
