@@ -1,0 +1,198 @@
+"""When a reminder comes: once, or again and again by a rule, in the user's time zone.
+
+Rules are evaluated on the wall clock and their times converted: a time that a clock change
+repeats comes once, one that it skips comes as much later as the clock was moved. The texts of
+refusals are read by a model: each says what to do instead.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Any, Final
+
+from segue.core.autonomy.local_time import after as later
+from segue.core.autonomy.local_time import as_utc, find_zone
+from segue.core.autonomy.recurrence import (
+    HORIZON,
+    MONTHS,
+    WEEKDAYS,
+    Recurrence,
+    first_match,
+    parse_recurrence,
+)
+from segue.core.durations import parse_duration
+from segue.errors import UsageError
+
+_LOCAL: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_OFFSET: Final = re.compile(r"(?:Z|[+-]\d\d:?\d\d|UTC|GMT)$", re.IGNORECASE | re.ASCII)
+# Wider than any clock change: an island may skip a day.
+_CLOCK_CHANGE: Final = timedelta(days=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One time, or the first time of a rule, from which its intervals count.
+
+    `first` and `until` are in UTC; `zone` is an IANA name.
+    """
+
+    first: datetime
+    zone: str
+    every: str | None = None
+    until: datetime | None = None
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first time later than `moment`, in UTC; None if there is none within 5 years."""
+        moment = as_utc(moment)
+        if self.every is None:
+            return self.first if self.first > moment else None
+        found: datetime | None = None
+        start = _wall(self.first, self._clock)
+        since = max(_wall(moment, self._clock), start) - _CLOCK_CHANGE
+        for wall in Recurrence(self.every).times(start, since):
+            # A skipped time moves behind times that are later on the clock.
+            if found is not None and wall >= _wall(found, self._clock):
+                break
+            at = as_utc(wall.replace(tzinfo=self._clock))
+            if at > moment and at >= self.first:
+                found = at if found is None else min(found, at)
+        return None if found and self.until and found > self.until else found
+
+    def describe(self, at: datetime | None = None) -> str:
+        """Such as "Monday 23 November 2026, 09:00 (Europe/Berlin), then every week on Monday ...".
+
+        `at` is the time to name instead of the first one.
+        """
+        words = f"{_day(at or self.first, self._clock)} ({self.zone})"
+        if self.every is not None:
+            words += f", then {Recurrence(self.every).describe()}"
+        return words if self.until is None else f"{words}, until {_day(self.until, self._clock)}"
+
+    @property
+    def _clock(self) -> tzinfo:
+        return find_zone(self.zone) or UTC
+
+    def as_json(self) -> dict[str, str | None]:
+        until = self.until.isoformat() if self.until else None
+        return {
+            "first": self.first.isoformat(),
+            "zone": self.zone,
+            "every": self.every,
+            "until": until,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Schedule":
+        """The schedule that was stored; `UsageError` if it is damaged."""
+        try:
+            first = as_utc(datetime.fromisoformat(stored["first"]))
+            until = as_utc(datetime.fromisoformat(stored["until"])) if stored["until"] else None
+            zone, every = stored["zone"], stored["every"]
+            if find_zone(zone) is None:
+                raise UsageError(f"Time zone {zone!r:.60} is unknown.")
+            if every is not None:
+                every = parse_recurrence(every, _wall(first, find_zone(zone) or UTC)).text
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"This is not a stored schedule: {error}") from None
+        return cls(first, zone, every, until)
+
+
+def parse_schedule(
+    *,
+    after: str | timedelta | None = None,
+    at: str | None = None,
+    every: str | None = None,
+    until: str | None = None,
+    now: datetime,
+    zone: str | None,
+) -> Schedule:
+    """The schedule that exactly one of `after`, `at` and `every` names; `UsageError` if none."""
+    zone = zone if zone and find_zone(zone) else "UTC"
+    if sum(given is not None for given in (after, at, every)) != 1:
+        raise UsageError(
+            "Pass exactly one of `after` (a duration such as '20m'), `at` (local time such as "
+            "'2026-11-17T09:00') and `every` (a rule)."
+        )
+    if every is None and until is not None:
+        raise UsageError("`until` ends a rule; pass it with `every` only.")
+    if every is not None:
+        return _repeated(every, until, as_utc(now), zone)
+    moment = _after(after, now) if after is not None else _at(at or "", as_utc(now), zone)
+    _check_reach(moment, as_utc(now), zone)
+    return Schedule(moment, zone)
+
+
+def _after(given: str | timedelta, now: datetime) -> datetime:
+    span = given if isinstance(given, timedelta) else parse_duration(given)
+    if span <= timedelta():
+        raise UsageError("`after` must be longer than nothing; pass a duration such as '20m'.")
+    return later(now, span)
+
+
+def _at(given: str, now: datetime, zone: str) -> datetime:
+    moment = _read_local(given, "at", zone)
+    if moment <= now:
+        clock = find_zone(zone) or UTC
+        raise UsageError(
+            f"{given} has passed: it is {_day(now, clock)} in {zone}. Pass a later time, or ask "
+            "the user which day they mean."
+        )
+    return moment
+
+
+def _repeated(every: str, until: str | None, now: datetime, zone: str) -> Schedule:
+    clock = find_zone(zone) or UTC
+    wall = _wall(now, clock).replace(second=0, microsecond=0)
+    rule = parse_recurrence(every, wall)
+    begins = as_utc(first_match(rule, wall).replace(tzinfo=clock))
+    end = None if until is None else _read_local(until, "until", zone)
+    first = Schedule(begins, zone, rule.text).next_after(now)
+    if first is None or first > now + HORIZON:
+        raise UsageError(f"The rule {every!r:.80} has no time within 5 years; check its days.")
+    if end is not None and end < first:
+        raise UsageError(
+            f"`until` is before the first time, {_day(first, clock)}; pass a later one or none."
+        )
+    return Schedule(first, zone, rule.text, end)
+
+
+def _read_local(given: str, name: str, zone: str) -> datetime:
+    """A time on the user's clock, in UTC; of a date alone, its last second."""
+    text = given.strip()
+    if _OFFSET.search(text) and not _DATE.fullmatch(text):
+        raise UsageError(
+            f"`{name}` has a UTC offset: {given!r:.60}. Pass the user's local time without one, "
+            f"such as '2026-11-17T09:00'; it is read in {zone}."
+        )
+    try:
+        if name == "until" and _DATE.fullmatch(text):
+            wall = datetime.combine(datetime.fromisoformat(text), time(23, 59, 59))
+        elif _LOCAL.fullmatch(text):
+            wall = datetime.fromisoformat(text)
+        else:
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"`{name}` is not a time: {given!r:.60}. Write it like '2026-11-17T09:00'."
+        ) from None
+    return as_utc(wall.replace(tzinfo=find_zone(zone) or UTC))
+
+
+def _check_reach(moment: datetime, now: datetime, zone: str) -> None:
+    if moment > now + HORIZON:
+        raise UsageError(
+            f"{_day(moment, find_zone(zone) or UTC)} is more than 5 years away; tell the user "
+            "that reminders reach 5 years ahead, and pass an earlier time."
+        )
+
+
+def _wall(moment: datetime, clock: tzinfo) -> datetime:
+    return moment.astimezone(clock).replace(tzinfo=None, fold=0)
+
+
+def _day(moment: datetime, clock: tzinfo) -> str:
+    local = moment.astimezone(clock)
+    name, month = WEEKDAYS[local.weekday()], MONTHS[local.month - 1]
+    return f"{name} {local.day} {month} {local.year}, {local:%H:%M}"
