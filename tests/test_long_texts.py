@@ -21,6 +21,7 @@ from segue.core.compression import cut_at_sentence
 from segue.core.memory import indexed_words, query_words
 from segue.core.messages import user_message
 from segue.core.sentences import is_quote
+from segue.core.speech.promises import find_promise
 from segue.core.text import harmless, one_line, plain_json, storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import TRIGGER_PROMPTS
@@ -74,6 +75,7 @@ READERS: Final[dict[str, Reads]] = {
     "who said a trigger's words": lambda text: is_quote(PROMPTS[0], PROMPTS, [text]),
     "words of a memory": lambda text: (indexed_words(text), query_words(text)),
     "words of a message": lambda text: to_tsvector(words_of(text), "m"),
+    "a promise to remind": lambda text: find_promise(text, text),
     "a summary": lambda text: [cut_at_sentence(text, size) for size in (30, 1_000, 20_000)],
     "a shorter text": lambda text: (cut_text(text, 500), estimate_text(text)),
     "plain text": lambda text: (storable(text), one_line(text), harmless(text), plain_json([text])),
@@ -87,6 +89,7 @@ SIGNS: Final = (
     *("a ", "a'", "'a", "a\n", '"a', '\\"', "\\\\", "```\n", "~~~\n", "``` ", " \n", "> ", "- "),
     *("www.", "http://", ".)", ". ", "a .", "a 's ", "n't ", "x or ", "a-"),
     *("ok, ", "no a ", "thank you ", "i'm ", "it's always ", "please check ", "is that ", "find "),
+    *("i'll remind you in 2 hours ", "ich werde dich ", "remind me. ", "at 9 ", "in 2 days "),
     *("é", "a\u0301", "\u0301", "你", "。", "😀", "\ufdfa"),
 )
 

@@ -1,0 +1,183 @@
+"""Whether a reply promises a reminder, and its time if both speakers leave no doubt.
+
+A promise is a sentence of the agent's own. It counts only if it names a time, or the user asked to
+be reminded. A wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
+is left open.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Final
+
+from segue.core.durations import show_duration
+from segue.core.sentences import is_question, sentences_of
+from segue.core.speech.languages.grammar import folded
+from segue.core.speech.languages.reminding import REMINDING, Reminding, words
+from segue.core.text import one_line
+
+LONGEST_TEXT: Final = 1000
+_UNIT_LENGTHS: Final = {
+    "minutes": timedelta(minutes=1),
+    "hours": timedelta(hours=1),
+    "days": timedelta(days=1),
+    "weeks": timedelta(weeks=1),
+}
+# A reply may round the time that the user named.
+_AGREEMENT: Final = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedTime:
+    """Every time that was named; days are counted from today, weekdays from Monday."""
+
+    durations: frozenset[timedelta] = frozenset()
+    clocks: frozenset[time] = frozenset()
+    days: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()
+    # An hour alone, such as "at 9": today it could be in the evening.
+    needs_day: bool = False
+
+    def __or__(self, other: "PromisedTime") -> "PromisedTime":
+        return PromisedTime(
+            self.durations | other.durations,
+            self.clocks | other.clocks,
+            self.days | other.days,
+            self.weekdays | other.weekdays,
+            self.needs_day or other.needs_day,
+        )
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.durations or self.clocks)
+
+    def arguments(self, now: datetime, zone: tzinfo) -> dict[str, str] | None:
+        """For `parse_schedule`: `after` or `at`; None if the times named do not agree."""
+        local = now.astimezone(zone).replace(tzinfo=None)
+        dates = {local.date() + timedelta(days=n) for n in self.days}
+        dates |= {_next_weekday(local.date(), n) for n in self.weekdays}
+        if len(dates) > 1 or (self.needs_day and not dates) or local.weekday() in self.weekdays:
+            return None
+        moments = [local + span for span in self.durations]
+        moments += [datetime.combine(min(dates, default=local), clock) for clock in self.clocks]
+        if not moments or max(moments) - min(moments) > _AGREEMENT or min(moments) <= local:
+            return None
+        if dates and min(moments).date() not in dates:
+            return None
+        if self.durations:
+            return {"after": show_duration(min(self.durations))}
+        return {"at": min(moments).isoformat(timespec="minutes")}
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What to remind the user of, in the words of the request or of the reply, and when."""
+
+    text: str
+    time: PromisedTime | None
+
+
+def find_promise(reply: str, request: str) -> Promise | None:
+    """The promise to remind in a reply to a request of the user; None if there is none."""
+    sentences = [(each, folded(each)) for each in sentences_of(reply)]
+    for plain, sentence in sentences:
+        for language in REMINDING:
+            if is_question(plain) or not _promises(sentence, language):
+                continue
+            asked = [s for s in map(folded, sentences_of(request)) if language.ask.search(s)]
+            times = [_read_time(each, language) for each in (sentence, *asked)]
+            if asked or _names_time(sentence, times[0], language):
+                return Promise(_own_words(request if asked else reply, language), _joined(times))
+    return None
+
+
+def _promises(sentence: str, language: Reminding) -> bool:
+    return bool(language.promise.search(sentence) and not language.other.search(sentence))
+
+
+def _names_time(sentence: str, read: PromisedTime | None, language: Reminding) -> bool:
+    if read is not None:
+        return read != PromisedTime()
+    days = (*language.weekdays, *map(words, language.days))
+    return any(char.isdecimal() for char in sentence) or any(d.search(sentence) for d in days)
+
+
+def _joined(times: list[PromisedTime | None]) -> PromisedTime | None:
+    """All times together; None if one is unclear or none is known."""
+    joined = PromisedTime()
+    for each in times:
+        if each is None:
+            return None
+        joined |= each
+    return joined if joined.is_known else None
+
+
+def _own_words(text: str, language: Reminding) -> str:
+    """The sentence about the reminder as it was written."""
+    lines = re.split(r"(?<=[.!?…])\s+|\n+", text.strip())
+    about = [line for line in lines if language.ask.search(folded(line.casefold()))]
+    return one_line(next(iter(about), text), LONGEST_TEXT)
+
+
+def _read_time(sentence: str, language: Reminding) -> PromisedTime | None:
+    """The times that a sentence names, which may be none at all; None if they are unclear."""
+    if language.unclear_time.search(sentence):
+        return None
+    morning, later = words(language.morning), words(language.later)
+    is_morning = morning.search(sentence) is not None
+    is_later = later.search(sentence) is not None
+    rest = morning.sub(" ", sentence)
+    days = set()
+    for n in (2, 1, 0):  # "the day after tomorrow" contains "tomorrow"
+        rest, count = words(language.days[n]).subn(" ", rest)
+        days |= {n} if count else set()
+    durations = frozenset(_durations(rest, language))
+    rest = language.duration.sub(lambda m: " " if m["within"] else m[0], rest)
+    clocks = [*filter(_is_clock, language.clock.finditer(rest))]
+    read = [_clock_time(c, is_morning=is_morning, is_later=is_later) for c in clocks]
+    rest = language.clock.sub(lambda c: " " if _is_clock(c) else c[0], rest)
+    if None in read or language.duration.search(rest):
+        return None
+    return PromisedTime(
+        durations,
+        frozenset(clock for clock in read if clock is not None),
+        frozenset(days),
+        frozenset(n for n, day in enumerate(language.weekdays) if day.search(rest)),
+        needs_day=any(not c["minute"] and not c["suffix"] for c in clocks) and not is_later,
+    )
+
+
+def _durations(text: str, language: Reminding) -> Iterator[timedelta]:
+    for found in language.duration.finditer(text):
+        if found["within"]:
+            unit = next(unit for unit in _UNIT_LENGTHS if found[unit])
+            count = found["count"]
+            number = int(count) if count.isdecimal() else language.numbers[count]
+            yield number * _UNIT_LENGTHS[unit]
+
+
+def _is_clock(found: re.Match[str]) -> bool:
+    """A mere number is not a time of day; "9.30" may be a price."""
+    return bool(found["at"] or found["suffix"] or found["between"] not in (None, "."))
+
+
+def _clock_time(found: re.Match[str], *, is_morning: bool, is_later: bool) -> time | None:
+    """The time of day; None if it could be another half of the day, or there is no such time."""
+    hour, minute = int(found["hour"]), int(found["minute"] or 0)
+    half = (found["suffix"] or "").strip()[:1]
+    is_later = is_later or half == "p"
+    is_morning = is_morning or half == "a"
+    if hour > 23 or minute > 59 or (hour == 12 and (is_later or is_morning)):
+        return None
+    if is_morning and (is_later or hour > 12):
+        return None
+    if is_later and 0 < hour < 12:
+        return time(hour + 12, minute)
+    is_sure = is_morning or is_later or found["hour"].startswith("0")
+    # Hours that people mean in the afternoon as often as at night.
+    return None if 1 <= hour <= 6 and not is_sure else time(hour, minute)
+
+
+def _next_weekday(today: date, weekday: int) -> date:
+    return today + timedelta(days=(weekday - today.weekday()) % 7)
