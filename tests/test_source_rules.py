@@ -278,7 +278,14 @@ PUBLIC_MODULES = {
         "TurnFailed",
     },
     "segue.testing.world": {"Overrides", "ScriptedChatModel", "Stage", "World", "plain_agent"},
-    "segue.webhooks": {"EVENT_ID_HEADER", "SIGNATURE_HEADER", "TOLERANCE", "sign", "verify"},
+    "segue.webhooks": {
+        "EVENT_ID_HEADER",
+        "SIGNATURE_HEADER",
+        "TOLERANCE",
+        "sign",
+        "verify",
+        "verify_standard",
+    },
 }
 
 

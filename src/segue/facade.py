@@ -336,10 +336,6 @@ class Segue:
         # Continuations are hidden: their reasons are notes of the agent to itself.
         return [timer for timer in timers if timer.kind in _FOLLOW_UPS]
 
-    def now(self) -> datetime:
-        """The time by the clock of this system."""
-        return self._deps.clock.now()
-
     async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
         """Let the agent write first, also in a thread without a message.
 

@@ -76,6 +76,20 @@ async def test_a_signed_event_is_told_once(stage: Stage) -> None:
         assert await world.heard(thread.id) == ["Parcel 7 is on its way."]
 
 
+async def test_a_hook_names_its_agent_and_trigger(stage: Stage) -> None:
+    """Who tells the event, and what the model is asked, are the operator's choice."""
+    bob = eager_agent("bob", decider="none", triggers={"parcel": {"prompt": "Tell me, in rhyme."}})
+    hook = HookConfig.parse({"secret": SECRET, "agent": "bob", "trigger": "parcel"}, "shop")
+    settings = ServerSettings(rate_per_minute=None, hooks={"shop": hook})
+    async with stage.world(AGENT, bob) as world, site_of(world.segue, settings) as site:
+        assert (await report(site, world))[1]["trigger"] == "parcel"
+        await world.pass_time(minutes=1)
+        [thread] = await world.segue.list_threads("sam")
+        [batch] = await world.journal.messages.tail(thread.id, max_tokens=1_000)
+        assert thread.agent_id == "bob"
+        assert batch.messages[0].text.startswith("Tell me, in rhyme.")
+
+
 async def test_what_is_not_signed_is_refused(stage: Stage) -> None:
     """By the same words for an unknown source, another key, another body and an old request."""
     async with stage.world(AGENT) as world, site_of(world.segue, SHOP) as site:

@@ -36,6 +36,8 @@ from tests.test_requirements import broken_references
 pytestmark = pytest.mark.anyio
 
 HERE = "tests/settings/test_effects.py::"
+REQUESTS = "tests/stories/test_requests.py::"
+HOOKS = "tests/server/test_hooks.py::"
 AGENT = "tests/agent/test_langgraph_agent.py::"
 MEMORY = "tests/agent/test_memory.py::"
 RETRIEVAL = "tests/agent/test_retrieval.py::"
@@ -128,6 +130,17 @@ SHOWN = {
     "Policy.cooldown": "tests/runtime/test_requirements_of_limits.py::"
     "test_a_second_follow_up_within_the_cooldown_is_held_back",
     "Policy.quiet_hours": f"{HERE}test_an_agents_own_quiet_hours_are_kept",
+    "Autonomy.triggers": f"{REQUESTS}test_a_trigger_of_ones_own_keeps_its_rules",
+    "HookConfig.agent": f"{HOOKS}test_a_hook_names_its_agent_and_trigger",
+    "HookConfig.secret": f"{HOOKS}test_what_is_not_signed_is_refused",
+    "HookConfig.trigger": f"{HOOKS}test_a_hook_names_its_agent_and_trigger",
+    "ServerSettings.hooks": f"{HOOKS}test_a_signed_event_is_told_once",
+    "TriggerConfig.delay": f"{REQUESTS}test_a_trigger_of_ones_own_has_its_own_times",
+    "TriggerConfig.expires_after": f"{REQUESTS}test_a_trigger_of_ones_own_has_its_own_times",
+    "TriggerConfig.leave_out": f"{REQUESTS}test_a_trigger_of_ones_own_keeps_its_rules",
+    "TriggerConfig.missed": f"{REQUESTS}test_a_trigger_of_ones_own_has_its_own_times",
+    "TriggerConfig.prompt": f"{REQUESTS}test_data_is_quoted_and_never_seen",
+    "Policy.talking_hold": f"{REQUESTS}test_how_long_events_wait_for_a_talk_is_set",
     "Policy.typing_hold": f"{HERE}test_who_types_is_left_alone_as_long_as_it_is_set",
     "Policy.late_after": f"{HERE}test_a_timer_counts_as_missed_as_late_as_it_is_set",
     "Policy.backoff": f"{HERE}test_delays_grow_and_stay_within_their_bounds",
@@ -220,7 +233,7 @@ def all_settings(section: type = ServedSettings) -> Iterator[str]:
 
 def test_every_setting_is_shown_to_do_something() -> None:
     """A new setting without a test fails here, and so does a line of one that is gone."""
-    assert sorted(SHOWN) == sorted(all_settings())
+    assert sorted(SHOWN) == sorted({*all_settings()})
 
 
 @pytest.mark.parametrize("setting", SHOWN)

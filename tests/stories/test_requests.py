@@ -21,7 +21,8 @@ PARCEL = {"prompt": "Tell me that my parcel is on its way.", "leave_out": ["quie
 
 def calm(**autonomy: Any) -> AgentConfig:
     """An agent that never speaks first by itself."""
-    return eager_agent("ada", decider="none", triggers={"parcel_shipped": PARCEL}, **autonomy)
+    triggers = autonomy.pop("triggers", {"parcel_shipped": PARCEL})
+    return eager_agent("ada", decider="none", triggers=triggers, **autonomy)
 
 
 def event(number: int, **fields: Any) -> OutsideEvent:
@@ -107,6 +108,42 @@ async def test_a_trigger_of_ones_own_keeps_its_rules(stage: Stage) -> None:
         assert "The user opted out of follow-ups." in str(reasons)
 
 
+async def test_a_trigger_of_ones_own_has_its_own_times(stage: Stage) -> None:
+    """How long it waits, whether it is sent late, and when it is too old."""
+    rules = {"prompt": "Say hi.", "delay": "5m"}
+    triggers = {
+        "hi": rules,
+        "prompt_only": {**rules, "missed": "skip"},
+        "short": {**rules, "expires_after": "1m"},
+    }
+    async with stage.world(calm(triggers=triggers)) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        made = [await world.segue.follow_up("one", trigger=name) for name in triggers]
+        assert {timer.due_at - world.clock.now() for timer in made} == {timedelta(minutes=5)}
+    await stage.clock.advance(timedelta(hours=1))
+    async with stage.world(calm(triggers=triggers)) as world:
+        await world.pass_time(minutes=1)
+        states = {t.trigger_type: t.state for t in await world.segue.list_follow_ups("one")}
+        assert states == {
+            "hi": TimerState.FIRED,
+            "prompt_only": TimerState.MISSED,
+            "short": TimerState.EXPIRED,
+        }
+
+
+async def test_how_long_events_wait_for_a_talk_is_set(stage: Stage) -> None:
+    """With ten minutes, nine are not enough."""
+    agent = calm(policy={"talking_hold": "10m", "cooldown": 0})
+    async with stage.world(agent, models={"ada": model_of("Hello!", "News.")}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "Hello")
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(minutes=9)
+        assert "News." not in await world.heard("one")
+        await world.pass_time(minutes=2)
+        assert "News." in await world.heard("one")
+
+
 async def test_several_events_become_one_message(stage: Stage) -> None:
     """Each is told once, however often it is reported."""
     model = model_of("Three parcels are on their way.")
@@ -155,15 +192,17 @@ async def test_events_do_not_write_more_often_than_the_day_allows(stage: Stage) 
 
 
 async def test_a_request_survives_a_restart(stage: Stage) -> None:
-    """What was asked for comes from another process, too, and says so in `why`."""
+    """What was asked for comes from another process, too."""
     async with stage.world(calm()) as world:
         await world.segue.create_thread("sam", thread_id="one")
         await world.segue.follow_up("one", after=timedelta(hours=1), prompt="Ask about the exam.")
         await world.segue.wake(event(1), thread="one")
     await stage.clock.advance(timedelta(hours=3))
-    async with stage.world(calm(), models={"ada": model_of("And?", "News!")}) as world:
+    async with stage.world(calm()) as world:
         await world.pass_time(hours=1)
-        assert sorted(await world.heard("one")) == ["And?", "News!"]
+        assert len(await world.heard("one")) == 2
+        states = {timer.state for timer in await world.segue.list_follow_ups("one")}
+        assert states == {TimerState.FIRED}
 
 
 async def test_what_cannot_be_right_is_refused_with_a_sentence(stage: Stage) -> None:

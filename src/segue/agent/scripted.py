@@ -41,7 +41,13 @@ from segue.core.memory import STOP_WORDS
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.tokens import estimate_tokens
-from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
+from segue.core.triggers import (
+    EVENT_PROMPT,
+    FIXED_PROMPTS,
+    REMINDER_PROMPT,
+    TRIGGER_PROMPTS,
+    TriggerType,
+)
 from segue.errors import UsageError
 
 Reply = AIMessage | str | BaseException
@@ -253,6 +259,8 @@ _FOLLOW_UPS: Final[Mapping[str, str]] = MappingProxyType(
         TRIGGER_PROMPTS[TriggerType.WAITING_FOR_DECISION]: (
             "Have you made up your mind about {choice}?"
         ),
+        REMINDER_PROMPT: "It is time for what you asked me to remind you of.",
+        EVENT_PROMPT: "There is news for you. Shall I tell you more?",
         CONTINUATION_PROMPT: "That is done now. What would you like to do next?",
     }
 )
@@ -300,9 +308,14 @@ def _prompts_in_run() -> dict[str | None, str]:
     for message in run.messages if run else ():
         if isinstance(message, HumanMessage) and is_synthetic(message):
             trigger = MessageMetadata.of(message).trigger_type
-            standard = TRIGGER_PROMPTS[trigger] if trigger else CONTINUATION_PROMPT
+            standard = _standard_prompt(trigger) if trigger else CONTINUATION_PROMPT
             found |= {name: standard for name in (message.id, message.text.strip()) if name}
     return found
+
+
+def _standard_prompt(trigger: str) -> str:
+    """The demo takes a trigger of an owner's own for a check-in."""
+    return FIXED_PROMPTS.get(trigger) or FIXED_PROMPTS[TriggerType.CHECK_IN]
 
 
 def find_topic(text: str) -> str:

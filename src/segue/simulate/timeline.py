@@ -244,10 +244,10 @@ class _Thread:
 def _verdicts(decision: Decision) -> tuple[GateVerdict, ...]:
     """The verdict of each gate. The record has the reasons in the order of the gates."""
     outcomes = decision.facts.get("verdicts", {})
+    asked = [gate for gate in Gate if gate.value in outcomes]
     return tuple(
         GateVerdict(gate, GateOutcome(outcomes[gate.value]), reason)
-        for gate, reason in zip(Gate, decision.reasons[1:], strict=False)
-        if gate.value in outcomes
+        for gate, reason in zip(asked, decision.reasons[1:], strict=False)
     )
 
 

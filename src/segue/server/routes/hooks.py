@@ -45,7 +45,7 @@ async def receive_event(source: str, request: Request, segue: SegueDep) -> Follo
     rate.take(Caller(source[:200], is_operator=False, key="hooks"))
     hook, body = settings_of(request).hooks.get(source), await request.body()
     secret = hook.secret.get_secret_value() if hook else ""
-    is_signed = verify_standard(secret, request.headers, body, now=segue.now())
+    is_signed = verify_standard(secret, request.headers, body, now=segue.system.deps.clock.now())
     if hook is None or not is_signed:
         raise ApiError(401, "signature", "The source is unknown, or the signature is not valid.")
     event = _parse(body)
