@@ -476,7 +476,8 @@ class Segue:
     @property
     def inspector(self) -> Inspector:
         """What operators see of all users."""
-        return Inspector(self._journal, self._system.settings.agents)
+        deps = self._deps
+        return Inspector(deps.journal, self._system.settings.agents, deps.clock, deps.zone)
 
     async def retry_effect(self, effect_id: int) -> Effect:
         """Try an effect again that was given up, at once."""

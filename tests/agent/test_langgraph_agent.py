@@ -68,14 +68,16 @@ async def test_a_reply_streams_and_is_stored_once(begin: Begin) -> None:
 
 
 async def test_the_model_is_told_what_was_said_before(begin: Begin) -> None:
-    """The window goes in at the model call: system prompt, whole batches, then the new message."""
+    """The window goes in at the model call: system prompt with the time, whole batches, then the
+    new message.
+    """
     model = ScriptedChatModel(script=["Yes.", "At six."])
     session = await begin(model, system_prompt="You know the museum.")
     await session.say("Is it open?")
     await session.say("When does it close?")
     assert kinds(model.seen[-1]) == ["system", "human", "ai", "human"]
-    assert [m.text for m in model.seen[-1]] == [
-        "You know the museum.",
+    assert model.seen[-1][0].text.startswith("You know the museum.\n\nNow: Friday, 15 January 2027")
+    assert [m.text for m in model.seen[-1][1:]] == [
         "Is it open?",
         "Yes.",
         "When does it close?",

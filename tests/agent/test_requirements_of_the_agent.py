@@ -100,7 +100,8 @@ async def knowing(journal: Journal, *facts: str) -> MemoryBook:
 def told(request: list[BaseMessage]) -> list[str]:
     """What the system message says about the user."""
     [system] = [m for m in request if isinstance(m, SystemMessage)]
-    _, _, memories = system.text.partition("What you remember about the user:")
+    _, _, rest = system.text.partition("What you remember about the user:")
+    memories = rest.partition("\n\nNow: ")[0]
     return [line.removeprefix("- ") for line in memories.strip().splitlines()]
 
 

@@ -50,7 +50,7 @@ def told(request: Sequence[BaseMessage]) -> str:
     """What the system message says about the user."""
     [system] = [m for m in request if isinstance(m, SystemMessage)]
     _, _, memories = system.text.partition("What you remember about the user:")
-    return memories
+    return memories.partition("\n\nNow: ")[0]
 
 
 async def begin(
@@ -278,13 +278,15 @@ async def test_memories_are_told_and_not_stored(journal: Journal, checkpoints: C
 async def test_the_system_prompt_is_the_same_in_a_follow_up(
     journal: Journal, checkpoints: Checkpoints
 ) -> None:
-    """A trigger changes nothing in the persona: there is one system message, and it is the same."""
+    """A trigger changes nothing in the persona: there is one system message, and it is the same
+    but for the clock at its end.
+    """
     session, model = await begin(journal, checkpoints, "Sure.", "Well?")
     await session.say("Pizza!")
     await session.nudge()
     first, second = ([m for m in seen if isinstance(m, SystemMessage)] for seen in model.seen)
-    assert first == second
-    assert len(first) == 1
+    assert [len(first), len(second)] == [1, 1]
+    assert first[0].text.partition("Now: ")[0] == second[0].text.partition("Now: ")[0]
 
 
 async def test_the_agent_can_remember_and_forget(

@@ -13,7 +13,7 @@ from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.insight.views import context_json, next_context
 from segue.settings.agents import AgentConfig
-from segue.simulate.world import Stage, World, plain_agent
+from segue.simulate.world import START, Stage, World, plain_agent
 from segue.telemetry import FIELDS
 from segue.testing.providers import request_problems
 from tests.stories.scenes import PATIENCE, eager_agent, model_of, new_thread
@@ -128,7 +128,8 @@ async def test_an_operator_sees_what_is_told_in_part(stage: Stage) -> None:
     async with stage.world(agent, models={"guide": model_of(then=REPLY)}) as world:
         thread = await new_thread(world)
         await world.say(thread, LETTER)
-        found = await next_context(world.journal, await world.journal.threads.get(thread), agent)
+        row = await world.journal.threads.get(thread)
+        found = await next_context(world.journal, row, agent, START, "UTC")
         [first] = await world.journal.messages.list_live_batches(thread)
     [told] = context_json(found)["shortened"]
     assert told["batch"] == str(first)

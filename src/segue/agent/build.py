@@ -19,6 +19,7 @@ from segue.agent.middleware import (
     ContextWindow,
     Invisibility,
     MiddlewareChain,
+    TellTime,
     UniqueIds,
 )
 from segue.agent.models import load_model
@@ -68,7 +69,7 @@ def build_graph(
     ]
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
-    middleware += [UniqueIds(), Invisibility(), Bounds(config.limits)]
+    middleware += [TellTime(), UniqueIds(), Invisibility(), Bounds(config.limits)]
     all_tools = [*(load_tool(given, config.id) for given in config.tools), *tools]
     if isinstance(memories, MemoryBook):
         taken = {given.name for given in all_tools}

@@ -1,7 +1,8 @@
 """Middleware for `create_agent`: context window, invisible metadata, unique ids, limits.
 
 Each also works in your own agent, in async runs. Order matters: `RetrieveMemories` reads the
-metadata that `Invisibility` removes, so it stands before it; `Invisibility` comes last.
+metadata that `Invisibility` removes, so it stands before it; `TellTime` comes after both parts of
+the system message; `Invisibility` comes last.
 """
 
 import asyncio
@@ -129,7 +130,7 @@ class ContextWindow(AgentMiddleware[Any, Any, Any]):
             self._max_tokens,
             system=request.system_message.text if request.system_message else None,
             summary=run.summary,
-            extra_tokens=tools,
+            extra_tokens=tools + (estimate_text(run.clock.text) if run.clock else 0),
         )
         if context.over_budget:
             room = self._max_tokens - context.reserved
@@ -146,6 +147,22 @@ class ContextWindow(AgentMiddleware[Any, Any, Any]):
             schema = json.dumps(convert_to_openai_tool(tool), default=str)
             self._tool_tokens[name] = estimate_text(schema)
         return self._tool_tokens[name]
+
+
+class TellTime(AgentMiddleware[Any, Any, Any]):
+    """Ends the system message with the run's clock: behind all that a prompt cache can keep."""
+
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
+        run = current_run()
+        if run is None or run.clock is None:
+            return await handler(request)
+        return await handler(with_system_part(request, run.clock.text))
+
+
+def with_system_part(request: Request, part: str) -> Request:
+    """The request with a text at the end of its one system message."""
+    texts = [text for text in (request.system_prompt, part) if text]
+    return request.override(system_message=SystemMessage("\n\n".join(texts)))
 
 
 class UniqueIds(AgentMiddleware[Any, Any, Any]):

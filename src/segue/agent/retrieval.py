@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.agent.current import current_run
-from segue.agent.middleware import Handler, Request, Response
+from segue.agent.middleware import Handler, Request, Response, with_system_part
 from segue.core.context import memory_lines
 from segue.core.memory import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
@@ -69,9 +69,7 @@ class RetrieveMemories(AgentMiddleware[Any, Any, Any]):
         memories = await self._recall(request)
         if not memories:
             return await handler(request)
-        parts = (request.system_prompt, memory_lines(memories))
-        system = SystemMessage("\n\n".join(part for part in parts if part))
-        return await handler(request.override(system_message=system))
+        return await handler(with_system_part(request, memory_lines(memories)))
 
     async def _recall(self, request: Request) -> Sequence[str]:
         run = current_run()

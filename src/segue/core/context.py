@@ -155,6 +155,13 @@ def memory_lines(memories: Sequence[str]) -> str:
 
 
 def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
+def with_last_part(messages: Sequence[BaseMessage], part: str) -> list[BaseMessage]:
+    """The messages with a text at the end of the one system message."""
+    head = [m.text for m in messages if isinstance(m, SystemMessage)]
+    rest = (m for m in messages if not isinstance(m, SystemMessage))
+    return [SystemMessage("\n\n".join([*head, part])), *rest]
+
+
     """Oldest first, with stored system messages merged into the one at the front."""
     ordered = [message for view in reversed(newest_first) for message in view]
     instructions = [m for m in ordered if isinstance(m, SystemMessage)]

@@ -1,7 +1,7 @@
 """Durations as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
 
-`show_duration` writes what `parse_duration` reads. `Duration` is the type of a setting that takes
-such text or a number of seconds.
+`show_duration` writes what `parse_duration` reads, `say_duration` plain English. `Duration` is the
+type of a setting that takes such text or a number of seconds.
 """
 
 import re
@@ -51,6 +51,17 @@ def show_duration(span: timedelta) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts) or "0s"
+
+
+def say_duration(span: timedelta) -> str:
+    """A duration as a person says it, in at most two units: `2 hours and 5 minutes`."""
+    seconds = max(int(span.total_seconds()), 0)
+    parts = []
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        count, seconds = divmod(seconds, size)
+        if parts or count:
+            parts.append(f"{count} {unit}{'' if count == 1 else 's'}" if count else "")
+    return " and ".join(filter(None, parts[:2])) or "0 seconds"
 
 
 def _read_duration(given: Any) -> Any:

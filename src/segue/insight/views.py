@@ -5,23 +5,27 @@ Read-only. Times and ids are text.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_to_dict
 
 from segue.core.batch import Batch
 from segue.core.calls import calls_of, is_of_type
-from segue.core.context import Context, build_context
+from segue.core.context import Context, build_context, with_last_part
 from segue.core.media import MEDIA
 from segue.core.messages import origin_of, spoken_text
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.snowflake import to_text
 from segue.core.text import exact_json, one_line
+from segue.core.tokens import estimate_text
 from segue.errors import NotFoundError
 from segue.insight.why import why
 from segue.journal.journal import Journal
 from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
-from segue.runtime.run import read_window
+from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.run import clock_of, read_window
 from segue.runtime.thread_service import ThreadService
 from segue.settings.agents import AgentConfig
 
@@ -73,19 +77,29 @@ def with_media(text: str, content: str | list[Any]) -> str:
     return " ".join([text, *marks] if text else marks)
 
 
-async def next_context(journal: Journal, thread: Thread, config: AgentConfig) -> Context:
+async def next_context(
+    journal: Journal, thread: Thread, config: AgentConfig, now: datetime, zone: str
+) -> Context:
     """The context of a thread's next reply, without the next message.
 
     Memories are not in it: they depend on that message. An agent's own graph adds its own system
-    prompt.
+    prompt. `zone` is that of users who have not set theirs.
     """
     window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
-    room, system = config.context_tokens, None
-    if config.graph is None:  # the built-in agent has a system prompt and keeps room for memories
-        system = config.system_prompt
-        room -= config.memory.max_tokens if config.memory.enabled else 0
-    summary = window.told(config.context_tokens)
-    return build_context(window.batches, None, room, system=system, summary=summary)
+    room, summary = config.context_tokens, window.told(config.context_tokens)
+    if config.graph is not None:
+        return build_context(window.batches, None, room, summary=summary)
+    room -= config.memory.max_tokens if config.memory.enabled else 0
+    clock = clock_of(window, config.autonomy, now, zone).text
+    context = build_context(
+        window.batches,
+        None,
+        room,
+        system=config.system_prompt,
+        summary=summary,
+        extra_tokens=estimate_text(clock),
+    )
+    return replace(context, messages=with_last_part(context.messages, clock))
 
 
 def context_json(context: Context) -> Json:
@@ -108,9 +122,17 @@ def context_json(context: Context) -> Json:
 class Inspector:
     """Reads what operators see of conversations, of all users."""
 
-    def __init__(self, journal: Journal, agents: Sequence[AgentConfig]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        agents: Sequence[AgentConfig],
+        clock: Clock | None = None,
+        zone: str = "UTC",
+    ) -> None:
         self._journal = journal
         self._agents = agents
+        self._clock = clock or SystemClock()
+        self._zone = zone
 
     async def list_threads(self, user_id: str | None, *, limit: int) -> list[Json]:
         """A user's threads, or those of all users; the one written to last first."""
@@ -158,7 +180,8 @@ class Inspector:
 
     async def get_context(self, thread: Thread, config: AgentConfig) -> Json:
         """What the model would get of the thread now, and what is left out."""
-        return context_json(await next_context(self._journal, thread, config))
+        context = await next_context(self._journal, thread, config, self._clock.now(), self._zone)
+        return context_json(context)
 
     async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
         """What the decider and the gates decided, newest first."""

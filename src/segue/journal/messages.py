@@ -39,6 +39,7 @@ from segue.journal.rows import (
     decode_batch,
     decode_message,
     encode_message,
+    read_settings,
     readable,
 )
 from segue.journal.summaries import newest_summary
@@ -57,6 +58,10 @@ _BATCHES_PER_READ: Final = 16
 _LIVE_BATCHES: Final = """
     SELECT DISTINCT batch FROM messages INDEXED BY messages_live
     WHERE thread_id = :thread AND archived = false
+"""
+_SETTINGS: Final = """
+    SELECT threads.settings AS thread_settings, users.settings AS user_settings
+    FROM threads LEFT JOIN users ON users.user_id = threads.user_id WHERE threads.id = :thread
 """
 _MEMBERS: Final = """
     SELECT batch, tokens, body FROM messages WHERE thread_id = :thread AND batch = :batch
@@ -167,9 +172,10 @@ class Messages(Part):
     async def window(
         self, tx: Tx, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> Window:
-        """The tail together with the newest summary, of one snapshot."""
+        """The tail together with the newest summary and the settings, of one snapshot."""
         batches = await _tail(tx, thread_id, max_tokens, current_batch)
-        return Window(batches, await newest_summary(tx, thread_id))
+        summary = await newest_summary(tx, thread_id)
+        return Window(batches, summary, **settings_in(await get(tx, _SETTINGS, thread=thread_id)))
 
     @reads
     async def list_live_batches(
@@ -279,6 +285,12 @@ class Feed(Part):
 def above(batch: int | None) -> int:
     """The first id above the batches that a turn sees: its own and all before it."""
     return MAX_ID if batch is None else min(batch + 1, MAX_ID)
+
+
+def settings_in(row: Row) -> dict[str, Mapping[str, Any]]:
+    """The settings of a window; a user may have none."""
+    names = ("thread_settings", "user_settings")
+    return {name: {} if row[name] is None else read_settings(row[name]) for name in names}
 
 
 async def _tail(tx: Tx, thread_id: str, max_tokens: int, current_batch: int | None) -> list[Batch]:

@@ -467,6 +467,9 @@ class Window:
 
     batches: list[Batch]
     summary: Summary | None
+    # Preferences among other settings; read with the window, so that a turn needs no more queries.
+    thread_settings: Mapping[str, Any] = field(default_factory=dict)
+    user_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def told(self, max_tokens: int) -> str | None:
         """The summary's text, cut to a third of a model's window: one that was made for a larger

@@ -75,7 +75,7 @@ class Decider(Protocol):
 def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
     """Why the policy allows no further follow-up, whatever the conversation; None if it does."""
     most = autonomy.policy.max_consecutive
-    if not autonomy.enabled or not autonomy.policy.enabled:
+    if not autonomy.is_on:
         return "Follow-ups are disabled for this agent."
     if autonomy.decider == "none":
         return "Nothing decides about follow-ups of this agent."

@@ -30,6 +30,7 @@ from segue.runtime.run import (
     Run,
     Token,
     TurnOutput,
+    clock_of,
     read_window,
 )
 from segue.runtime.turn_failures import (
@@ -59,6 +60,7 @@ class SessionProcessor:
         self._agent_of = deps.agent_of
         self._ids = deps.ids
         self._clock = deps.clock.now
+        self._zone = deps.zone
         self._working = deps.clock.working
         self._bus = deps.bus
         self._wakeups = deps.wakeups
@@ -95,7 +97,7 @@ class SessionProcessor:
             )
 
     async def _build_run(self, lease: TurnLease, agent: Agent) -> Run:
-        """The turn's batch with its context: the batches before it and the summary."""
+        """The turn's batch with its context: the batches before it, the summary and the time."""
         turn, max_tokens = lease.turn, agent.config.context_tokens
         with journal_errors():
             window = await read_window(
@@ -111,6 +113,7 @@ class SessionProcessor:
             current,
             window.batches,
             window.told(max_tokens),
+            clock_of(window, agent.config.autonomy, self._clock(), self._zone, current),
             answer=turn.payload.get("answer"),
             asked=turn.payload.get("asked"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,

@@ -5,16 +5,18 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.core.autonomy.clock import LocalClock
+from segue.core.autonomy.policy import Preferences
 from segue.core.batch import Batch, group_batches
 from segue.core.context import Context
-from segue.core.messages import user_message
-from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.messages import user_message, visible_messages
+from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.sentences import is_quote
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.stamp import stamp
@@ -24,6 +26,7 @@ from segue.errors import UsageError
 from segue.events import MemoriesRecalled, ProgressReported
 from segue.journal.journal import Journal
 from segue.journal.records import Turn, TurnLease, Window
+from segue.settings.agents import Autonomy
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,8 @@ class Run:
     batch: Batch
     history: Sequence[Batch] = ()
     summary: str | None = None
+    # The user's clock when the run began: the same for all its model calls, so that caches hit.
+    clock: LocalClock | None = None
     answer: Any = None
     asked: Sequence[str] | None = None
     # No try of it ran before, so there is no checkpoint to look for.
@@ -75,13 +80,14 @@ class Run:
         user_id: str = "user",
         thread_id: str = "thread",
         history: Sequence[Batch] = (),
+        clock: LocalClock | None = None,
     ) -> Self:
         """A run without a journal: a text becomes a user's message; a message, such as a
         synthetic one, starts a new batch as it is.
         """
         asked = user_message(message) if isinstance(message, str) else message
         [batch] = group_batches(stamp([asked], ids))
-        return cls(thread_id, agent_id, user_id, batch, history, is_new=True)
+        return cls(thread_id, agent_id, user_id, batch, history, clock=clock, is_new=True)
 
     @property
     def batches(self) -> list[Batch]:
@@ -231,3 +237,27 @@ async def read_window(
             break
         max_tokens *= _GROWTH
     return window
+
+
+def clock_of(
+    window: Window, autonomy: Autonomy, now: datetime, zone: str, batch: Batch | None = None
+) -> LocalClock:
+    """The user's clock in a thread; `zone` is that of users who have not set theirs.
+
+    With a follow-up's batch it also says how long the thread was silent. An agent that another one
+    asks does not write to the user.
+    """
+    preferences = Preferences.of(window.user_settings, window.thread_settings, zone)
+    kind = None if batch is None else batch.type
+    may_write = autonomy.is_on and not (preferences.opted_out or preferences.muted)
+    silent_for = None
+    if batch is not None and kind is BatchType.SYSTEM_TRIGGER:
+        seen = [m for b in window.batches if b.id != batch.id for m in visible_messages(b.messages)]
+        times = [at for m in seen if (at := MessageMetadata.of(m).created_at)]
+        silent_for = max(now - max(times), timedelta()) if times else None
+    return LocalClock(
+        now,
+        preferences.time_zone or zone,
+        may_write_first=may_write and kind is not BatchType.AGENT_TO_AGENT,
+        silent_for=silent_for,
+    )

@@ -265,6 +265,10 @@ class Autonomy(Config):
         fixed = {trigger.value: variants for trigger, variants in self.prompts.items()}
         return fixed | {name: own.prompt for name, own in self.triggers.items()}
 
+    @property
+    def is_on(self) -> bool:
+        return self.enabled and self.policy.enabled
+
 
 class CompressionConfig(Config):
     """What happens when a conversation outgrows its window; history keeps all of it."""

@@ -7,7 +7,7 @@ from typing import Final
 from segue.core.batch import Batch
 from segue.errors import ConflictError, NotFoundError
 from segue.journal import messages, turns
-from segue.journal.messages import Tail, above
+from segue.journal.messages import Tail, above, settings_in
 from segue.journal.records import Claimed, Summary, Turn, TurnLease, Window
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, readable
 from segue.journal.threads import lock_thread, thread_of
@@ -61,11 +61,12 @@ _PAGE: Final = """
     ) AS counted WHERE coalesce(before, 0) < :room AND coalesce(bytes_before, 0) < :bytes
 """
 _ORDERED_PAGE: Final = f"{_PAGE} ORDER BY batch DESC, sequence_num"
-# The first row has the newest summary, or nothing but the thread if there is none; the others are
-# the page.
+# The first row has the settings and the newest summary, if there is one; the others are the page.
 _WINDOW: Final = f"""
     WITH head AS (
-        SELECT threads.id AS owner, newest.* FROM threads LEFT JOIN LATERAL (
+        SELECT threads.id AS owner, threads.settings AS thread_settings,
+            users.settings AS user_settings, newest.*
+        FROM threads LEFT JOIN users ON users.user_id = threads.user_id LEFT JOIN LATERAL (
             SELECT * FROM summaries WHERE thread_id = threads.id ORDER BY id DESC LIMIT 1
         ) AS newest ON true WHERE threads.id = :thread
     ), page AS ({_PAGE})
@@ -157,7 +158,8 @@ async def _begin(tx: Tx, tail: Tail) -> Window:
     if not rows:
         raise NotFoundError(f"There is no thread {tail.thread_id!r}.")
     _add(tail, rows[1:])
-    return Window(tail.batches, None if rows[0]["id"] is None else Summary.of(rows[0]))
+    summary = None if rows[0]["id"] is None else Summary.of(rows[0])
+    return Window(tail.batches, summary, **settings_in(rows[0]))
 
 
 async def _read_on(tx: Tx, tail: Tail) -> None:
