@@ -222,7 +222,7 @@ def _agent(
         return LangGraphAgent(config, build_graph(config), kit.checkpoints, book)
     tools: list[BaseTool] = []
     if config.continuations:
-        tools.append(continue_tool(config.continuations))
+        tools.append(continue_tool(config.continuations, deps.clock.now))
     if config.may_ask:
         limit = config.limits.tool_time
         tools.append(ask_agent_tool(deps, turns, config.may_ask, limit=limit))

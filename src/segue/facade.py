@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final, Self
 
@@ -61,6 +61,9 @@ from segue.transfer.imports import ImportOptions, ImportResult, import_file
 from segue.transfer.lines import ExportWriter
 
 _FOLLOW_UPS: Final = (TimerKind.FOLLOW_UP, TimerKind.EVENT)
+# Reminders have their own list.
+_LISTED: Final = (*_FOLLOW_UPS, TimerKind.CONTINUATION)
+_OWN_WISH: Final = "The agent itself wanted to go on later."
 # Preferences that postpone a follow-up; when one changes, postponed follow-ups are re-checked.
 _POSTPONING: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
 
@@ -331,10 +334,9 @@ class Segue:
         await self._journal.threads.note_typing(_id(thread), now=self._deps.clock.now())
 
     async def list_follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
-        """Planned and past follow-ups with their outcomes, newest first."""
+        """Planned and past follow-ups and continuations with their outcomes, newest first."""
         timers = await self._journal.timers.list_of(_id(thread), limit=check_limit(limit))
-        # Continuations are hidden: their reasons are notes of the agent to itself.
-        return [timer for timer in timers if timer.kind in _FOLLOW_UPS]
+        return [_as_shown(timer) for timer in timers if timer.kind in _LISTED]
 
     async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
         """Let the agent write first, also in a thread without a message.
@@ -380,19 +382,19 @@ class Segue:
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Cancel planned follow-ups and continuations, and replies to triggers that were not shown
-        yet; return the planned follow-ups.
+        yet; return those that were planned.
         """
         deps = self._deps
         ended = await self._journal.timers.cancel(
             _id(thread), DROPPED, ids=deps.ids, now=deps.clock.now()
         )
-        cancelled = [timer for timer in ended if timer.kind in _FOLLOW_UPS]
         await self._open_system.runtime.turns.recheck(_id(thread))
         deps.wakeups.turns.now()
-        for timer in cancelled:
-            names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
-            count("follow_up_held_back", outcome=timer.state.value, **names)
-        return cancelled
+        for timer in ended:
+            if timer.kind in _FOLLOW_UPS:
+                names = {"agent_id": timer.agent_id, "trigger_type": timer.trigger_type}
+                count("follow_up_held_back", outcome=timer.state.value, **names)
+        return [_as_shown(timer) for timer in ended if timer.kind in _LISTED]
 
     async def get_user_preferences(self, user_id: str) -> Mapping[str, Any]:
         """What `set_user_preferences` stored."""
@@ -516,6 +518,13 @@ def _id(thread: Thread | str) -> str:
     if not isinstance(thread, str):
         raise NotFoundError(f"A thread is named by its id, not by {type(thread).__name__}.")
     return thread
+
+
+def _as_shown(timer: Timer) -> Timer:
+    """A continuation's reason is a note of the agent to itself; the inspector shows it."""
+    if timer.kind is not TimerKind.CONTINUATION:
+        return timer
+    return replace(timer, reason=None, state_reason=timer.state_reason or _OWN_WISH)
 
 
 def _check_text(given: Any, name: str) -> str:

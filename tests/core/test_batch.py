@@ -194,6 +194,18 @@ def test_a_requested_continuation_keeps_a_batch_waiting() -> None:
     assert batch_of(*said, continuation_message(), AIMessage("Found it.")).is_complete
 
 
+def test_a_batch_that_only_waits_for_its_continuation_is_whole() -> None:
+    """Its reply is in, so other turns may read it; without a reply or its head they may not."""
+    said = [HumanMessage("hi"), calling("a"), asked_to_go_on("a"), AIMessage("I will look.")]
+    waiting = batch_of(*said)
+    assert (waiting.is_whole, waiting.is_complete) == (True, False)
+    assert not Batch(waiting.id, waiting.messages[1:]).is_whole
+    assert not batch_of(*said[:3]).is_whole
+    assert not batch_of(*said, continuation_message()).is_whole
+    assert not batch_of(*said[:2], AIMessage("I will look.")).is_whole
+    assert batch_of(*said, continuation_message(), AIMessage("Found it.")).is_whole
+
+
 def test_several_requests_of_one_turn_make_one_continuation() -> None:
     """Two tools that ask to go on are served by a single continuation."""
     said = [HumanMessage("hi"), calling("a", "b"), asked_to_go_on("a"), asked_to_go_on("b")]

@@ -14,6 +14,7 @@ from langchain_core.messages import (
 from segue import (
     TRIGGER_PROMPTS,
     Batch,
+    MessageMetadata,
     NotFoundError,
     SnowflakeGenerator,
     UsageError,
@@ -25,7 +26,7 @@ from segue import (
     synthetic_message,
 )
 from segue.core.tokens import estimate_tokens
-from segue.core.window import DropReason
+from segue.core.window import DropReason, has_exchange
 from segue.testing.providers import request_problems
 from tests.histories import calling, exchange, result, ticking_generator, tool_exchange
 
@@ -67,6 +68,18 @@ def test_an_unfinished_batch_is_left_out_whole(generator: SnowflakeGenerator) ->
     [dropped] = context.dropped
     assert (dropped.batch, dropped.reason) == (batch_id(broken), DropReason.INCOMPLETE)
     assert dropped.detail == "Call 'b' to 'look_up' has no result."
+
+
+def test_a_batch_that_waits_for_its_continuation_is_in(generator: SnowflakeGenerator) -> None:
+    """The exchange is known to later turns as it stands, and is as good as any last exchange."""
+    wish = MessageMetadata(continue_requested=True).onto(result("a"))
+    waiting = stamp([HumanMessage("go"), calling("a"), wish, AIMessage("Later.")], generator)
+    running = stamp([HumanMessage("hi")], generator)
+    context = build_context(waiting + running, current_batch=batch_id(running))
+    assert context.messages == waiting + running
+    assert context.dropped == []
+    assert has_exchange(group_batches(waiting))
+    assert request_problems(context.messages) == []
 
 
 def test_the_current_batch_is_in_even_if_unfinished(generator: SnowflakeGenerator) -> None:

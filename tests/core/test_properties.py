@@ -106,8 +106,8 @@ def test_a_follow_up_has_a_piece_of_what_it_follows(
     context = build_context([*messages, trigger], batch, max_tokens)
     assert request_problems(context.messages) == []
     sent = [m.text for m in context.messages]
-    complete = [b for b in group_batches(messages) if b.is_complete]
-    said = [m for b in complete for m in visible_messages(b.arranged)]
+    whole = [b for b in group_batches(messages) if b.is_whole]
+    said = [m for b in whole for m in visible_messages(b.arranged)]
     for kind in (HumanMessage, AIMessage):
         if found := [m for m in said if isinstance(m, kind)]:
             assert any(found[-1].text.strip()[:20] in text for text in sent)

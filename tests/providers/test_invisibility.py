@@ -228,6 +228,12 @@ def continuation() -> Case:
     return thread.add(trigger, batch=batch, batch_type=BatchType.CONTINUATION).running()
 
 
+def waiting_for_a_continuation() -> Case:
+    asked = MessageMetadata(continue_requested=True).onto(result())
+    thread = Thread().add(human(), calling(call()), asked, reply("I will look again."))
+    return thread.add(human("And now?")).running()
+
+
 def picture() -> Case:
     block = {"type": "image", "base64": png(), "mime_type": "image/png"}
     thread = Thread().add(human([{"type": "text", "text": "What is this?"}, block]), reply("Grey."))
@@ -369,6 +375,7 @@ CASES: Final[Mapping[str, Callable[[], Case]]] = MappingProxyType(
         "open calls": open_calls,
         "a nested batch": nested_batch,
         "a continuation": continuation,
+        "a batch that waits for its continuation": waiting_for_a_continuation,
         "a picture": picture,
         "a picture without a word": picture_without_a_word,
         "bare strings from a client": bare_strings,

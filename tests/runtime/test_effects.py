@@ -528,6 +528,23 @@ async def test_what_was_sent_is_not_sent_again_when_the_agent_goes_on(
         ]
 
 
+async def test_a_continuation_is_sent_like_a_follow_up(stage: Stage, receiver: Receiver) -> None:
+    """The user may be away by then; `why` names the delivery for what it is."""
+    going_on = call("continue_later", {"after_seconds": 10, "reason": "see if it is done"})
+    agent = eager(receiver, continuations=1, decider="none")
+    async with stage.world(agent, models=model(going_on, "Under way.", "It is done.")) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Please send the parcel.")
+        assert receiver.got == []
+        await world.pass_time(seconds=10)
+        [(_, _, body)] = receiver.got
+        sent = json.loads(body)
+        assert sent["event"] == "continuation"
+        assert [message["text"] for message in sent["messages"]] == ["It is done."]
+        story = {reason.what: reason.outcome for reason in await world.segue.why(thread)}
+        assert story["the webhook of a continuation"] == "delivered"
+
+
 @pytest.mark.parametrize(
     ("webhook", "said"),
     [

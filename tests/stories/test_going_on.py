@@ -1,7 +1,7 @@
 """Stories of going on: an agent that asked to continue later does so, in the same batch."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,16 +11,26 @@ from langchain_core.tools import tool
 from segue.core.batch import CUT_OFF_REPLY, Batch, BatchState
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import BatchType, MessageMetadata
-from segue.journal.records import TurnKind, TurnState
+from segue.journal.records import TimerKind, TimerState, TurnKind, TurnState
 from segue.runtime.clock import sleep
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import START, Stage, World, plain_agent
 from segue.testing.providers import request_problems
-from tests.stories.scenes import PATIENCE, eager_agent, listening, model_of, new_thread, sent_at
+from tests.stories.scenes import (
+    PATIENCE,
+    eager_agent,
+    listening,
+    model_of,
+    new_thread,
+    sent_at,
+    slowly,
+)
 
 pytestmark = pytest.mark.anyio
 
 MINUTE = timedelta(minutes=1)
+NOTE = "see if it is done"
+TOLD = "You will go on at 08:01 (UTC), in 1 minute."
 
 
 def patient_agent(**config: Any) -> AgentConfig:
@@ -29,7 +39,7 @@ def patient_agent(**config: Any) -> AgentConfig:
 
 def later(seconds: float = 60, text: str = "", **more: Any) -> AIMessage:
     """What a model says that wants to look again."""
-    calls = [("continue_later", {"after_seconds": seconds, "reason": "see if it is done"})]
+    calls = [("continue_later", {"after_seconds": seconds, "reason": NOTE})]
     calls += more.items()
     return AIMessage(
         text,
@@ -78,16 +88,67 @@ async def test_a_continuation_goes_on_in_the_same_batch(stage: Stage) -> None:
         assert [request_problems(asked) for asked in model.seen] == [[]] * 3
 
 
-async def test_the_wish_to_go_on_is_not_listed_as_a_follow_up(stage: Stage) -> None:
-    """What the agent told itself is not for the user, neither before nor after it went on."""
+async def test_a_continuation_is_listed_without_the_agents_note_to_itself(stage: Stage) -> None:
+    """The user sees when it goes on and whose wish that was; operators read the note."""
     model = model_of(later(), "It is under way.", "It is done.")
     async with stage.world(patient_agent(), models={"guide": model}) as world:
         thread = await new_thread(world)
         await world.say(thread, "Please send the parcel.")
-        assert len(await world.journal.timers.list_of(thread)) == 1
-        assert await world.segue.list_follow_ups(thread) == []
+        [planned] = await world.segue.list_follow_ups(thread)
+        assert (planned.kind, planned.due_at) == (TimerKind.CONTINUATION, START + MINUTE)
+        assert planned.state_reason == "The agent itself wanted to go on later."
+        [told] = await world.segue.why(thread)
+        assert (told.what, told.outcome) == ("planning a continuation", "planned")
+        assert told.why == "The agent itself wanted to go on at 2027-01-15 08:01:00 UTC."
+        [timer] = await world.segue.inspector.list_timers(thread, limit=1)
+        assert timer["why"] == NOTE
         await world.pass_time(MINUTE)
-        assert await world.segue.list_follow_ups(thread) == []
+        [fired] = await world.segue.list_follow_ups(thread)
+        assert fired.state is TimerState.FIRED
+        shown = [planned, told, fired, await world.segue.why(thread)]
+        assert NOTE not in repr(shown)
+
+
+async def test_a_cancelled_continuation_is_returned_with_the_follow_ups(stage: Stage) -> None:
+    """Whoever cancels learns what it was, still without the agent's note."""
+    model = model_of(later(), "It is under way.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        [ended] = await world.segue.cancel_follow_ups(thread)
+        assert (ended.kind, ended.state) == (TimerKind.CONTINUATION, TimerState.CANCELLED)
+        assert (ended.state_reason, ended.reason) == ("The user did not want it.", None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told", "due"),
+    [
+        (1_200, "at 09:20 (Europe/Berlin), in 20 minutes", START + 20 * MINUTE),
+        (0, "at 09:00 (Europe/Berlin), right after this reply", START + MINUTE),
+        (
+            86_400,
+            "at 09:00 on Saturday, 16 January 2027 (Europe/Berlin), in 1 day",
+            START + timedelta(days=1),
+        ),
+    ],
+)
+async def test_the_agent_is_told_when_it_will_go_on(
+    stage: Stage, seconds: float, told: str, due: datetime
+) -> None:
+    """On the user's clock, so that the reply can say so; and the timer is due at that very time,
+    though the reply took a minute more.
+    """
+    reply = slowly(stage.clock, MINUTE, "It is under way.")
+    model = model_of(later(seconds), reply, "It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin")
+        await world.say(thread, "Please send the parcel.")
+        await world.pass_time(MINUTE)
+        [result] = [m for m in model.seen[1] if isinstance(m, ToolMessage)]
+        assert result.text == f"You will go on {told}."
+        [timer] = await world.journal.timers.list_of(thread)
+        assert timer.due_at == due
 
 
 async def test_a_continuation_waits_until_all_results_are_stored(stage: Stage) -> None:
@@ -159,11 +220,11 @@ async def test_a_continuation_survives_the_end_of_the_process(stage: Stage) -> N
         assert (batch.is_complete, len(batch.messages)) == (True, 6)
         [asked] = model.seen
         assert request_problems(asked) == []
-        assert [m.text for m in asked if isinstance(m, ToolMessage)] == ["You will go on in 60 s."]
+        assert [m.text for m in asked if isinstance(m, ToolMessage)] == [TOLD]
 
 
 async def test_a_user_who_writes_meanwhile_is_answered_and_the_work_goes_on(stage: Stage) -> None:
-    """The user's words do not end what the agent does for the user."""
+    """The user's words do not end what the agent does for the user, and both know of the wait."""
     model = model_of(later(), "It is under way.", "Oslo is in Norway.", "It is done.")
     async with stage.world(patient_agent(), models={"guide": model}) as world:
         thread = await new_thread(world)
@@ -177,8 +238,14 @@ async def test_a_user_who_writes_meanwhile_is_answered_and_the_work_goes_on(stag
         ]
         turns = await world.journal.turns.list_of(thread)
         assert {turn.state for turn in turns} == {TurnState.DONE}
-        # The user's turn is not shown half a batch, nor the continuation what came after it began.
-        assert "under way" not in repr(model.seen[2])
+        # The user's turn knows what the agent does; the continuation not what came after it began.
+        assert [m.text for m in model.seen[2][1:]] == [
+            "Please send the parcel.",
+            "",
+            TOLD,
+            "It is under way.",
+            "Where is Oslo?",
+        ]
         assert "Oslo" not in repr(model.seen[3])
         assert [request_problems(asked) for asked in model.seen] == [[]] * 4
 
@@ -242,7 +309,7 @@ async def stop(world: World, thread: str) -> None:
 
 
 async def drop(world: World, thread: str) -> None:
-    assert await world.segue.cancel_follow_ups(thread) == []
+    assert len(await world.segue.cancel_follow_ups(thread)) == 1
 
 
 async def opt_out(world: World, thread: str) -> None:
@@ -280,7 +347,9 @@ async def test_a_user_who_wants_no_more_of_it_hears_no_more(
         await wish(world, thread)
         await world.pass_time(hours=1)
         assert await world.heard(thread) == ["Please send the parcel.", "It is under way."]
-        [ended] = [r for r in await world.segue.why(thread) if "continuation" in r.what]
+        [ended] = [
+            r for r in await world.segue.why(thread) if r.what.startswith("the continuation")
+        ]
         assert ended.what == f"the continuation planned for {START + MINUTE:%Y-%m-%d %H:%M:%S} UTC"
         assert (ended.outcome, ended.why) == (outcome, reason)
         assert (await batch_of(world, thread)).is_complete
@@ -289,7 +358,7 @@ async def test_a_user_who_wants_no_more_of_it_hears_no_more(
         assert [message.text for message in request][1:] == [
             "Please send the parcel.",
             "",
-            "You will go on in 60 s.",
+            TOLD,
             "It is under way.",
             CUT_OFF_REPLY,
             "Good evening.",

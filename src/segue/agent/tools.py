@@ -5,9 +5,9 @@ comes from the run, never from the model, so that a prompt injection cannot reac
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -17,6 +17,7 @@ from langgraph.config import get_config
 from segue.agent.current import MEMORIES_KEY, current_run
 from segue.agent.ids import id_in_thread
 from segue.agent.memory import MemoryBook
+from segue.core.durations import say_duration
 from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.text import is_name
@@ -28,9 +29,10 @@ from segue.runtime.turns import TurnWorker
 from segue.telemetry import trace_context
 
 _MAX_SECONDS: Final = 7 * 24 * 3600
+_SECOND: Final = timedelta(seconds=1)
 
 
-def continue_tool(most: int) -> BaseTool:
+def continue_tool(most: int, now: Callable[[], datetime]) -> BaseTool:
     """The tool `continue_later`, for at most `most` continuations per batch."""
 
     @tool
@@ -42,13 +44,21 @@ def continue_tool(most: int) -> BaseTool:
         """
         del reason  # stored with the call
         name = "continue_later"
-        if refusal := _refusal(current_run(), most, after_seconds):
+        run = current_run()
+        if refusal := _refusal(run, most, after_seconds):
             return ToolMessage(refusal, tool_call_id=tool_call_id, name=name, status="error")
-        text = f"You will go on in {after_seconds:g} s."
+        text = _say_when(run, now(), timedelta(seconds=after_seconds))
         result = ToolMessage(text, tool_call_id=tool_call_id, name=name)
         return MessageMetadata(continue_requested=True).onto(result)
 
     return continue_later
+
+
+def _say_when(run: Run | None, now: datetime, delay: timedelta) -> str:
+    """When it goes on, on the user's clock, so that the reply can say so."""
+    at = f"at {run.clock.describe(now + delay)}, " if run and run.clock else ""
+    wait = f"in {say_duration(delay)}" if delay >= _SECOND else "right after this reply"
+    return f"You will go on {at}{wait}."
 
 
 def _refusal(run: Run | None, most: int, after_seconds: float) -> str | None:

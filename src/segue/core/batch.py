@@ -79,6 +79,14 @@ class Batch:
         return self.state is BatchState.COMPLETE
 
     @property
+    def is_whole(self) -> bool:
+        """Whether other turns may read it: it is complete, or its last reply is in and it only
+        waits for its continuation.
+        """
+        is_waiting = self.state is BatchState.AWAITING_CONTINUATION
+        return self.is_complete or (is_waiting and not (self._missing_head or self._missing_reply))
+
+    @property
     def started_at(self) -> datetime:
         first = (m.created_at for m in self._metadata if m.position == self.id)
         return next(first, None) or time_of(self.id)

@@ -1,9 +1,10 @@
 """The context: which messages the model gets, in which order, within which budget.
 
-A whole batch or none of it: all complete batches that fit, newest first and without a gap, plus
-the current batch even if it is unfinished. The last exchange is always in; if it is too long, its
-texts are cut. The result is valid for OpenAI, Anthropic and Google whatever crashed, repeated or
-arrived out of order, and the same input gives the same bytes, so that prompt caches hit.
+A whole batch or none of it: all complete batches that fit, newest first and without a gap, those
+that only wait for their continuation, and the current batch even if it is unfinished. The last
+exchange is always in; if it is too long, its texts are cut. The result is valid for OpenAI,
+Anthropic and Google whatever crashed, repeated or arrived out of order, and the same input gives
+the same bytes, so that prompt caches hit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -154,7 +155,6 @@ def memory_lines(memories: Sequence[str]) -> str:
     return listed and f"What you remember about the user:\n{listed}"
 
 
-def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
 def with_last_part(messages: Sequence[BaseMessage], part: str) -> list[BaseMessage]:
     """The messages with a text at the end of the one system message."""
     head = [m.text for m in messages if isinstance(m, SystemMessage)]
@@ -162,6 +162,7 @@ def with_last_part(messages: Sequence[BaseMessage], part: str) -> list[BaseMessa
     return [SystemMessage("\n\n".join([*head, part])), *rest]
 
 
+def _assembled(head: list[BaseMessage], newest_first: list[list[BaseMessage]]) -> list[BaseMessage]:
     """Oldest first, with stored system messages merged into the one at the front."""
     ordered = [message for view in reversed(newest_first) for message in view]
     instructions = [m for m in ordered if isinstance(m, SystemMessage)]

@@ -56,7 +56,7 @@ def show_duration(span: timedelta) -> str:
 def say_duration(span: timedelta) -> str:
     """A duration as a person says it, in at most two units: `2 hours and 5 minutes`."""
     seconds = max(int(span.total_seconds()), 0)
-    parts = []
+    parts: list[str] = []
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
         count, seconds = divmod(seconds, size)
         if parts or count:

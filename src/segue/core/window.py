@@ -32,7 +32,7 @@ from segue.core.triggers import TriggerType
 View = list[BaseMessage]
 TokenCounter = Callable[[BaseMessage], int]
 
-# The last exchange is looked for in this many complete batches.
+# The last exchange is looked for in this many whole batches.
 _EXCHANGE_REACH: Final = 16
 # Lengths in characters, longest first. Fixed steps: while a turn goes on and its room shrinks
 # a little, the same bytes are sent again, and prompt caches hit.
@@ -65,16 +65,16 @@ class Shortened:
 
 def has_exchange(newest_first: Iterable[Batch]) -> bool:
     """Whether the batches reach back to the last exchange."""
-    complete = (batch for batch in newest_first if batch.is_complete)
-    return _is_exchange([*islice(complete, _EXCHANGE_REACH)])
+    whole = (batch for batch in newest_first if batch.is_whole)
+    return _is_exchange([*islice(whole, _EXCHANGE_REACH)])
 
 
-def _is_exchange(complete: Sequence[Batch]) -> bool:
-    """Whether the newest complete batches hold a person's message and a reply, or are enough."""
-    shown = [m for batch in complete for m in visible_messages(batch.messages)]
+def _is_exchange(whole: Sequence[Batch]) -> bool:
+    """Whether the newest whole batches hold a person's message and a reply, or are enough."""
+    shown = [m for batch in whole for m in visible_messages(batch.messages)]
     has_message = any(isinstance(m, HumanMessage) for m in shown)
     has_reply = any(isinstance(m, AIMessage) for m in shown)
-    return (has_message and has_reply) or len(complete) == _EXCHANGE_REACH
+    return (has_message and has_reply) or len(whole) == _EXCHANGE_REACH
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class ContextWindow:
                 isinstance(m, HumanMessage) and not is_synthetic(m) for m in batch.messages
             )
             self._put(batch, _view(batch, is_current))
-        elif not batch.is_complete:
+        elif not batch.is_whole:
             self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
         elif not self._is_exchange_in:
             self._exchange.append(batch)

@@ -15,8 +15,10 @@ from segue.journal.records import (
     Effect,
     EffectState,
     Timer,
+    TimerKind,
     TimerState,
     Turn,
+    TurnKind,
     TurnState,
 )
 
@@ -77,6 +79,10 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
     # A timer's end comes after the decision that ended it, the newest one.
     decided = {d.timer_id: d.id for d in reversed(decisions) if d.timer_id is not None}
     for timer in timers:
+        if timer.kind is TimerKind.CONTINUATION:  # no decider planned it, so no decision says so
+            due = f"{timer.due_at:%Y-%m-%d %H:%M:%S} UTC"
+            wish = f"The agent itself wanted to go on at {due}."
+            yield Reason(timer.created_at, "planning a continuation", "planned", wish, {}, timer.id)
         if timer.state in _OVER:
             kind = timer.kind.value.replace("_", "-")
             yield Reason(
@@ -115,10 +121,10 @@ def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
     for effect in effects:
         if effect.kind == "webhook":
             is_proven = effect.state is not EffectState.DONE or bool(effect.evidence)
-            is_reply = effect.payload.get("event") == "reply"
+            event = str(effect.payload.get("event") or TurnKind.FOLLOW_UP)
             yield Reason(
                 effect.created_at,
-                "the webhook of a reply" if is_reply else "the webhook of a follow-up",
+                f"the webhook of a {event.replace('_', '-')}",
                 outcomes[effect.state] if is_proven else "sent, without evidence",
                 _of_delivery(effect),
                 {"attempts": effect.attempts},

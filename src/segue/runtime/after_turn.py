@@ -220,19 +220,20 @@ class AfterTurn:
 
 
 def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
-    """The timer of the batch's last `continue_later` call."""
-    calls = [
-        exchange.call.args
+    """The timer of the batch's last `continue_later` call, at the time that its result states."""
+    wishes = [
+        (exchange.call.args, metadata.created_at)
         for exchange in batch.pairing.exchanges
         if isinstance(exchange.result, ToolMessage)
-        and MessageMetadata.of(exchange.result).continue_requested
+        and (metadata := MessageMetadata.of(exchange.result)).continue_requested
     ]
-    args = calls[-1] if calls and isinstance(calls[-1], dict) else {}
+    given, asked_at = wishes[-1] if wishes else (None, None)
+    args = given if isinstance(given, dict) else {}
     seconds, reason = args.get("after_seconds", 0), args.get("reason")
     delay = timedelta(seconds=seconds) if isinstance(seconds, int | float) else timedelta(0)
     return NewTimer(
         thread_id=turn.thread_id,
-        due_at=now + max(delay, timedelta(0)),
+        due_at=max((asked_at or now) + delay, now),
         reason=reason if isinstance(reason, str) else None,
         kind=TimerKind.CONTINUATION,
         batch=batch.id,
@@ -240,17 +241,18 @@ def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
 
 
 def _webhooks(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEffect]:
-    """The delivery of a follow-up's messages; with `all_replies`, of replies too."""
+    """The delivery of what a follow-up or continuation said; with `all_replies`, of replies too."""
     if config.webhook is None or batch.type is BatchType.AGENT_TO_AGENT:
         return []
     # A continuation of a follow-up is part of the follow-up.
     spoke_first = batch.type is BatchType.SYSTEM_TRIGGER
     is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
+    event = TurnKind.FOLLOW_UP if is_follow_up else turn.kind
     replies = visible_replies(turn, batch)
-    if not replies or not (is_follow_up or config.webhook.all_replies):
+    if not replies or (event is TurnKind.REPLY and not config.webhook.all_replies):
         return []
     payload = {
-        "event": "follow_up" if is_follow_up else "reply",
+        "event": event.value,
         "agent_id": turn.agent_id,
         "user_id": turn.user_id,
         "thread_id": turn.thread_id,

@@ -219,9 +219,12 @@ class TurnsOut(BaseModel):
 
 
 class FollowUpOut(RecordOut):
-    """A planned or past follow-up."""
+    """A planned or past follow-up or continuation."""
 
     id: RecordId
+    kind: str = Field(
+        description="`follow_up`, or `continuation`: the agent itself wanted to go on later."
+    )
     trigger: str | None = Field(validation_alias="trigger_type")
     state: str
     # Not the decider's own `reason`, which may quote hidden text.

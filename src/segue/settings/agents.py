@@ -315,7 +315,7 @@ class WebhookConfig(Config):
     secret: SecretStr
     """Signs each request, so that the receiver can check it; at least 16 characters."""
     all_replies: bool = False
-    """Send replies, too, not only follow-ups."""
+    """Send replies, too, not only follow-ups and continuations."""
 
 
 class AgentConfig(Config):

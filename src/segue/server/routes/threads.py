@@ -110,7 +110,7 @@ async def search(
 async def list_follow_ups(
     segue: SegueDep, thread: ThreadDep, limit: Limit = 50
 ) -> list[FollowUpOut]:
-    """Planned and past follow-ups with their state, newest first."""
+    """Planned and past follow-ups and continuations with their state, newest first."""
     return [*map(FollowUpOut.of, await segue.list_follow_ups(thread, limit=limit))]
 
 
@@ -125,7 +125,9 @@ async def request_follow_up(
 
 @follow_ups.delete("/follow-ups")
 async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> list[FollowUpOut]:
-    """Cancel planned follow-ups and those not shown yet; the next message may plan new ones."""
+    """Cancel what is planned or not shown yet: follow-ups and continuations; the next message may
+    plan new ones.
+    """
     return [*map(FollowUpOut.of, await segue.cancel_follow_ups(thread))]
 
 
