@@ -24,10 +24,11 @@ from segue.journal.journal import Journal
 from segue.journal.records import nested_id
 from segue.journal.stats import FollowUpOutcome
 from segue.replay.engine import EventKind, replay_user
-from segue.replay.past import PastPlan, PastThread, PastTurn
+from segue.replay.past import PastPlan, PastThread, PastTurn, past_of
 from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import sleep
 from segue.runtime.ids import SnowflakeGenerator
+from segue.runtime.requests import OutsideEvent
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, Autonomy
 from segue.simulate.clock import VirtualClock
@@ -516,3 +517,16 @@ async def test_nothing_is_written(folder: str) -> None:
         await again(world.journal, eager_agent(policy={"max_per_day": 1}))
         assert [line async for line in world.segue.export_all()][1:] == before
         assert len(before) > 10
+
+
+async def test_what_was_requested_is_not_replayed(stage: Stage) -> None:
+    """A program's wish and an event do not depend on the policy that is tried."""
+    async with stage.world(eager_agent("ada", decider="none")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.follow_up("one", key="a")
+        await world.segue.wake(OutsideEvent(id="1"), thread="one")
+        await world.pass_time(hours=1)
+        assert len(await world.heard("one")) == 2
+        [[past]] = [threads async for threads in past_of(world.journal.transfer)]
+        assert past is not None
+        assert (past.turns, past.checks, past.is_imported) == ((), (), False)

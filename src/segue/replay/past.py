@@ -20,7 +20,7 @@ from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.triggers import TriggerType, parse_trigger
 from segue.errors import SegueError
-from segue.journal.records import DROPPED, NESTING, TimerKind, TimerState, TurnKind
+from segue.journal.records import DROPPED, NESTING, TimerState, TurnKind
 from segue.journal.rows import UNREADABLE
 from segue.journal.tables import (
     DECISIONS,
@@ -127,13 +127,21 @@ async def _read_thread(rows: Rows, thread: Row, settings: Mapping[str, Any]) -> 
 
 async def _thread(rows: Rows, thread: Row, settings: Mapping[str, Any]) -> PastThread:
     whose = Whose(thread_id=thread["id"])
-    decisions = [row async for row in all_rows(rows, DECISIONS, whose)]
-    turns = _turns([row async for row in all_rows(rows, TURNS, whose)], decisions)
+    timers = [row async for row in all_rows(rows, TIMERS, whose)]
+    # What was requested does not depend on the policy in question; only silence is replayed.
+    requested = {row[name] for row in timers if row["key"] for name in ("id", "turn_id")} - {None}
+    decisions = [
+        row
+        async for row in all_rows(rows, DECISIONS, whose)
+        if row["timer_id"] not in requested and row["turn_id"] not in requested
+    ]
+    found = [row async for row in all_rows(rows, TURNS, whose)]
+    known = {row["batch"] for row in found}
+    timers = [row for row in timers if row["key"] is None]
+    turns = _turns((row for row in found if row["id"] not in requested), decisions)
     # Not by their ids: the clocks of several processes may differ.
     checks = sorted((_check(d) for d in decisions if d["kind"] == "gates"), key=lambda c: c.at)
-    timers = [row async for row in all_rows(rows, TIMERS, whose)]
     oldest = await rows.read_rows(MESSAGES, whose, limit=1)
-    known = {turn.batch for turn in turns}
     is_imported = any(row["batch"] not in known for row in oldest)
     if is_imported or any(turn.needs_judging for turn in turns):
         turns = await _judge_turns(rows, thread["id"], turns)
@@ -166,7 +174,7 @@ def _turns(rows: Iterable[Row], decisions: Iterable[Row]) -> list[PastTurn]:
     turns: list[PastTurn] = []
     for row in rows:
         turn = _turn(row, by_turn[row["id"]])
-        if row["kind"] == TimerKind.FOLLOW_UP and row["key"] is None:
+        if row["kind"] != TurnKind.CONTINUATION:
             turns.append(turn)
         elif turns and turns[-1].batch == turn.batch:
             turns[-1] = turns[-1].continued_by(turn)
