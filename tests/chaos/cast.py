@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from segue.agent.current import current_run
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import CONTINUATION_PROMPT
-from segue.core.triggers import TRIGGER_PROMPTS
+from segue.core.triggers import FIXED_PROMPTS
 from segue.runtime.run import Run
 from segue.settings.agents import AgentConfig
 from tests.chaos.ledger import Ledger, ToolRun
@@ -38,7 +38,7 @@ PLANS: Final[Mapping[str, Mapping[str, Rounds]]] = {
         "rounds": (("note", "flaky"), ("slow", "note")),
         "broken": (),
     },
-    "planner": {"later": (("note", "continue_later"),), "plain": ()},
+    "planner": {"twice": (("note", "continue_later"),), "plain": ()},
     "host": {"ask": (("ask_agent", "note"),), "plain": ()},
     "scholar": {"one": (("note",),)},
 }
@@ -84,7 +84,7 @@ class Script:
         )
         token, plan = self._question(messages)
         calls: Rounds
-        if asked in TRIGGER_PROMPTS.values():
+        if asked.startswith(tuple(FIXED_PROMPTS.values())):
             calls = _FOLLOW_UP if len(humans) % 2 else ()
             closing = f"Still there? I have more to {token} if you like."
         elif asked == CONTINUATION_PROMPT:
@@ -160,6 +160,8 @@ def _autonomy() -> dict[str, Any]:
             "max_per_day": 1_000_000,
             "cooldown": timedelta(0),
             "typing_hold": second / 2,
+            "talking_hold": second,
+            "quiet_hours": None,
             "min_delay": second / 10,
             "backoff": 1.2,
         },

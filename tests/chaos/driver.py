@@ -18,7 +18,7 @@ from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import BackendError, ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import Accepted, Arrival, TurnState
+from segue.journal.records import Accepted, Arrival, NewTimer, TimerKind, TurnState
 from segue.runtime.clock import Clock
 from tests.chaos.cast import PLANS, question
 
@@ -52,6 +52,8 @@ class Spoken:
     """All that the users did."""
 
     sent: list[Sent] = field(default_factory=list)
+    # Keys of requested follow-ups, events and reminders that were accepted, with their threads.
+    requested: dict[str, str] = field(default_factory=dict)
     # Turns that somebody wanted to be stopped.
     cancelled: set[int] = field(default_factory=set)
     did: Counter[str] = field(default_factory=Counter)
@@ -118,6 +120,24 @@ class Driver:
         )
         return accepted
 
+    async def request(self, thread_id: str, kind: TimerKind, after: timedelta) -> None:
+        """Request something until it is accepted; the same key again, as a program does."""
+        key = f"k{next(self._tokens)}"
+        trigger = "check_in" if kind is TimerKind.FOLLOW_UP else kind.value
+        give_up_at = self.clock.now() + _PATIENCE
+        while key not in self.spoken.requested:
+            now = self.clock.now()
+            timer = NewTimer(thread_id, now + after, trigger, kind=kind, key=key)
+            try:
+                await self.journal.timers.arm(timer, ids=self.ids, now=now)
+            except BackendError:
+                if now > give_up_at:
+                    raise
+                await asyncio.sleep(0.2)
+            else:
+                self.spoken.requested[key] = thread_id
+                self.spoken.did[f"requested: {kind.value}"] += 1
+
     async def cancel(self, thread_id: str) -> None:
         stopped = await self.journal.turns.cancel(thread_id, ids=self.ids, now=self.clock.now())
         self.spoken.cancelled |= {turn.id for turn in stopped}
@@ -154,6 +174,7 @@ class _Talk:
             self._interrupt: 1,
             self._collect: 1,
             self._change_mind: 1,
+            self._request: 2,
         }
         [how] = self._random.choices(list(ways), list(ways.values()))
         try:
@@ -192,6 +213,14 @@ class _Talk:
         for _ in range(self._random.randint(2, 3)):
             await self._ask(Arrival(collect=_COLLECT))
             await asyncio.sleep(self._random.uniform(0, 0.3))
+
+    async def _request(self) -> None:
+        kinds = (TimerKind.FOLLOW_UP, TimerKind.EVENT, TimerKind.EVENT, TimerKind.REMINDER)
+        for _ in range(self._random.randint(1, 2)):
+            kind, after = self._random.choice(kinds), self._random.uniform(0, 2)
+            await self._driver.request(self._thread_id, kind, timedelta(seconds=after))
+        if self._random.random() < 0.3:
+            await self._ask()
 
     async def _change_mind(self) -> None:
         await self._ask()

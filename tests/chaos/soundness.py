@@ -15,8 +15,9 @@ from segue.core.calls import calls_of
 from segue.core.context import build_context
 from segue.core.messages import CONTINUATION_PROMPT, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.triggers import TRIGGER_PROMPTS
+from segue.core.triggers import FIXED_PROMPTS
 from segue.journal.records import (
+    Timer,
     TimerKind,
     TimerState,
     Turn,
@@ -29,11 +30,14 @@ from tests.chaos.cast import BROKEN, MAX_CONSECUTIVE, planned_rounds, token_of
 from tests.chaos.driver import Sent
 
 # What no person may ever see.
-SECRET: Final = (*TRIGGER_PROMPTS.values(), CONTINUATION_PROMPT, CUT_OFF_REPLY, INTERRUPTED_RESULT)
+SECRET: Final = (*FIXED_PROMPTS.values(), CONTINUATION_PROMPT, CUT_OFF_REPLY, INTERRUPTED_RESULT)
 NEVER_FINISHED: Final = "never finished"
 # Enough for each batch to be read as an earlier one of many others.
 WINDOW_TOKENS: Final = 2_000
 _OVER: Final = frozenset({TurnState.DONE, TurnState.FAILED, TurnState.VOID})
+_TOLD: Final = frozenset({TurnState.DONE, TurnState.FAILED})
+# The gates may refuse an event, with a reason on record.
+_REFUSED: Final = frozenset({TimerState.SUPPRESSED, TimerState.EXPIRED})
 _WAITING: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED})
 
 
@@ -161,30 +165,57 @@ def _asked_twice(seen: Aftermath) -> Iterator[str]:
 
 
 def _misfired(seen: Aftermath) -> Iterator[str]:
-    """Each timer that fired has one turn, in a batch of its own that begins with one trigger."""
-    allowed = defaultdict(list)
-    for decision in seen.decisions:
-        if decision.kind == "gates" and decision.outcome == "allow":
-            allowed[decision.timer_id].append(decision.turn_id)
-    turns = {turn.id: turn for turn in seen.turns if turn.kind is TurnKind.FOLLOW_UP}
-    fired: Counter[int | None] = Counter()
-    for timer in seen.timers:
-        if timer.kind is not TimerKind.FOLLOW_UP:
-            continue
-        turn_ids = allowed[timer.id]
-        fired.update(turn_ids)
-        if len(turn_ids) != (timer.state is TimerState.FIRED):
-            yield f"Timer {timer.id} is {timer.state} and has turns {turn_ids}."
+    """Each timer that fired has one turn, in a batch of its own that begins with one trigger.
+
+    One that the gates or a reply took back before it was seen may fire again.
+    """
+    turns = {turn.id: turn for turn in seen.turns if turn.kind.speaks_first}
+    told = {turn.id for turn in turns.values() if turn.state is not TurnState.VOID}
+    timers = [timer for timer in seen.timers if timer.kind is not TimerKind.CONTINUATION]
+    yield from _fired_wrongly(seen, timers, told, {*turns})
+    fired = {timer.turn_id for timer in timers if timer.state is TimerState.FIRED}
+    yield from (f"Follow-up {turn_id} comes of no timer." for turn_id in sorted(told - fired))
     for turn in turns.values():
         batch = seen.batches[turn.batch]
         triggers = [m for m in batch.messages if MessageMetadata.of(m).trigger_type is not None]
-        if fired[turn.id] != 1 or len(seen.turns_of[batch.id]) != 1:
-            yield f"Follow-up {turn.id} comes of {fired[turn.id]} timers."
-        if batch.type is not BatchType.SYSTEM_TRIGGER or len(triggers) != 1:
+        is_trigger = batch.type is BatchType.SYSTEM_TRIGGER and len(triggers) == 1
+        if not is_trigger or len(seen.turns_of[batch.id]) != 1:
             yield f"Batch {batch.id} is a {batch.type} with {len(triggers)} triggers."
     begun = sum(batch.type is BatchType.SYSTEM_TRIGGER for batch in seen.batches.values())
     if begun != len(turns):
         yield f"There are {begun} batches of triggers and {len(turns)} follow-ups."
+
+
+def _fired_wrongly(
+    seen: Aftermath, timers: list[Timer], told: set[int], turns: set[int]
+) -> Iterator[str]:
+    allowed = Counter(
+        decision.timer_id
+        for decision in seen.decisions
+        if decision.kind == "gates" and decision.turn_id in told
+    )
+    for timer in timers:
+        has_fired = timer.state is TimerState.FIRED
+        if allowed[timer.id] > has_fired or (has_fired and timer.turn_id not in turns):
+            yield f"Timer {timer.id} is {timer.state} and has {allowed[timer.id]} turns."
+
+
+def _not_kept(seen: Aftermath) -> Iterator[str]:
+    """What was accepted is there once; an event and a reminder were told, whatever happened."""
+    by_key = defaultdict(list)
+    for timer in seen.timers:
+        by_key[timer.thread_id, timer.key].append(timer)
+    states = {turn.id: turn.state for turn in seen.turns}
+    for key, thread_id in seen.spoken.requested.items():
+        timers = by_key[thread_id, key]
+        if len(timers) != 1:
+            yield f"{key} of {thread_id} is there {len(timers)} times."
+            continue
+        [timer] = timers
+        is_told = timer.state is TimerState.FIRED and states.get(timer.turn_id or 0) in _TOLD
+        stays = timer.kind in (TimerKind.EVENT, TimerKind.REMINDER)
+        if stays and not is_told and timer.state not in _REFUSED:
+            yield f"{key}, a {timer.kind}, is {timer.state}: {states.get(timer.turn_id or 0)}."
 
 
 def _went_on(seen: Aftermath) -> Iterator[str]:
@@ -315,6 +346,7 @@ RULES: Final[Mapping[str, Callable[[Aftermath], Iterator[str]]]] = {
     "a tool ran without a call": _run_unasked,
     "an agent was asked twice for one call": _asked_twice,
     "a timer fired twice, or for nothing": _misfired,
+    "a request was lost, or is there twice": _not_kept,
     "a continuation came twice, or without its timer": _went_on,
     "too many follow-ups in a row": _in_a_row,
     "a follow-up was shown after the user wrote": _too_late,

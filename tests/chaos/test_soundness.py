@@ -16,12 +16,12 @@ from segue.core.context import Context
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import MessageMetadata
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.journal.records import Timer, TimerState, Turn, TurnKind, TurnState
+from segue.journal.records import Timer, TimerKind, TimerState, Turn, TurnKind, TurnState
 from segue.simulate.world import Stage, World
 from segue.stores import JOURNAL_FILE
 from tests.chaos import cast, soundness
 from tests.chaos.aftermath import Aftermath, is_cancelled
-from tests.chaos.driver import Sent, Spoken
+from tests.chaos.driver import Driver, Sent, Spoken
 from tests.chaos.ledger import Ledger, Life, ToolRun
 from tests.chaos.reading import read_aftermath
 from tests.chaos.soundness import RULES, breaches
@@ -47,9 +47,10 @@ class CalmDay:
         await self._say("guide", "q2", "plain")
         await self._world.pass_time(seconds=5)  # two follow-ups
         await self._say("guide", "q3", "broken")
-        await self._say("planner", "q4", "later")
+        await self._say("planner", "q4", "twice")
         await self._say("host", "q5", "ask")
         await self._world.pass_time(seconds=5)
+        await self._request("planner")
         await self._change_mind("guide", "q6", "rounds")
 
     async def _say(self, agent: str, token: str, plan: str) -> None:
@@ -62,6 +63,14 @@ class CalmDay:
         turn = (await world.segue.send(agent, text, client_message_id=token)).turn
         now = world.clock.now()
         self.spoken.sent.append(Sent(agent, token, plan, text, turn.batch, turn.id, now))
+
+    async def _request(self, agent: str) -> None:
+        deps = self._world.system.deps
+        driver = Driver(deps.journal, deps.ids, deps.clock, 1, self.spoken)
+        for kind in (TimerKind.EVENT, TimerKind.EVENT, TimerKind.REMINDER, TimerKind.FOLLOW_UP):
+            await driver.request(agent, kind, timedelta(seconds=2))
+        deps.wakeups.timers.now()
+        await self._world.pass_time(seconds=10)
 
     async def _change_mind(self, agent: str, token: str, plan: str) -> None:
         ran = len(self._ledger.tools())
@@ -258,6 +267,8 @@ BREACHES: list[tuple[str, Breach]] = [
     ("a timer fired twice, or for nothing", fired_again),
     ("a timer fired twice, or for nothing", trigger_without_turn),
     ("a timer fired twice, or for nothing", with_timers(state=TimerState.CANCELLED)),
+    ("a request was lost, or is there twice", with_timers(key=None)),
+    ("a request was lost, or is there twice", with_timers(state=TimerState.CANCELLED)),
     ("a continuation came twice, or without its timer", without_messages(is_continuation)),
     ("a continuation came twice, or without its timer", lambda seen: replace(seen, timers=[])),
     ("too many follow-ups in a row", three_in_a_row),
