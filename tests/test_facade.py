@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 Call = Callable[[Segue], Awaitable[Any]]
 DAY = timedelta(days=1)
-TOLD = "Oslo is the capital of Norway."
+TOLD = "I've added Oslo to your list."
 
 
 @pytest.fixture

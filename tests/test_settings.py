@@ -1,7 +1,7 @@
 """Settings of a running Segue: defaults that work, and errors that name what is wrong."""
 
 import sys
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from segue.core.autonomy.local_time import QuietHours, find_zone
 from segue.core.turn_rules import DoubleTexting
 from segue.errors import UsageError
 from segue.settings import Settings, load_settings, note_on_first_try
+from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage
 
 pytestmark = pytest.mark.anyio
@@ -182,6 +184,39 @@ def test_nothing_needs_to_be_set() -> None:
     assert [agent.model for agent in settings.agents] == ["local"]
     assert (settings.is_postgres, settings.folder) == (False, Path("segue-data"))
     assert settings.double_texting is DoubleTexting.ENQUEUE
+
+
+def test_a_first_try_speaks_at_any_hour() -> None:
+    """Who tries Segue at night sees its follow-up; all other agents are quiet then by default."""
+    [companion] = Settings().agents
+    assert companion.autonomy.policy.quiet_hours is None
+    assert AgentConfig(id="ada").autonomy.policy.quiet_hours == QuietHours(time(22), time(8))
+
+
+@pytest.mark.parametrize(
+    ("variable", "zone"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        (":Asia/Tokyo", "Asia/Tokyo"),
+        ("/usr/share/zoneinfo/America/Lima", "America/Lima"),
+    ],
+)
+def test_the_servers_own_zone_is_that_of_users_who_set_none(
+    monkeypatch: pytest.MonkeyPatch, variable: str, zone: str
+) -> None:
+    """As the system names it, unless the settings name another."""
+    monkeypatch.setenv("TZ", variable)
+    assert Settings().zone == zone
+    assert Settings(time_zone="none").zone == zone
+    assert Settings(time_zone="Europe/Oslo").zone == "Europe/Oslo"
+
+
+def test_a_server_whose_zone_has_no_name_has_one_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rule instead of a name is passed over, for the machine's own zone or UTC."""
+    monkeypatch.setenv("TZ", "CET-1CEST")
+    assert find_zone(Settings().zone) is not None
 
 
 def test_without_the_local_model_only_the_first_try_talks_by_rules(

@@ -142,8 +142,9 @@ def _put_together(kit: _Kit) -> System:
         agent_of=lambda agent_id: find_agent(agents, agent_id),
         owner=kit.owner,
         lease_for=settings.lease_for,
+        zone=settings.zone,
     )
-    gatekeeper = Gatekeeper(journal, kit.ids)
+    gatekeeper = Gatekeeper(journal, kit.ids, settings.zone)
     after_turn = AfterTurn(deps, gatekeeper, _deciders(settings, kit.overrides).get)
     rules = TurnRules(
         max_attempts=settings.max_attempts,

@@ -34,7 +34,7 @@ from tests.runtime.scenes import Held, lines, new_thread, tab
 
 pytestmark = pytest.mark.anyio
 
-TOLD = "Oslo is the capital of Norway."
+TOLD = "I've added Oslo to your list."
 SILENCE = timedelta(seconds=30)
 ALIVE = {TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED}
 

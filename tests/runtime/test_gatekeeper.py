@@ -79,13 +79,11 @@ def said(checked: GateCheck, gate: Gate) -> str:
 
 
 async def test_the_users_zone_is_the_threads_own_before_the_users(stage: Stage) -> None:
-    """A thread may be on another clock than the user; without any, it is UTC and says so."""
-    async with stage.world(quiet()) as world:
+    """A thread may be on another clock than the user; without any, it is that of the settings."""
+    async with stage.world(quiet(), time_zone="Asia/Kolkata") as world:
         thread = await new_thread(world.segue)
-        assert (await check(world, thread)).facts.zone is None
-        assert "in UTC, since no time zone is known" in said(
-            await check(world, thread), Gate.DAILY_CAP
-        )
+        assert (await check(world, thread)).facts.zone == "Asia/Kolkata"
+        assert "in Asia/Kolkata" in said(await check(world, thread), Gate.DAILY_CAP)
         await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin")
         assert (await check(world, thread)).facts.zone == "Europe/Berlin"
         await world.segue.set_thread_preferences(thread, time_zone="Asia/Tokyo")

@@ -134,7 +134,7 @@ async def test_the_making_of_a_synthetic_message_is_logged_with_its_metadata(
         await world.pass_time(timedelta(seconds=5) + PATIENCE)
     made = [line for line in lines() if line.get("kind") == "synthetic_message_created"]
     told = ("level", "thread_id", "agent_id", "synthetic", "trigger_type", "trigger_reason")
-    rule = "The reply tells something and asks nothing."
+    rule = "The reply reports success or offers more help."
     assert [tuple(line[name] for name in told) for line in made] == [
         ("debug", thread, "guide", True, "continuation", "look again"),
         ("debug", thread, "guide", True, "check_in", rule),

@@ -20,7 +20,7 @@ from tests.runtime.scenes import Held, lines, new_thread
 pytestmark = pytest.mark.anyio
 
 SILENCE = timedelta(seconds=30)
-TOLD = "Oslo is the capital of Norway."
+TOLD = "I've added Oslo to your list."
 WEBHOOK = {"url": "http://127.0.0.1:9/", "secret": SECRET}
 
 

@@ -24,7 +24,7 @@ from segue.simulate.world import World, plain_agent
 from tests.runtime.scenes import lines
 
 PATIENCE = timedelta(seconds=30)
-TOLD = "Oslo is the capital of Norway."
+TOLD = "I've added Oslo to your list."
 _END = ProgressReported("heard all")
 
 

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from segue.core.autonomy.policy import Policy
 from segue.journal.records import TimerState
 from segue.simulate.world import START, Stage
 from tests.stories.scenes import (
@@ -46,6 +47,20 @@ async def test_quiet_hours_over_midnight_put_a_follow_up_off_until_morning(stage
             "postpone: Quiet hours are 22:00 to 07:00; 2027-01-15 23:00 in UTC is quiet.",
             "allow: All gates are open.",
         ]
+
+
+async def test_by_default_nobody_is_woken_at_night_in_the_zone_of_the_settings(
+    stage: Stage,
+) -> None:
+    """Half past nine in the evening UTC is night in Berlin; the follow-up comes at eight there."""
+    await stage.clock.advance_to(START.replace(hour=21, minute=29, second=30))
+    agent = eager_agent(policy={"quiet_hours": Policy().quiet_hours})
+    async with stage.world(agent, models={"guide": model_of()}, time_zone="Europe/Berlin") as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Where is Oslo?")
+        await world.pass_time(hours=11)
+        first, *_ = await sent_at(world, thread)
+        assert first == local("Europe/Berlin", 2027, 1, 16, 8)
 
 
 @pytest.mark.parametrize(

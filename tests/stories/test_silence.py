@@ -116,9 +116,9 @@ async def test_a_follow_up_that_is_being_thought_of_is_never_seen(stage: Stage) 
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, "And Bergen?", TOLD]
         assert "Still" not in repr(listener.events)
         assert await told(world, thread, "a follow-up") == [
-            "follow_up: The reply tells something and asks nothing.",
+            "follow_up: The reply reports success or offers more help.",
             "void: The user wrote.",
-            "follow_up: The reply tells something and asks nothing.",
+            "follow_up: The reply reports success or offers more help.",
         ]
 
 

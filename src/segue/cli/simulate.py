@@ -1,7 +1,7 @@
 """`segue simulate`: weeks of a scenario in seconds, or a replay of the past, to tune a policy."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -220,7 +220,8 @@ def _replay(
                 used[agent_id] = _with_policy(autonomy, changes) if is_changed else autonomy
             return used[agent_id]
 
-        report = await replay(journal, autonomy_of, query, _progress())
+        asked = replace(query, zone=settings.zone)
+        report = await replay(journal, autonomy_of, asked, _progress())
         if not report.threads and not report.unreadable:
             raise NotFoundError("There is no conversation in the database yet.")
         if agent is not None and agent not in used:

@@ -194,6 +194,32 @@ _SEARCH: Final = phrases(
     interested in
     """
 )
+# "Could you tell me …?" asks for a fact, "could you book …?" for an action.
+_ACTION: Final = phrases(
+    "(can|could|will|would) (we|you)( (please|also|just|maybe))*"
+    "(?! (please|also|just|maybe|tell|say|explain|give|show|name|describe|remind|know))"
+)
+_FACT: Final = phrases(
+    r"""
+    (tell|give|show) me
+    (explain|define|describe)
+    (want|like|need|love) to (know|learn|understand)
+    (wonder|wondering|curious)
+    """
+)
+# "I see", "I should have asked before": about the conversation.
+_ABOUT_TALK: Final = (
+    "(agree|ask|asked|confirm|guess|know|mean|see|think|understand|wonder|should have asked"
+    r"|have (a|one) question)\b"
+)
+# The user's own life, plans or feelings: "I have an exam tomorrow", "should I go?"
+_OWN_LIFE: Final = phrases(
+    rf"""
+    ^((and|but|so|because|since|now|today|also) )*((i|we)((?! {_ABOUT_TALK})|'\w+)|my|our)
+    (should|shall|must) (i|we)
+    """
+)
+_CLAUSE_END: Final = re.compile(r"[,;:] | (?=(?:and|but|so|because|since) (?:i|my|we|our)\b)")
 _STATEMENTS: Final = {
     Act.SHOWS: _SHOWING,
     Act.FAILS: _FAILURE,
@@ -217,6 +243,16 @@ def looks_for_something(text: str) -> bool:
 
 def asks_something(text: str) -> bool:
     return any(map(is_question, sentences_of(text)))
+
+
+def asks_fact(text: str) -> bool:
+    """Whether a user asks what is so, and tells nothing of their own life, plans or feelings."""
+    sentences = sentences_of(text)
+    asked = [s for s in sentences if _FACT.search(s) or (is_question(s) and not _ACTION.search(s))]
+    clauses = (c for s in sentences for c in _CLAUSE_END.split(without_filler(s)))
+    return bool(asked) and not any(
+        _OWN_LIFE.search(clause) and not _FACT.search(clause) for clause in clauses
+    )
 
 
 def _acts(sentence: str, *, is_last: bool) -> frozenset[Act]:

@@ -1,7 +1,7 @@
 """Durations as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
 
 `show_duration` writes what `parse_duration` reads, `say_duration` plain English. `Duration` is the
-type of a setting that takes such text or a number of seconds.
+type of a setting that takes such text or a number of seconds; `OR_NONE` lets it be switched off.
 """
 
 import re
@@ -78,4 +78,10 @@ def _read_duration(given: Any) -> Any:
         return given
 
 
+def _none_of(given: Any) -> Any:
+    return None if given == "none" else given
+
+
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
+# In an annotation: 'none' means None, which neither TOML nor the environment can write.
+OR_NONE: Final = BeforeValidator(_none_of)

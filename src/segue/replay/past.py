@@ -103,9 +103,12 @@ class PastThread:
     is_imported: bool
 
 
-async def past_of(rows: Rows, user_id: str | None = None) -> AsyncIterator[list[PastThread | None]]:
+async def past_of(
+    rows: Rows, user_id: str | None = None, zone: str | None = None
+) -> AsyncIterator[list[PastThread | None]]:
     """The threads of each user, or of one user. A thread that cannot be read is None; threads in
-    which agents ask each other have no follow-ups and are left out.
+    which agents ask each other have no follow-ups and are left out. `zone` is that of users who
+    have not set theirs.
     """
     by_user: dict[str, list[Row]] = defaultdict(list)
     async for row in all_rows(rows, THREADS, Whose(user_id=user_id)):
@@ -114,18 +117,20 @@ async def past_of(rows: Rows, user_id: str | None = None) -> AsyncIterator[list[
     for user, threads in by_user.items():
         page = await rows.read_rows(USERS, Whose(user_id=user), limit=1)
         settings = page[0]["settings"] if page else {}
-        yield [await _read_thread(rows, thread, settings) for thread in threads]
+        yield [await _read_thread(rows, thread, settings, zone) for thread in threads]
 
 
-async def _read_thread(rows: Rows, thread: Row, settings: Mapping[str, Any]) -> PastThread | None:
+async def _read_thread(
+    rows: Rows, thread: Row, settings: Mapping[str, Any], zone: str | None
+) -> PastThread | None:
     try:
-        return await _thread(rows, thread, settings)
+        return await _thread(rows, thread, Preferences.of(settings, thread["settings"], zone))
     except (*UNREADABLE, SegueError) as error:
         logger.warning("The past of thread %s cannot be read: %s", thread["id"], error)
         return None
 
 
-async def _thread(rows: Rows, thread: Row, settings: Mapping[str, Any]) -> PastThread:
+async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThread:
     whose = Whose(thread_id=thread["id"])
     timers = [row async for row in all_rows(rows, TIMERS, whose)]
     # What was requested does not depend on the policy in question; only silence is replayed.
@@ -152,7 +157,7 @@ async def _thread(rows: Rows, thread: Row, settings: Mapping[str, Any]) -> PastT
         tuple(checks),
         tuple(row["updated_at"] for row in timers if row["state_reason"] == DROPPED),
         tuple(_unattended(checks, timers)),
-        Preferences.of(settings, thread["settings"]),
+        preferences,
         is_imported,
     )
 

@@ -28,6 +28,8 @@ class ReplayQuery:
     thread_id: str | None = None
     # For a timeline; without it, memory does not grow with the past.
     keep_events: bool = False
+    # Of users who have not set theirs.
+    zone: str | None = None
 
     def counts(self, event: ReplayEvent) -> bool:
         is_recent = self.since is None or event.at >= self.since
@@ -140,7 +142,7 @@ async def replay(
     report = ReplayReport(query.since, query.until)
     thread = await journal.threads.get(query.thread_id) if query.thread_id else None
     async with journal.transfer.snapshot() as rows:
-        async for past in past_of(rows, thread.user_id if thread else None):
+        async for past in past_of(rows, thread.user_id if thread else None, query.zone):
             threads = [thread for thread in past if thread is not None]
             counted = [t for t in threads if query.thread_id in (None, t.id)]
             report.users += 1

@@ -56,9 +56,11 @@ class GateCheck:
 
 
 class Gatekeeper:
-    def __init__(self, journal: Journal, ids: SnowflakeSource) -> None:
+    def __init__(self, journal: Journal, ids: SnowflakeSource, zone: str | None = None) -> None:
         self._journal = journal
         self._ids = ids
+        # Of users who have not set theirs.
+        self._zone = zone
 
     async def check(
         self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
@@ -66,7 +68,7 @@ class Gatekeeper:
         """Whether it may be sent now. A turn is not counted against itself."""
         thread = await self._journal.threads.get(timer.thread_id)
         user = await self._journal.users.get_settings(thread.user_id)
-        preferences = Preferences.of(user, thread.settings)
+        preferences = Preferences.of(user, thread.settings, self._zone)
         counts = await self._journal.timers.count_follow_ups(
             thread.id,
             day_began=day_began(now, find_zone(preferences.time_zone) or UTC),

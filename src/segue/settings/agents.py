@@ -22,10 +22,10 @@ from segue.core.autonomy.decide import Delays
 from segue.core.autonomy.gates import NEVER_LEFT_OUT, Gate
 from segue.core.autonomy.policy import Policy
 from segue.core.compression import Strategy
-from segue.core.durations import Duration, parse_duration
+from segue.core.durations import OR_NONE, Duration, parse_duration
 from segue.core.triggers import FIXED_PROMPTS, PromptVariant, TriggerType, check_trigger_name
 from segue.errors import UsageError
-from segue.settings.schema import OR_NONE, Expected, Mistake, error_at, find_mistakes
+from segue.settings.schema import Expected, Mistake, error_at, find_mistakes
 
 POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
 # The variant's name of a single text that replaces a trigger's prompt.

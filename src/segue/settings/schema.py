@@ -13,10 +13,11 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
+from segue.core.durations import OR_NONE
 from segue.errors import UsageError
 
 _TYPES: Final[Mapping[Any, str]] = {
@@ -48,14 +49,6 @@ _KINDS: Final[tuple[tuple[Any, str], ...]] = (
     (Sequence, "a list"),
     (NoneType, "nothing"),
 )
-
-
-def _none_of(given: Any) -> Any:
-    return None if given == "none" else given
-
-
-# In an annotation: 'none' means None, which neither TOML nor the environment can write.
-OR_NONE: Final = BeforeValidator(_none_of)
 
 
 @dataclass(frozen=True, slots=True)

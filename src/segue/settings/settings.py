@@ -1,5 +1,6 @@
 """The settings of a running Segue: its database, its agents, and how it works."""
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,14 +11,15 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from segue.core.durations import Duration
+from segue.core.autonomy.local_time import find_zone
+from segue.core.durations import OR_NONE, Duration
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
 from segue.settings.agents import FROM_TEXT, AgentConfig, Config, Count, Span
-from segue.settings.schema import OR_NONE, Expected, error_at
+from segue.settings.schema import Expected, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")
 # Two letters or more: a single one is a Windows drive.
@@ -59,15 +61,15 @@ def _has_local() -> bool:
 
 
 def first_try(*, has_graph: bool = False) -> dict[str, Any]:
-    """The agent if none is configured. It is for a first try, so it speaks first after 30 seconds
-    and often. Without the local model it answers by rules.
+    """The agent if none is configured. It is for a first try, so it speaks first after 30 seconds,
+    often, and at any hour. Without the local model it answers by rules.
     """
     return {
         FIRST_TRY: {
             **({} if has_graph or _has_local() else {"model": "scripted"}),
             "autonomy": {
                 "delays": {trigger.value: "30s" for trigger in TriggerType},
-                "policy": {"cooldown": "10s", "max_per_day": 50},
+                "policy": {"cooldown": "10s", "max_per_day": 50, "quiet_hours": "none"},
             },
         }
     }
@@ -102,6 +104,21 @@ def _check_database(given: str) -> str:
         return str(Path(given).expanduser())
     except RuntimeError:
         raise UsageError("there is no such home folder; write the whole path") from None
+
+
+def _check_zone(name: str) -> str:
+    if find_zone(name) is None:
+        raise UsageError(f"there is no time zone {name!r:.60}; expected a name like Europe/Berlin")
+    return name
+
+
+def server_zone() -> str:
+    """The IANA name of this machine's time zone, from `TZ` or /etc/localtime; else UTC."""
+    for place in (os.environ.get("TZ", "").removeprefix(":"), os.path.realpath("/etc/localtime")):
+        name = place.rpartition("zoneinfo/")[2]
+        if find_zone(name) is not None:
+            return name
+    return "UTC"
 
 
 def _as_agents(given: Any) -> Any:
@@ -202,6 +219,14 @@ class Settings(Config):
     """What happens to a message that arrives while another is being answered."""
     collect_for: Span = COLLECT_FOR
     """How long `collect` waits for more messages before it answers them together."""
+    time_zone: Annotated[
+        Annotated[str, AfterValidator(_check_zone)] | None,
+        OR_NONE,
+        Expected("the name of a time zone"),
+    ] = None
+    """Time zone of users who have not set theirs, such as `Europe/Berlin`; `none` means the
+    server's.
+    """
     slots: Count = 8
     """Number of turns that this process runs at once."""
     max_attempts: Count = TurnRules().max_attempts
@@ -225,6 +250,11 @@ class Settings(Config):
 
     retention: RetentionSettings = RetentionSettings()
     """How long batches are kept; applied once a day."""
+
+    @property
+    def zone(self) -> str:
+        """The time zone of users who have not set theirs."""
+        return self.time_zone or server_zone()
 
     @property
     def is_postgres(self) -> bool:

@@ -24,10 +24,16 @@ _NODE_LEASE: Final = timedelta(days=30)
 
 
 def plain_agent(id: str = "guide", **config: Any) -> AgentConfig:
-    """An agent with a scripted model and without memories."""
+    """An agent with a scripted model and without memories. Unless set, it may write at any hour,
+    three times in a row.
+    """
     model = {} if "graph" in config else {"model": "scripted"}
+    autonomy = dict(config.pop("autonomy", {}))
+    free = {"quiet_hours": None, "max_consecutive": 3}
+    autonomy["policy"] = {**free, **autonomy.get("policy", {})}
     return AgentConfig.parse(
-        {"id": id, **model, "memory": {"enabled": False}, **config}, f"agent {id!r}"
+        {"id": id, **model, "memory": {"enabled": False}, "autonomy": autonomy, **config},
+        f"agent {id!r}",
     )
 
 
@@ -74,13 +80,8 @@ async def open_world(
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A process that runs these agents until the block is left."""
-    chosen = Settings(
-        database=database,
-        agents=tuple(agents),
-        poll=None,
-        node_lease_for=_NODE_LEASE,
-        **settings,
-    )
+    fixed = {"poll": None, "node_lease_for": _NODE_LEASE, "time_zone": "UTC"}
+    chosen = Settings(database=database, agents=tuple(agents), **{**fixed, **settings})
     async with compose(chosen, given) as system:
         yield World(clock, Segue(system), system)
 

@@ -129,7 +129,7 @@ def test_a_search_is_over_when_it_is_met_or_left() -> None:
     fact = "There are 20 rooms and a garden."
     assert judge(talk("Good.", fact), [search]) is Sign.PROPOSED
     assert judge(talk("Good.", fact), [search, booked]) is Sign.INFORMED
-    assert judge(talk("Is it a big house?", fact), [search]) is Sign.INFORMED
+    assert judge(talk("Is it a big house?", fact), [search]) is Sign.ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,43 @@ def test_a_goodbye_is_not_followed_up(user: str, reply: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "reply"),
+    [
+        ("What is the capital of Norway?", "Oslo is the capital of Norway."),
+        ("Thanks. And how high is the tower?", "It is 120 metres high."),
+        ("Can you tell me when the museum opens?", "The museum opens at ten."),
+        ("I want to know more about fjords.", "A fjord is a long inlet between high cliffs."),
+        ("Explain recursion to me, please.", "A function that calls itself is recursive."),
+        ("I see. Which of them is the oldest?", "The one in Bergen is the oldest."),
+    ],
+)
+def test_a_fact_that_was_answered_is_not_followed_up(user: str, reply: str) -> None:
+    """Who asked what is so and was told has no reason to hear from the agent again."""
+    assert sign(reply, user) is Sign.ANSWERED
+    assert decide(talk(user, reply)) is None
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "I have an exam tomorrow. How long should a break be?",
+        "My mother is ill, what helps against fever?",
+        "We are moving to Oslo in May, how cold is it then?",
+        "I'm so nervous about the talk. Is that normal?",
+        "Should I quit my job?",
+        "I feel alone today.",
+        "Could you write me a plan for the week?",
+    ],
+)
+def test_who_tells_of_their_life_is_asked_how_it_goes(user: str) -> None:
+    """Plans, feelings and work for the user are worth a check-in, also beside a question."""
+    assert sign("Ten minutes in the hour are a good measure.", user) is Sign.INFORMED
+
+
+@pytest.mark.parametrize(
     ("user", "expected"),
     [
-        ("How do I say goodbye in French?", Sign.INFORMED),
+        ("How do I say goodbye in French?", Sign.ANSWERED),
         ("Bye for now, but can you send me the file?", Sign.INFORMED),
         ("That's all well and good, but I want to see it.", Sign.INFORMED),
         ("Nothing works.", Sign.INFORMED),

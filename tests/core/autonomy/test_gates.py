@@ -291,9 +291,9 @@ def test_lateness_does_not_grow_while_a_timer_waits() -> None:
 
 
 def test_the_last_allowed_follow_up_is_sent() -> None:
-    """A cap of three means three: the third goes out, the fourth does not."""
-    assert check(consecutive=2, sent_today=4).outcome is GateOutcome.ALLOW
-    assert check(consecutive=3).outcome is GateOutcome.SUPPRESS
+    """A cap of two means two: the second goes out, the third does not."""
+    assert check(consecutive=1, sent_today=4).outcome is GateOutcome.ALLOW
+    assert check(consecutive=2).outcome is GateOutcome.SUPPRESS
 
 
 def test_waits_end_on_time() -> None:

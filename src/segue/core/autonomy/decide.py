@@ -13,7 +13,14 @@ from typing import Annotated, Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
 
-from segue.core.acts import Act, acts_of, asks_something, ends_conversation, looks_for_something
+from segue.core.acts import (
+    Act,
+    acts_of,
+    asks_fact,
+    asks_something,
+    ends_conversation,
+    looks_for_something,
+)
 from segue.core.batch import Batch, BatchState
 from segue.core.durations import Duration
 from segue.core.memory import text_of
@@ -52,6 +59,7 @@ class Sign(Enum):
     STOPPED = (None, "The user asked not to be written to.")
     NOT_READ = (None, "The rules do not know the language of the reply.")
     DONE = (TriggerType.CHECK_IN, "The reply reports success or offers more help.")
+    ANSWERED = (None, "The user asked for a fact and got it.")
     INFORMED = (TriggerType.CHECK_IN, "The reply tells something and asks nothing.")
 
     def __init__(self, trigger: TriggerType | None, reason: str) -> None:
@@ -160,7 +168,7 @@ def _sign_of_english_text(
         return Sign.DONE
     if Act.SHOWS in edges and _still_looking(user, before):
         return Sign.PROPOSED
-    return Sign.INFORMED
+    return Sign.ANSWERED if asks_fact(user) else Sign.INFORMED
 
 
 def _sign_of_foreign_text(reply: str, user: str) -> Sign:

@@ -75,7 +75,7 @@ class QuietHours:
         return shown >= self.start or shown < self.end
 
 
-# For reports that count follow-ups at night; users and agents set their own quiet hours.
+# The default quiet hours, and what reports count as night.
 NIGHT: Final = QuietHours(time(22), time(8))
 
 

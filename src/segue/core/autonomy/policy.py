@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from segue.core.autonomy.local_time import QuietHours, as_utc, find_zone
-from segue.core.durations import Duration
+from segue.core.autonomy.local_time import NIGHT, QuietHours, as_utc, find_zone
+from segue.core.durations import OR_NONE, Duration
 from segue.errors import UsageError
 
 NO_TIME: Final = timedelta()
@@ -27,20 +27,20 @@ _Span = Annotated[Duration, Field(ge=NO_TIME)]
 class Policy:
     """What an agent's owner allows. Raises `UsageError` for impossible values.
 
-    `max_per_day` and `cooldown` count the follow-ups of all agents to one user. Quiet hours are
-    off by default: without the user's time zone they would apply at the wrong time.
+    `max_per_day` and `cooldown` count the follow-ups of all agents to one user.
     """
 
     enabled: bool = True
     """If false, no follow-up is sent, not even a planned one."""
-    max_consecutive: Annotated[int, Field(ge=0)] = 3
+    max_consecutive: Annotated[int, Field(ge=0)] = 2
     """Most follow-ups in a row until the user writes; 0 means none."""
     max_per_day: Annotated[int, Field(ge=0)] = 5
     """Most follow-ups to one user per day, from all agents together; 0 means none."""
     cooldown: _Span = timedelta(minutes=10)
     """Least time between two follow-ups to one user, from all agents together."""
-    quiet_hours: QuietHours | None = None
-    """Hours without follow-ups for users who have not set their own."""
+    quiet_hours: Annotated[QuietHours | None, OR_NONE] = NIGHT
+    """Hours without follow-ups for users who have not set their own, `22:00` to `08:00` unless set;
+    `none` means at any hour."""
     typing_hold: _Span = timedelta(seconds=30)
     """How long follow-ups wait after the user was last seen typing."""
     talking_hold: _Span = timedelta(minutes=2)
