@@ -36,6 +36,7 @@ LABELS = {
     Sign.ANSWERED: ANSWERED,
     Sign.CLOSED: "none(closed)",
     Sign.STOPPED: "none(closed)",
+    Sign.PROMISED_SILENCE: "none(closed)",
     Sign.NOT_READ: "none(closed)",
 }
 # Kinds of services, since Hotels_1 and Hotels_2 are written alike.

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from segue.runtime.wishes import PROMISED
 from segue.simulate.world import Stage, World
-from tests.stories.scenes import eager_agent
+from tests.stories.scenes import TOLD, eager_agent, model_of
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +80,38 @@ async def test_a_message_that_is_sent_twice_is_read_once(stage: Stage) -> None:
         await world.say("one", "Stop writing to me", client_message_id="a")
         await world.say("one", "You can write to me again")
         await world.say("one", "Stop writing to me", client_message_id="a")
+        assert "opted_out" not in await world.segue.get_user_preferences("sam")
+
+
+async def test_the_agents_promise_counts_where_the_users_words_were_not_understood(
+    stage: Stage,
+) -> None:
+    """It opts the user out for all agents, says so in the record, and is undone by a word."""
+    model = model_of("Okay, I will not write to you any more.", then=TOLD)
+    models = {"ada": model, "bob": model_of()}
+    async with stage.world(eager_agent("ada"), eager_agent("bob"), models=models) as world:
+        segue = world.segue
+        await segue.create_thread("sam", agent_id="ada", thread_id="one")
+        await segue.create_thread("sam", agent_id="bob", thread_id="two")
+        await world.say("two", "I want to learn the guitar.")
+        await world.say("one", "Hm, all this buzzing of yours.")
+        assert (await segue.get_user_preferences("sam"))["opted_out"] is True
+        await world.pass_time(days=10)
+        assert (await follow_ups(world, "one"), await follow_ups(world, "two")) == (0, 0)
+        requests = [d for d in await world.journal.decisions.list_of("one") if d.kind == "request"]
+        assert [(d.outcome, d.reasons) for d in requests] == [("stop", (PROMISED,))]
+        await world.say("one", "You can write to me again.")
+        assert "opted_out" not in await segue.get_user_preferences("sam")
+
+
+async def test_a_promise_in_a_follow_up_sets_no_preference(stage: Stage) -> None:
+    """Only a reply to the user's own message says what the user wanted."""
+    model = model_of(TOLD, then="I won't message you again.")
+    async with stage.world(eager_agent("ada"), models={"ada": model}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "I want to learn the guitar.")
+        await world.pass_time(days=10)
+        assert await follow_ups(world, "one") == 1
         assert "opted_out" not in await world.segue.get_user_preferences("sam")
 
 

@@ -255,6 +255,7 @@ class Ending:
     A follow-up of `timers` is armed only if the user has not written since the turn was queued.
     `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch open
     for a person's answer. `postponed_until` lets the timers of a withdrawn turn wait again.
+    `preferences` are merged into the user's settings.
     """
 
     effects: Sequence["NewEffect"] = ()
@@ -263,6 +264,7 @@ class Ending:
     says: Mapping[str, Any] | None = None
     is_waiting: bool = False
     postponed_until: datetime | None = None
+    preferences: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from segue.journal.records import (
     TurnLease,
     TurnState,
 )
+from segue.journal.registry import merge_user_settings
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, read_time_or_none, readable, to_json
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.tx import (
@@ -385,6 +386,8 @@ async def _end(
     ] or [noting(thread.id, rising)]
     decisions = map(recording, end.ending.decisions)
     [closed] = await tx.together(*last, *effects, *timers, *decisions, closing)
+    if end.ending.preferences:
+        await merge_user_settings(tx, thread.user_id, end.ending.preferences, now)
     if closed["has_others"]:
         # This turn may have completed a batch that an earlier one left open.
         sql = (

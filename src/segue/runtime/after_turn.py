@@ -12,11 +12,13 @@ from typing import Final
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.batch import Batch, BatchState
-from segue.core.memory import QuerySource
+from segue.core.memory import QuerySource, text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import parse, to_text
 from segue.core.speech.guard import Machinery
+from segue.core.speech.silence import promises_silence
+from segue.core.speech.stops import FollowUpRequest, Wish
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.records import (
@@ -42,6 +44,7 @@ from segue.runtime.planning import (
     refusal,
 )
 from segue.runtime.run import SEARCHED, TurnOutput
+from segue.runtime.wishes import PROMISED, Granted, grant
 from segue.settings.agents import AgentConfig, Autonomy
 
 DECIDE: Final = "decide"
@@ -110,11 +113,25 @@ class AfterTurn:
         else:
             ending = await self._plan(output, config.autonomy)
         effects = [*_webhooks(turn, batch, config), *compress_effects(output, config)]
+        promised = await self._promised(output)
         return replace(
             ending,
             effects=[*effects, *ending.effects],
-            decisions=[*ending.decisions, *self._memory_decisions(output)],
+            decisions=[*ending.decisions, *promised.decisions, *self._memory_decisions(output)],
+            preferences=promised.preferences,
         )
+
+    async def _promised(self, output: TurnOutput) -> Granted:
+        """A reply that promises not to write any more opts the user out, as if they had asked."""
+        turn, batch = output.turn, output.batch
+        last = visible_messages(batch.messages)[-1:]
+        is_reply = batch.type is BatchType.USER_REQUEST
+        if not is_reply or not any(
+            promises_silence(text_of(m)) for m in last if isinstance(m, AIMessage)
+        ):
+            return Granted()
+        stop = FollowUpRequest(Wish.STOP)
+        return await grant(self._deps, turn.thread_id, stop, PROMISED, turn.id)
 
     async def _plan(self, output: TurnOutput, autonomy: Autonomy) -> Ending:
         """The rules decide at once; a model or custom decider decides later, as an effect."""

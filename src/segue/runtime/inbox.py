@@ -6,37 +6,27 @@ reply, is refused, or is collected with the first. No strategy stops a turn that
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
 
-from segue.core.autonomy.local_time import find_zone
-from segue.core.autonomy.policy import Preferences
-from segue.core.autonomy.requests import apply_request
 from segue.core.memory import text_of
 from segue.core.messages import user_message
-from segue.core.speech.stops import Wish, read_request
+from segue.core.speech.stops import read_request
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting
 from segue.errors import BackendError
-from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Arrival, Decision, Turn
+from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Arrival, Turn
 from segue.runtime.clock import sleep
 from segue.runtime.deps import Deps
 from segue.runtime.turns import TurnWorker
+from segue.runtime.wishes import ASKED, Granted, grant
 from segue.telemetry import log_event, trace_context
 
 logger = logging.getLogger(__name__)
 
 # How long a visible follow-up may continue after the user writes: for the rest of a sentence.
 FINISH_WITHIN: Final = timedelta(seconds=2)
-
-
-_ASKED: Final = {
-    Wish.STOP: "The user asked not to be written to any more.",
-    Wish.LATER: "The user asked to be written to later.",
-    Wish.RESUME: "The user asked to be written to again.",
-}
 
 
 class Inbox:
@@ -70,7 +60,8 @@ class Inbox:
         """Store a user's message and queue its reply; void its follow-ups."""
         deps, how = self._deps, strategy or self._strategy
         message = user_message(content)
-        preferences, decisions = await self._read_wish(thread_id, text_of(message))
+        request = read_request(text_of(message))
+        asked = await grant(deps, thread_id, request, ASKED[request.wish]) if request else Granted()
         accepted = await deps.journal.inbox.accept(
             thread_id,
             message,
@@ -82,8 +73,8 @@ class Inbox:
                 only_if_idle=how is DoubleTexting.REJECT,
                 interrupts=how is DoubleTexting.INTERRUPT,
                 payload=trace_context(),
-                preferences=preferences,
-                decisions=decisions,
+                preferences=asked.preferences,
+                decisions=asked.decisions,
             ),
         )
         if accepted.is_new:
@@ -95,34 +86,6 @@ class Inbox:
                 self._stop_soon(thread_id, accepted.shown_turn)
         await self._wake(thread_id)
         return accepted
-
-    async def _read_wish(
-        self, thread_id: str, text: str
-    ) -> tuple[Mapping[str, Any], list[Decision]]:
-        """What the user asks about follow-ups in a message, as preferences for all agents."""
-        request = read_request(text)
-        if request is None:
-            return {}, []
-        deps, now = self._deps, self._deps.clock.now()
-        thread = await deps.journal.threads.get(thread_id)
-        settings = await deps.journal.users.get_settings(thread.user_id)
-        preferences = Preferences.of(settings, thread.settings, deps.zone)
-        clock = find_zone(preferences.time_zone) or UTC
-        wanted = apply_request(request, settings, now, clock)
-        if wanted is None:
-            return {}, []
-        decision = Decision(
-            id=deps.ids.next(),
-            thread_id=thread_id,
-            kind="request",
-            outcome=request.wish.value,
-            reasons=(_ASKED[request.wish],),
-            facts=dict(wanted),
-            timer_id=None,
-            turn_id=None,
-            decided_at=now,
-        )
-        return wanted, [decision]
 
     async def answer(self, turn_id: int, answer: Any) -> Turn:
         """Answer the question that a turn waits with."""

@@ -28,6 +28,7 @@ from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, is_settled
 from segue.core.sentences import is_question, sentences_of
 from segue.core.speech.languages.identify import is_english
+from segue.core.speech.silence import promises_silence
 from segue.core.speech.stops import Wish, read_request, says_goodbye
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
@@ -57,6 +58,7 @@ class Sign(Enum):
     PROMISED = (TriggerType.TASK_INCOMPLETE, "The reply promises more.")
     CLOSED = (None, "The talk is closed: goodbye, thanks, or all that was needed.")
     STOPPED = (None, "The user asked not to be written to.")
+    PROMISED_SILENCE = (None, "The agent promised not to write on its own any more.")
     NOT_READ = (None, "The rules do not know the language of the reply.")
     DONE = (TriggerType.CHECK_IN, "The reply reports success or offers more help.")
     ANSWERED = (None, "The user asked for a fact and got it.")
@@ -149,6 +151,8 @@ def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
     request = read_request(user)
     if request is not None and request.wish is Wish.STOP:
         return Sign.STOPPED
+    if promises_silence(reply):
+        return Sign.PROMISED_SILENCE
     if not is_english(reply):
         return _sign_of_foreign_text(reply, user)
     return _sign_of_english_text(batch, _before(batch, earlier), acts_of(reply), user)

@@ -43,7 +43,7 @@ def check_in(now: datetime, thread_id: str = "chat") -> NewTimer:
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> None:
-    """Effects, timers, decisions and words, whichever way a turn ends."""
+    """Effects, timers, decisions, words and preferences, whichever way a turn ends."""
     await chat.follow_up()
     lease = await chat.take_turn()
     made = chat.decision()
@@ -52,8 +52,14 @@ async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> 
         timers=[check_in(NOW)],
         decisions=[made],
         says={"why": "over"},
+        preferences={"opted_out": True, "muted": None},
     )
+    user = (await chat.journal.threads.get(chat.thread_id)).user_id
+    before = {"muted": True, "time_zone": "Europe/Oslo"}
+    await chat.journal.users.update_settings(user, before, now=NOW)
     await ENDS[end](chat, lease, ending)
+    settings = await chat.journal.users.get_settings(user)
+    assert settings == {"opted_out": True, "time_zone": "Europe/Oslo"}
     turn = await chat.journal.turns.get(lease.turn.id)
     assert turn.state in (TurnState.DONE, TurnState.FAILED, TurnState.VOID)
     assert turn.ending == {"why": "over"}

@@ -1,0 +1,57 @@
+"""What is asked about follow-ups, as preferences of the user and the decision that explains them.
+
+Asked by the user in a message, promised by the agent in its reply, or set by the agent's tool. The
+callers store both in one step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any, Final
+
+from segue.core.autonomy.local_time import find_zone
+from segue.core.autonomy.policy import Preferences
+from segue.core.autonomy.requests import apply_request
+from segue.core.speech.stops import FollowUpRequest, Wish
+from segue.journal.records import Decision
+from segue.runtime.deps import Deps
+
+ASKED: Final[Mapping[Wish, str]] = {
+    Wish.STOP: "The user asked not to be written to any more.",
+    Wish.LATER: "The user asked to be written to later.",
+    Wish.RESUME: "The user asked to be written to again.",
+}
+PROMISED: Final = "The agent promised not to write on its own any more."
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Preferences to merge into those of the user, and their record; empty if nothing changes."""
+
+    preferences: Mapping[str, Any] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
+
+
+async def grant(
+    deps: Deps, thread_id: str, request: FollowUpRequest, reason: str, turn_id: int | None = None
+) -> Granted:
+    """What the request changes, for all agents of the thread's user."""
+    now = deps.clock.now()
+    thread = await deps.journal.threads.get(thread_id)
+    settings = await deps.journal.users.get_settings(thread.user_id)
+    zone = Preferences.of(settings, thread.settings, deps.zone).time_zone
+    wanted = apply_request(request, settings, now, find_zone(zone) or UTC)
+    if wanted is None:
+        return Granted()
+    decision = Decision(
+        id=deps.ids.next(),
+        thread_id=thread_id,
+        kind="request",
+        outcome=request.wish.value,
+        reasons=(reason,),
+        facts=dict(wanted),
+        timer_id=None,
+        turn_id=turn_id,
+        decided_at=now,
+    )
+    return Granted(wanted, (decision,))
