@@ -19,12 +19,14 @@ from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.decider import ModelDecider
 from segue.agent.embedders import Embedder, load_embedder, require_minilm
+from segue.agent.initiative_tools import initiative_tools
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
-from segue.agent.models import load_model
+from segue.agent.models import can_call_tools, load_model
 from segue.agent.summariser import load_summariser
 from segue.agent.tools import ask_agent_tool, continue_tool
 from segue.core.compression import Strategy
+from segue.core.speech.stops import compile_grammars
 from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.journal import Journal
@@ -96,13 +98,13 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
         kit = _Kit(settings, overrides, journal, checkpoints, ids, owner, http)
         system = _put_together(kit)
         async with system.runtime.running():
-            embedding = asyncio.create_task(_prepare(system.books))
+            preparing = asyncio.create_task(_prepare(system.books))
             try:
                 yield system
             finally:
                 await system.inbox.close()
-                embedding.cancel()
-                await asyncio.gather(embedding, return_exceptions=True)
+                preparing.cancel()
+                await asyncio.gather(preparing, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,10 @@ def _agent(
     if config.may_ask:
         limit = config.limits.tool_time
         tools.append(ask_agent_tool(deps, turns, config.may_ask, limit=limit))
-    built = build_graph(config, model=_model(config, kit.overrides), memories=book, tools=tools)
+    model = _model(config, kit.overrides)
+    if config.autonomy.enabled and can_call_tools(model):
+        tools += initiative_tools(deps)
+    built = build_graph(config, model=model, memories=book, tools=tools)
     return LangGraphAgent(config, built, kit.checkpoints)
 
 
@@ -277,7 +282,8 @@ def _books(settings: Settings, deps: Deps) -> dict[str, MemoryBook]:
 
 
 async def _prepare(books: Mapping[str, MemoryBook]) -> None:
-    """In the background: load embedders, and embed memories that have no vector."""
+    """In the background: compile the grammars, load embedders, embed memories without a vector."""
+    await asyncio.to_thread(compile_grammars)
     for agent_id, book in books.items():
 
         def report(done: int, total: int, agent_id: str = agent_id) -> None:

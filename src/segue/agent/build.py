@@ -46,9 +46,8 @@ def build_graph(
     memories: MemorySource | None = None,
     tools: Sequence[BaseTool] = (),
 ) -> BuiltGraph:
-    """The graph of an agent. `tools` are added to those of the config; `model` replaces its model.
-
-    With a `MemoryBook` the model can also remember and forget.
+    """The graph of an agent. `tools` are added to those of the config, unless their name is taken;
+    `model` replaces its model. With a `MemoryBook` the model can also remember and forget.
     """
     has_memories = memories or (config.keeps_memories and config.graph)
     memory_tokens = config.memory.max_tokens if has_memories else 0
@@ -70,10 +69,10 @@ def build_graph(
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
     middleware += [TellTime(), UniqueIds(), Invisibility(), Bounds(config.limits)]
-    all_tools = [*(load_tool(given, config.id) for given in config.tools), *tools]
-    if isinstance(memories, MemoryBook):
-        taken = {given.name for given in all_tools}
-        all_tools += [given for given in memory_tools(memories) if given.name not in taken]
+    own = [load_tool(given, config.id) for given in config.tools]
+    taken = {given.name for given in own}
+    added = [*tools, *(memory_tools(memories) if isinstance(memories, MemoryBook) else ())]
+    all_tools = [*own, *(given for given in added if given.name not in taken)]
     built: Any = create_agent(
         model or load_model(config.model, config.model_settings),
         all_tools,

@@ -5,6 +5,7 @@ from typing import Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
+from segue.errors import UsageError
 from segue.runtime.run import Run
 
 # LangGraph does not store keys that begin with underscores.
@@ -19,3 +20,11 @@ def current_run(config: RunnableConfig | None = None) -> Run | None:
     except RuntimeError:  # not inside a graph
         return None
     return found if isinstance(found, Run) else None
+
+
+def required_run() -> Run:
+    """The current run of a tool; `UsageError` outside of Segue."""
+    run = current_run()
+    if run is None:
+        raise UsageError("This tool works only in a run of a Segue agent.")
+    return run

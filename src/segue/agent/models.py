@@ -107,6 +107,11 @@ def find_key_variable(error: Exception) -> str | None:
     return found[0] if found else None
 
 
+def can_call_tools(model: BaseChatModel) -> bool:
+    """False for a model of your own without `bind_tools`: an agent with tools cannot use it."""
+    return type(model).bind_tools is not BaseChatModel.bind_tools
+
+
 def load_model(name: str, settings: Mapping[str, Any]) -> BaseChatModel:
     """The model of that name; `UsageError` if it cannot be loaded."""
     if name == "local":

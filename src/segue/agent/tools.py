@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.config import get_config
 
-from segue.agent.current import MEMORIES_KEY, current_run
+from segue.agent.current import MEMORIES_KEY, current_run, required_run
 from segue.agent.ids import id_in_thread
 from segue.agent.memory import MemoryBook
 from segue.core.durations import say_duration
@@ -98,7 +98,7 @@ def memory_tools(memories: MemoryBook | None = None) -> list[BaseTool]:
         Use it for preferences, plans, names and dates that the user told you. Say the fact in one
         sentence. A key (such as "favourite_food") replaces what was kept under it before.
         """
-        run = _run()
+        run = required_run()
         if run.quotes_trigger(f"{content}\n{key or ''}"):
             return _NOT_FROM_USER
         try:
@@ -112,18 +112,11 @@ def memory_tools(memories: MemoryBook | None = None) -> list[BaseTool]:
     @tool
     async def forget(key: str) -> str:
         """Drop a fact about the user that is wrong or no longer wanted, by its key."""
-        run = _run()
+        run = required_run()
         was_there = await _book(memories).forget(run.agent_id, run.user_id, key)
         return f"Forgot {key!r}." if was_there else f"There is nothing under {key!r}."
 
     return [remember, forget]
-
-
-def _run() -> Run:
-    run = current_run()
-    if run is None:
-        raise UsageError("This tool works only in a run of a Segue agent.")
-    return run
 
 
 def _book(given: MemoryBook | None) -> MemoryBook:
@@ -152,7 +145,7 @@ def ask_agent_tool(
     async def ask_agent(
         name: str, text: str, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> str:
-        run = _run()
+        run = required_run()
         if refusal := _cannot_ask(run, name, names):
             return refusal
         if run.quotes_trigger(text):

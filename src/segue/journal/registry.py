@@ -1,15 +1,16 @@
 """Users' settings, API keys, and the node numbers of id generators."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from segue.core.snowflake import MAX_ID, MAX_NODE
 from segue.errors import ConflictError
-from segue.journal.records import ApiKey
+from segue.journal.follow_ups import record_decisions
+from segue.journal.records import ApiKey, Decision
 from segue.journal.rows import lease_end, merge_settings, read_settings, to_json
-from segue.journal.threads import reconsider
+from segue.journal.threads import reconsider, thread_of
 from segue.journal.tx import Part, Tx, acts, find, get, insertion, looks, writes
 
 
@@ -31,12 +32,17 @@ class Users(Part):
         *,
         now: datetime,
         reconsider_at: datetime | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> Mapping[str, Any]:
         """Merge settings into those that are there (null removes one) and return them all.
 
         With `reconsider_at`, the user's postponed follow-ups can be claimed from then on.
+        `decisions` say why, and are recorded in the same step.
         """
         merged = await merge_user_settings(tx, user_id, settings, now)
+        for decision in decisions:
+            await thread_of(tx, decision.thread_id)
+        await record_decisions(tx, decisions)
         if reconsider_at is not None:
             of_user = "thread_id IN (SELECT id FROM threads WHERE user_id = :whose)"
             await reconsider(tx, of_user, user_id, reconsider_at)

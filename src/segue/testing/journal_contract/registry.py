@@ -35,6 +35,18 @@ async def test_a_users_settings_are_merged_and_null_removes_one(
     assert await (await open_journal()).users.get_settings(USER) == merged
 
 
+async def test_why_settings_changed_is_recorded_with_them(chat: Chat) -> None:
+    """Both or neither: a decision about an unknown thread changes no setting."""
+    made = chat.decision()
+    users = chat.journal.users
+    await users.update_settings(USER, {"opted_out": True}, now=NOW, decisions=[made])
+    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
+    other = replace(chat.decision(), thread_id="unknown")
+    with pytest.raises(NotFoundError):
+        await users.update_settings(USER, {"opted_out": None}, now=NOW, decisions=[other])
+    assert await users.get_settings(USER) == {"opted_out": True}
+
+
 async def test_settings_made_at_once_are_all_kept(crowd: list[Chat]) -> None:
     """Two pages that set different things do not undo each other, also for a new user."""
     made = {f"key-{n}": n for n in range(len(crowd))}

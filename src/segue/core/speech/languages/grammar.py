@@ -119,6 +119,12 @@ class Grammar:
     def conjunction(self) -> re.Pattern[str]:
         return re.compile(rf"\s(?:{self._any(self.conjunctions)})\s")
 
+    def compile(self) -> None:
+        """Compile all patterns now, not at their first use."""
+        for name, value in vars(type(self)).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+
     def timed(self, clause: str) -> Iterator[tuple[When, str]]:
         """Each time that a clause names, with the clause without it."""
         for found in self._when.finditer(clause):
