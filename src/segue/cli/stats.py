@@ -19,9 +19,13 @@ from segue.runtime.clock import SystemClock
 from segue.settings import Settings
 
 Json = Mapping[str, Any]
+_OUTCOMES = (
+    *("replied", "ignored", "pending", "stopped"),
+    *("failed", "held_out", "suppressed", "withheld"),
+)
 _HEADINGS = (
-    *("agent", "trigger", "variant", "replied", "ignored", "pending", "stopped", "failed"),
-    *("held out", "suppressed", "reply rate", "median reply after", "suppressed by"),
+    *("agent", "trigger", "variant", *(name.replace("_", " ") for name in _OUTCOMES)),
+    *("reply rate", "median reply after", "suppressed by"),
 )
 
 
@@ -106,13 +110,12 @@ def parse_time(text: str | None, now: datetime) -> datetime | None:
 
 
 def _row(row: Json) -> tuple[str, ...]:
-    shown = ("replied", "ignored", "pending", "stopped", "failed", "held_out", "suppressed")
     latency = row["median_latency_seconds"]
     return (
         row["agent"],
         row["trigger"] or "-",
         row["variant"] or "-",
-        *(str(row[name]) for name in shown),
+        *(str(row[name]) for name in _OUTCOMES),
         _rate(row["reply_rate"]),
         "" if latency is None else show_duration(timedelta(seconds=latency)),
         ", ".join(f"{gate} {count}" for gate, count in row["suppressed_by"].items()),

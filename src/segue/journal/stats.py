@@ -26,6 +26,8 @@ class FollowUpOutcome(StrEnum):
     # The user wrote first, or it was cancelled before it was shown.
     STOPPED = "stopped"
     SUPPRESSED = "suppressed"
+    # The guard found machinery instead of a message.
+    WITHHELD = "withheld"
     HELD_OUT = "held_out"
     FAILED = "failed"
 
@@ -104,7 +106,7 @@ fired AS (
             AND messages.sequence_num = 0)) AS trigger_type,
         gates.variant, CAST(gates.consecutive AS text) AS consecutive,
         CASE WHEN turns.state = 'void' THEN (SELECT min(second.id) FROM decisions AS second
-            WHERE second.turn_id = turns.id AND second.kind = 'gates_before_showing'
+            WHERE second.turn_id = turns.id AND second.kind IN ('gates_before_showing', 'guard')
             AND second.kind <> 'plan') END AS second_id,
         {_NEXT_REPLY.format("turns")} AS wrote_at,
         CASE WHEN turns.shown_at IS NOT NULL THEN (SELECT min(later.id) FROM turns AS later
@@ -148,6 +150,7 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
                 WHEN fired.state IN ('queued', 'running') THEN 'pending'
                 WHEN second.outcome = 'suppress' THEN 'suppressed'
                 WHEN second.outcome = 'postpone' THEN 'postponed'
+                WHEN second.outcome = 'withheld' THEN 'withheld'
                 ELSE 'stopped' END
             WHEN next.kind = 'reply' AND next.queued_at - fired.shown_at <= :window THEN 'replied'
             WHEN next.kind IS NOT NULL OR :now - fired.shown_at > :window THEN 'ignored'

@@ -201,6 +201,17 @@ async def test_a_gate_that_refused_at_the_last_moment_is_named(chat: Chat) -> No
     ]
 
 
+async def test_one_that_the_guard_withheld_is_counted_as_such(chat: Chat) -> None:
+    """Neither the user nor a gate stopped it: the model wrote no message."""
+    lease = await fire(chat)
+    found = gates(chat, "guard", "withheld")
+    ending = Ending(decisions=[replace(found, turn_id=lease.turn.id)])
+    await chat.journal.turns.withdraw(lease, "machinery", ids=chat.ids, now=chat.now, ending=ending)
+    assert await chat.journal.stats.count_outcomes(query(chat)) == [
+        OutcomeCount("guide", "check_in", "warm", FollowUpOutcome.WITHHELD, 1)
+    ]
+
+
 async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat) -> None:
     """When it ends; not each time that a gate lets it wait, as a timer or at the last moment."""
     lease = await fire(chat)
