@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from segue.core.durations import OR_NONE
 from segue.core.triggers import EVENT
 from segue.errors import UsageError
 from segue.settings import Settings
 from segue.settings.agents import FROM_TEXT, Config, Count, Span
-from segue.settings.schema import OR_NONE, Expected
+from segue.settings.schema import Expected
 from segue.webhooks import STANDARD_PREFIX
 
 _COLLECTOR = "a text that starts with 'https://' or 'http://'"
