@@ -59,6 +59,8 @@ SHOWN = {
     "Settings.agents": "tests/test_facade.py::test_the_first_agent_is_the_one_if_none_is_named",
     "Settings.double_texting": f"{INBOX}test_messages_close_together_are_one_batch_with_one_answer",
     "Settings.collect_for": f"{HERE}test_more_is_waited_for_as_long_as_it_is_set",
+    "Settings.time_zone": "tests/stories/test_gates_on_the_clock.py"
+    "::test_by_default_nobody_is_woken_at_night_in_the_zone_of_the_settings",
     "Settings.slots": f"{TURNS}test_a_process_works_on_as_many_turns_as_it_has_slots",
     "Settings.max_attempts": f"{TRIES}test_a_turn_that_fails_by_itself_has_its_number_of_tries",
     "Settings.max_interruptions": (
@@ -346,7 +348,7 @@ async def test_tools_are_offered_to_the_model(stage: Stage) -> None:
     agent = plain_agent(tools=["textwrap:shorten"])
     async with stage.world(agent, models={"guide": Offered(script=["Hi."])}) as world:
         await world.say(await new_thread(world), "Hello.")
-    assert seen == [["shorten"]]
+    assert seen == [["shorten", "set_follow_ups"]]
 
 
 async def test_an_agent_without_memories_has_no_book(stage: Stage) -> None:

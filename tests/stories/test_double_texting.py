@@ -19,7 +19,7 @@ LONG = " ".join(["word"] * 20)
 async def begin(world: World, words: float) -> str:
     """A thread with a follow-up on the screen, a few seconds old, of which more is to come."""
     thread = await new_thread(world)
-    await world.say(thread, "Where is Oslo?")
+    await world.say(thread, "I am moving to Oslo.")
     await world.pass_time(SECOND + PATIENCE + SECOND * words)
     return thread
 
@@ -40,7 +40,7 @@ async def test_a_follow_up_that_the_user_has_seen_is_finished_and_kept(stage: St
         async with listening(world, thread) as listener:
             await world.say(thread, "Yes")
             await world.pass_time(seconds=5)
-        everything = ["Where is Oslo?", "Norway.", "Yes", "Still there my friend?", "Fine."]
+        everything = ["I am moving to Oslo.", "Norway.", "Yes", "Still there my friend?", "Fine."]
         assert await world.heard(thread) == everything
         assert [m.text for m in model.seen[-1]][-2:] == ["Still there my friend?", "Yes"]
         assert not any(isinstance(event, MessageRetracted) for event in listener.events)
@@ -55,7 +55,7 @@ async def test_a_follow_up_that_goes_on_and_on_is_not_waited_for(stage: Stage) -
         thread = await begin(world, 1.5)
         await world.say(thread, "Yes")
         await world.pass_time(seconds=5)
-        everything = ["Where is Oslo?", "Norway.", "Yes", "word word word word ", "Fine."]
+        everything = ["I am moving to Oslo.", "Norway.", "Yes", "word word word word ", "Fine."]
         assert await world.heard(thread) == everything
 
 
@@ -74,7 +74,7 @@ async def test_two_messages_during_a_follow_up_are_both_answered(
         await world.pass_time(seconds=20)
         heard = await world.heard(thread)
         assert [text for text in heard if "word" not in text] == [
-            "Where is Oslo?",
+            "I am moving to Oslo.",
             "Norway.",
             "First.",
             "Second.",

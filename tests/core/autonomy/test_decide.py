@@ -280,7 +280,7 @@ def test_a_goodbye_is_not_followed_up(user: str, reply: str) -> None:
         ("What is the capital of Norway?", "Oslo is the capital of Norway."),
         ("Thanks. And how high is the tower?", "It is 120 metres high."),
         ("Can you tell me when the museum opens?", "The museum opens at ten."),
-        ("I want to know more about fjords.", "A fjord is a long inlet between high cliffs."),
+        ("I want to know more about fjords.", "It is a long inlet of the sea between the cliffs."),
         ("Explain recursion to me, please.", "A function that calls itself is recursive."),
         ("I see. Which of them is the oldest?", "The one in Bergen is the oldest."),
     ],
