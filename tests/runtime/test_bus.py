@@ -263,7 +263,8 @@ async def test_pieces_of_a_message_have_the_id_that_it_is_stored_with(
 ) -> None:
     """Also where a model gives all messages the same id, which the store does not take twice."""
     model = ScriptedChatModel(script=lambda _: AIMessage("word " * 300, id="same"))
-    agent = plain_agent(context_tokens=260, system_prompt="Talk.")
+    off = {"enabled": False}  # a tool would need room, too
+    agent = plain_agent(context_tokens=260, system_prompt="Talk.", autonomy=off)
     async with sqlite_stage.world(agent, models={"guide": model}) as world:
         thread = await new_thread(world.segue)
         for number in range(5):  # of the first, the agent knows nothing any more

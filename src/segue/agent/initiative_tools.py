@@ -36,10 +36,8 @@ def initiative_tools(deps: Deps) -> list[BaseTool]:
 
     @tool
     async def set_follow_ups(mode: Literal["off", "on", "until"], until: str | None = None) -> str:
-        """Record what the user wants of messages that you start yourself. Call it when the user
-        asks for it, in any language: "off" if they want none, "until" if they want none before a
-        time, "on" if they want them again. `until` is the user's local time, such as
-        "2027-03-01T09:00".
+        """Record whether the user wants messages that you start yourself, when they say so in any
+        language: "off", "on", or "until" for none before a local time ("2027-03-01T09:00").
         """
         run = required_run()
         try:
