@@ -655,7 +655,7 @@ async def test_a_slow_tab_sees_nothing_of_a_follow_up_that_is_void(stage: Stage)
         slow = await stack.enter_async_context(aclosing(pages(world.segue, thread, "0")))
         screen = Tab()
         model.let(2)
-        await world.segue.send(thread, "Where is the parliament?")
+        await world.segue.send(thread, "I am moving to Oslo.")
         await screen.read(slow, lambda tab: "Oslo." in tab.texts)
         model.let(1)
         passing = asyncio.create_task(world.pass_time(seconds=30))
@@ -765,7 +765,7 @@ async def test_nothing_of_a_follow_up_is_heard_before_it_is_shown(
 
         world.journal.turns.show = watched  # type: ignore[method-assign]
         async with tab(world.segue, thread) as seen:
-            await world.say(thread, "Where is the parliament?")
+            await world.say(thread, "I am moving to Oslo.")
             await seen.until_said("Oslo.")
             seen.heard[:] = [h for h in seen.heard if isinstance(h.payload, MessageStored)]
             passing = asyncio.create_task(world.pass_time(seconds=30))

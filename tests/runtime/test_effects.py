@@ -55,7 +55,7 @@ def model(*said: Any) -> dict[str, ScriptedChatModel]:
 async def one_follow_up(world: World) -> str:
     """A conversation in which the agent has just spoken first."""
     thread = await new_thread(world.segue)
-    await world.say(thread, "Where is Oslo?")
+    await world.say(thread, "I am moving to Oslo.")
     await world.pass_time(SILENCE)
     return thread
 
@@ -171,7 +171,7 @@ async def test_a_crash_after_the_request_sends_it_again_with_the_same_id(
     async with stage.world(eager(receiver), models=model()) as world:
         monkeypatch.setattr(world.journal.effects, "complete", never)
         thread = await new_thread(world.segue)
-        await world.say(thread, "Where is Oslo?")
+        await world.say(thread, "I am moving to Oslo.")
         passing = asyncio.create_task(world.pass_time(SILENCE))
         await asyncio.to_thread(receiver.asked.wait)
         assert await told(world, thread) == ["under way: "]
@@ -200,7 +200,7 @@ async def test_two_workers_do_not_send_the_same_at_the_same_time(
         stage.world(eager(receiver), models=model()) as other,
     ):
         thread = await new_thread(one.segue)
-        await one.say(thread, "Where is Oslo?")
+        await one.say(thread, "I am moving to Oslo.")
         passing = asyncio.create_task(one.pass_time(SILENCE))
         await asyncio.to_thread(receiver.asked.wait)
         next_at = await other.system.runtime.effects.step()
@@ -223,7 +223,7 @@ async def test_many_effects_and_two_workers_are_one_request_each(
         receiver.answer = status(500)
         threads = [await new_thread(one.segue, f"user-{n}") for n in range(20)]
         for thread in threads:
-            await one.say(thread, "Where is Oslo?")
+            await one.say(thread, "I am moving to Oslo.")
         await one.pass_time(SILENCE)
         assert len(receiver.got) == 20
         receiver.got.clear()
@@ -291,7 +291,7 @@ async def test_a_webhook_that_hangs_does_not_hold_up_deciders(
         webhooks, deciders = Hanging(frozenset(threads)), Hanging()
         handle(world, monkeypatch, webhook=webhooks, decide=deciders)
         for thread in threads:
-            await world.segue.reply(thread, "Where is Oslo?")
+            await world.segue.reply(thread, "I am moving to Oslo.")
         assert {await deciders.done.get() for _ in threads} == {*threads}
         assert len(webhooks.begun) == 2
 
@@ -306,7 +306,7 @@ async def test_a_slot_is_filled_again_while_another_effect_hangs(
         threads = [await new_thread(world.segue, f"user-{n}") for n in range(5)]
         handle(world, monkeypatch)
         for thread in threads:
-            await world.say(thread, "Where is Oslo?")
+            await world.say(thread, "I am moving to Oslo.")
         webhooks = Hanging(frozenset(threads[:1]))
         handle(world, monkeypatch, webhook=webhooks)
         world.system.deps.wakeups.effects.now()
@@ -325,10 +325,10 @@ async def test_an_agent_whose_webhook_hangs_does_not_hold_up_another_agents(
         webhooks = Hanging(frozenset(threads))
         handle(world, monkeypatch, webhook=webhooks)
         for thread in threads:
-            await world.segue.reply(thread, "Where is Oslo?")
+            await world.segue.reply(thread, "I am moving to Oslo.")
         other = await world.segue.create_thread("ann", "atlas")
         for _ in range(3):
-            await world.segue.reply(other, "Where is Oslo?")
+            await world.segue.reply(other, "I am moving to Oslo.")
             assert await webhooks.done.get() == other.id
         assert len(webhooks.begun) < 4 + 3
 
@@ -342,7 +342,7 @@ async def test_effects_at_work_are_stopped_with_the_process(
         thread = await new_thread(world.segue)
         webhooks = Hanging(frozenset({thread}))
         handle(world, monkeypatch, webhook=webhooks)
-        await world.segue.reply(thread, "Where is Oslo?")
+        await world.segue.reply(thread, "I am moving to Oslo.")
         await webhooks.is_asked.wait()
     assert webhooks.stopped == [thread]
     async with stage.world(agent, models=model()) as world:
@@ -448,14 +448,14 @@ async def test_answers_are_sent_only_where_the_owner_wants_all(
 
 async def test_what_agents_tell_each_other_is_not_sent(stage: Stage, receiver: Receiver) -> None:
     """The answer of a nested agent is a tool's result and no message to anybody."""
-    asking = call("ask_agent", {"name": "atlas", "text": "Where is Oslo?"})
+    asking = call("ask_agent", {"name": "atlas", "text": "I am moving to Oslo."})
     guide = eager(receiver, may_ask=("atlas",), all_replies=True)
     atlas = eager(receiver, "atlas", all_replies=True)
     models = {"guide": lines(asking, "In Norway.", "Still there?"), "atlas": lines("59 degrees.")}
     async with stage.world(guide, atlas, models=models) as world:
         thread = await one_follow_up(world)
         assert [m.text for m in (await world.segue.history(f"{thread}/atlas")).messages] == [
-            "Where is Oslo?",
+            "I am moving to Oslo.",
             "59 degrees.",
         ]
         sent = [json.loads(body) for _, _, body in receiver.got]
@@ -475,14 +475,14 @@ async def test_a_follow_up_that_was_cut_off_is_sent_whole(stage: Stage, receiver
     said = (AIMessage("In Norway."), call("look", {}, "Let me see."), held)
     async with stage.world(agent, models=model(*said), patience=timedelta(0)) as world:
         thread = await new_thread(world.segue)
-        await world.say(thread, "Where is Oslo?")
+        await world.say(thread, "I am moving to Oslo.")
         passing = asyncio.create_task(world.pass_time(SILENCE))
         await held.asked.wait()
     passing.cancel()
     async with stage.world(agent, models=model("Take an umbrella!")) as world:
         await world.pass_time(SILENCE)
         assert await world.heard(thread) == [
-            "Where is Oslo?",
+            "I am moving to Oslo.",
             "In Norway.",
             "Let me see.",
             "Take an umbrella!",
@@ -500,7 +500,7 @@ async def test_a_follow_up_that_was_seen_is_finished_whatever_the_gates_say_by_t
     said = (AIMessage("In Norway."), call("look", {}, "Let me see."), held)
     async with stage.world(agent, models=model(*said), patience=timedelta(0)) as world:
         thread = await new_thread(world.segue)
-        await world.say(thread, "Where is Oslo?")
+        await world.say(thread, "I am moving to Oslo.")
         passing = asyncio.create_task(world.pass_time(SILENCE))
         await held.asked.wait()
         await world.segue.set_thread_preferences(thread, muted=True)
