@@ -158,6 +158,7 @@ def _autonomy() -> dict[str, Any]:
         "policy": {
             "max_consecutive": MAX_CONSECUTIVE,
             "max_per_day": 1_000_000,
+            "quiet_hours": None,
             "cooldown": timedelta(0),
             "typing_hold": second / 2,
             "talking_hold": second,

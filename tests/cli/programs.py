@@ -29,6 +29,7 @@ min_delay = "1s"
 cooldown = "1s"
 max_consecutive = 1
 max_per_day = 100
+quiet_hours = "none"
 typing_hold = "{typing_hold}"
 [agents.ada.model_settings]
 delay = {delay}
