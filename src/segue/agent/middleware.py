@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+from weakref import ReferenceType, ref
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -41,8 +42,6 @@ from segue.settings.agents import Limits
 
 # The reasons by which OpenAI, Anthropic and Google report an answer that ran out of tokens.
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
-# Number of stripped messages that `Invisibility` caches.
-_MAX_CACHED: Final = 8_192
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -87,8 +86,9 @@ class Invisibility(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        # Most messages of a request are the same objects as in the request before.
-        self._cache: dict[int, tuple[BaseMessage, BaseMessage]] = {}
+        # Most messages of a request are the same objects as in the request before. Weak: a message
+        # may have 10 MB, and is forgotten with its last reader.
+        self._cache: dict[int, tuple[ReferenceType[BaseMessage], BaseMessage]] = {}
 
     async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         return await handler(self._without_metadata(request))
@@ -98,13 +98,14 @@ class Invisibility(AgentMiddleware[Any, Any, Any]):
         return request.override(messages=messages)
 
     def _strip(self, message: BaseMessage) -> BaseMessage:
-        cached = self._cache.get(id(message))
-        if cached is None or cached[0] is not message:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            [stripped] = strip_metadata([message])
-            cached = self._cache[id(message)] = (message, stripped)
-        return cached[1]
+        key = id(message)
+        if (cached := self._cache.get(key)) is not None:
+            return cached[1]
+        [stripped] = strip_metadata([message])
+        if stripped is not message:
+            forget = ref(message, lambda _: self._cache.pop(key, None))
+            self._cache[key] = (forget, stripped)
+        return stripped
 
 
 class ContextWindow(AgentMiddleware[Any, Any, Any]):
