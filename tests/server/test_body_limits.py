@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import threading
 import time
 from typing import Any
 
 import pytest
 
+from segue.server import middleware
 from segue.server.auth import new_key
 from segue.server.middleware import MOST_PARTS, BodyTooLarge, check_parts
 from segue.server.settings import ServerSettings
@@ -94,6 +96,44 @@ def test_words_may_be_full_of_signs() -> None:
     check_parts(json.dumps({"content": said}).encode())
     with pytest.raises(BodyTooLarge):
         check_parts(json.dumps([said, [1] * MOST_PARTS]).encode())
+
+
+ESCAPED = ["\\", '"', '\\"', "\\\\", 'a\\",[{:', ""]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_parts_are_counted_exactly_whatever_is_escaped(extra: int) -> None:
+    """A text is one part, however it ends; one part more than allowed is refused."""
+    names = len(ESCAPED)
+    # A list has its bracket, and a comma before each text but the first.
+    texts = (ESCAPED * MOST_PARTS)[: MOST_PARTS // 2 + extra]
+    body = json.dumps(texts).encode()
+    assert (body.count(b"\\") > names, len(texts) * 2) == (True, MOST_PARTS + 2 * extra)
+    if extra:
+        with pytest.raises(BodyTooLarge):
+            check_parts(body)
+    else:
+        check_parts(body)
+
+
+async def test_a_large_body_is_not_parsed_on_the_event_loop(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are answered meanwhile; for a small one a thread would cost more than it saves."""
+    seen: list[tuple[bool, bool]] = []
+
+    def watched(body: bytes) -> None:
+        is_on_loop = threading.current_thread() is threading.main_thread()
+        seen.append((len(body) > 100_000, is_on_loop))
+        check_parts(body)
+
+    monkeypatch.setattr(middleware, "check_parts", watched)
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        picture = {"type": "image", "base64": "iVBO" * 50_000, "mime_type": "image/png"}
+        await site.post(f"/api/threads/{thread}/messages", {"content": [picture]})
+        await site.post(f"/api/threads/{thread}/messages", {"content": "Hi"})
+    assert seen[-2:] == [(True, False), (False, True)]
 
 
 async def test_only_messages_may_be_large(sqlite_stage: Stage) -> None:

@@ -53,7 +53,8 @@ def check_name(given: object, what: str) -> str:
 def storable(text: str) -> str:
     """The text with U+FFFD in place of unpaired surrogates and NUL, which not every store takes."""
     try:
-        text.encode()
+        if not text.isascii():  # known without a look at the text, such as 10 MB of base64
+            text.encode()
     except UnicodeEncodeError:
         # A pattern finds the surrogates: a codec that replaces them calls Python for each one.
         text = _UNPAIRED_SURROGATES.sub("\ufffd", text)
