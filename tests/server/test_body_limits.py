@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
 from segue.server import middleware
@@ -134,6 +135,21 @@ async def test_a_large_body_is_not_parsed_on_the_event_loop(
         await site.post(f"/api/threads/{thread}/messages", {"content": [picture]})
         await site.post(f"/api/threads/{thread}/messages", {"content": "Hi"})
     assert seen[-2:] == [(True, False), (False, True)]
+
+
+async def test_no_thread_is_needed_to_find_the_caller(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests would compete for a few threads, and with whatever runs in them."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("A dependency was called in a thread.")
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", refuse)
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        for path in ("/api/me", "/api/threads", f"/api/threads/{thread}/history", "/api/memories"):
+            assert (await site.http.get(path)).status_code == 200
 
 
 async def test_only_messages_may_be_large(sqlite_stage: Stage) -> None:

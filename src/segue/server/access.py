@@ -197,6 +197,11 @@ def slot_of(
     return slot
 
 
+async def _running(connection: HTTPConnection) -> Segue:
+    # A coroutine: FastAPI would call a plain function in a thread, for which all requests compete.
+    return segue_of(connection)
+
+
 def _slot(kind: str, at_once: int) -> Any:
     async def hold(connection: HTTPConnection, caller: CallerDep) -> AsyncIterator[None]:
         async with slot_of(connection, caller, kind, at_once):
@@ -209,5 +214,5 @@ def _slot(kind: str, at_once: int) -> Any:
 PAGE_SLOT = _slot("pages", 4)
 # A search may be slow, and all users share the readers of the database.
 SEARCH_SLOT = _slot("searches", 1)
-SegueDep = Annotated[Segue, Depends(segue_of)]
+SegueDep = Annotated[Segue, Depends(_running)]
 ThreadDep = Annotated[Thread, Depends(_thread_of)]
