@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
+from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from segue.journal.records import PAGE_BYTES
+from segue.server import responses
+from segue.server.middleware import RequestMiddleware
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import always
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
@@ -93,6 +98,66 @@ async def test_operators_see_that_there_is_a_picture_and_not_its_bytes(stage: St
                 assert len(answer) < PAGE_BYTES // 10
                 assert "[image]" in answer
                 assert f"({PAGE_BYTES} characters)" in answer
+
+
+async def test_large_answers_are_not_encoded_on_the_event_loop(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a page nor an acceptance, a frame or an event of a stream."""
+    on_loop: list[bool] = []
+
+    def watched(value: Any) -> bytes:
+        encoded = to_json(value)
+        if len(encoded) > PAGE_BYTES:
+            on_loop.append(threading.current_thread() is threading.main_thread())
+        return encoded
+
+    monkeypatch.setattr(responses, "to_json", watched)
+    async with sqlite_stage.world(models={"guide": always("I see.")}) as world:
+        thread = await thread_with(world)
+        path = f"/api/threads/{thread}"
+        async with site_of(world.segue, None, **as_user("ann")) as site:
+            await site.post(f"{path}/messages", {"content": picture("0", PAGE_BYTES)})
+            await site.get(f"{path}/history")
+            given: dict[str, Any] = {"max_size": None, "additional_headers": as_user("ann")}
+            async with site.socket(f"{path}/ws?since=0", **given) as socket:
+                await frames_until(socket, "message")
+            async with site.http.stream("GET", f"{path}/events?since=0") as events:
+                async for line in events.aiter_lines():
+                    if line.startswith("data:"):
+                        break
+    assert on_loop == [False] * 4
+
+
+async def test_others_are_served_between_the_pieces_of_a_large_answer() -> None:
+    """Also if its client reads so fast that the server never has to wait for it."""
+    ticks, seen = 0, list[int]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": bytes(PAGE_BYTES)})
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async def send(message: Message) -> None:
+        seen.append(ticks if message["type"] == "http.response.body" else -1)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    around = RequestMiddleware(app, lambda _: PAGE_BYTES, lambda *_: None)
+    scope: Scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    others = asyncio.create_task(tick())
+    await around(scope, receive, send)
+    others.cancel()
+    pieces = seen[1:]
+    assert len(pieces) == 4
+    assert sorted({*pieces}) == pieces
 
 
 async def test_four_large_frames_are_encoded_at_once_for_a_user(

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Request
 from fastapi.responses import StreamingResponse
-from pydantic_core import to_json
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
@@ -27,7 +26,7 @@ from segue.journal.records import Turn
 from segue.server.access import CallerDep, credentials_of, identify, lifespan_of, settings_of
 from segue.server.auth import Caller
 from segue.server.problems import ApiError, problem_of
-from segue.server.responses import error_frame, frame
+from segue.server.responses import encode, error_frame, frame
 
 EVENT_STREAM: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -197,7 +196,7 @@ async def _report_errors(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
             async for line in lines:
                 yield line
     except (ApiError, SegueError) as error:
-        yield _line(error_frame(problem_of(error)))
+        yield await _line(error_frame(problem_of(error)))
 
 
 async def stream_events(
@@ -207,7 +206,7 @@ async def stream_events(
     async with aclosing(with_heartbeats(events, live)) as heard:
         yield b": listening\n\n"
         async for event in heard:
-            yield b": still here\n\n" if event is None else _event_line(event)
+            yield b": still here\n\n" if event is None else await _event_line(event)
 
 
 async def stream_reply(
@@ -220,7 +219,7 @@ async def stream_reply(
         async with aclosing(with_heartbeats(events, live, _TURN_CHECKED_EVERY)) as heard:
             async for event in heard:
                 if event is not None:
-                    yield _event_line(event)
+                    yield await _event_line(event)
                 if ended.done() and target is None:
                     turn = ended.result()
                     target = await segue.last_position(turn)
@@ -228,15 +227,15 @@ async def stream_reply(
                     event is None or parse_cursor(event.cursor)[0] >= target
                 ):
                     state = "waiting" if turn.is_waiting else turn.state
-                    yield _line({"type": "done", "turn_id": to_text(turn.id), "state": state})
+                    yield await _line({"type": "done", "turn_id": to_text(turn.id), "state": state})
                     return
     finally:
         ended.cancel()
 
 
-def _event_line(event: Event) -> bytes:
-    return f"id: {event.cursor}\n".encode() + _line(frame(event))
+async def _event_line(event: Event) -> bytes:
+    return f"id: {event.cursor}\n".encode() + await _line(frame(event))
 
 
-def _line(data: dict[str, Any]) -> bytes:
-    return b"".join((f"event: {data['type']}\ndata: ".encode(), to_json(data), b"\n\n"))
+async def _line(data: dict[str, Any]) -> bytes:
+    return b"".join((f"event: {data['type']}\ndata: ".encode(), await encode(data), b"\n\n"))

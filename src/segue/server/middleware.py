@@ -107,6 +107,8 @@ class RequestMiddleware:
                 message["headers"] = [*message.get("headers", ()), *_SECURITY_HEADERS, header]
             for piece in _pieces(message):
                 await send(piece)
+                if piece is not message:
+                    await asyncio.sleep(0)  # others' turn, even if the client reads at once
 
         try:
             announced = Headers(scope=scope).get("content-length", "")

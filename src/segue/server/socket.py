@@ -6,12 +6,11 @@ The bus bounds a client that does not read: it receives `lagged`, and then what 
 
 import asyncio
 import logging
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from typing import Any, Final
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
 from starlette.websockets import WebSocketDisconnected
 
 from segue.core.snowflake import to_text
@@ -24,7 +23,7 @@ from segue.server.connections import LiveConnection, live_connection, with_heart
 from segue.server.middleware import BodyTooLarge, check_parts
 from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
 from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame
-from segue.server.responses import error_frame, frame
+from segue.server.responses import LARGE, encode, error_frame, frame, size_of
 from segue.server.routes.messages import accept_message
 from segue.telemetry import span
 
@@ -33,8 +32,6 @@ router = APIRouter()
 
 PROTOCOL: Final = "segue"
 RESTARTING: Final = 1012
-# Characters of a frame from which on only a few are encoded at once for a user.
-_LARGE: Final = 256_000
 # HTTP statuses, in the range for applications.
 _CLOSE_CODES: Final = {400: 4400, 401: 4401, 403: 4403, 404: 4404, 422: 4400, 429: 4429, 503: 1013}
 _FRAMES: TypeAdapter[ClientFrame] = TypeAdapter(ClientFrame)
@@ -156,19 +153,14 @@ class _Socket:
                 await self._send({"type": "pong"})
 
     async def _send(self, body: dict[str, Any]) -> None:
-        text = _encode(body)
-        if len(text) > _LARGE:  # with many sockets, each would hold its copy while clients read
-            del text
-            async with slot_of(self._websocket, self._live.caller, "frames", 4), self._sending:
-                await self._websocket.send_text(_encode(body))
-        else:
+        # With many sockets, each would hold its copy of a large frame while clients read.
+        slot: AbstractAsyncContextManager[None] = nullcontext()
+        if size_of(body) > LARGE:
+            slot = slot_of(self._websocket, self._live.caller, "frames", 4)
+        async with slot:
+            text = (await encode(body)).decode()
             async with self._sending:
                 await self._websocket.send_text(text)
-
-
-def _encode(body: dict[str, Any]) -> str:
-    # Far faster than `json.dumps` for a picture of 10 MB, which would block the event loop.
-    return to_json(body).decode()
 
 
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:

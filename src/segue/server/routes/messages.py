@@ -21,7 +21,7 @@ from segue.server.connections import (
 from segue.server.middleware import api_router
 from segue.server.problems import ApiError, errors
 from segue.server.requests import AnswerIn, MessageIn
-from segue.server.responses import AcceptedOut, TurnsOut
+from segue.server.responses import AcceptedOut, TurnsOut, respond
 
 router = api_router("/threads/{thread_id}", "talk", 404)
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -41,14 +41,14 @@ async def send_message(
     thread: ThreadDep,
     new: MessageIn,
     stream: OptionalStreamDep,
-) -> Response | AcceptedOut:
+) -> Response:
     """Store a message. Listeners receive the reply; with `Accept: text/event-stream` it is also the
     response, as server-sent events.
     """
     accepted = await accept_message(request, thread, new)
     bind_contextvars(batch=accepted.turn.batch)  # for the request's log lines
     if stream is None:
-        return AcceptedOut.of(accepted)
+        return await respond(AcceptedOut.of(accepted), 202)
     # From before the message, so that no event of the reply is missed.
     heard = segue.listen(thread, cursor_at(thread.last_position))
     return EventStream(stream_reply(segue, accepted.turn, heard, stream))

@@ -5,7 +5,7 @@ import binascii
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 
 from segue.core.snowflake import parse
 from segue.errors import UsageError
@@ -22,6 +22,7 @@ from segue.server.responses import (
     ReasonOut,
     ThreadOut,
     ThreadsOut,
+    respond,
 )
 
 router = api_router("", "threads")
@@ -77,14 +78,19 @@ async def delete_thread(segue: SegueDep, thread: ThreadDep) -> DeletedOut:
     return DeletedOut.of(await segue.delete_thread(thread))
 
 
-@router.get("/threads/{thread_id}/history", responses=errors(404), dependencies=[PAGE_SLOT])
+@router.get(
+    "/threads/{thread_id}/history",
+    response_model=PageOut,
+    responses=errors(404),
+    dependencies=[PAGE_SLOT],
+)
 async def get_history(
     segue: SegueDep,
     thread: ThreadDep,
     limit: Limit = 50,
     before: Cursor = None,
     after: Cursor = None,
-) -> PageOut:
+) -> Response:
     """The user's messages and the agent's replies: the newest, or those next to a cursor."""
     page = await segue.history(
         thread,
@@ -92,7 +98,8 @@ async def get_history(
         before=None if before is None else parse(before),
         after=None if after is None else parse(after),
     )
-    return PageOut.of(page, await segue.list_turns(thread, page, limit=10 * limit))
+    turns = await segue.list_turns(thread, page, limit=10 * limit)
+    return await respond(PageOut.of(page, turns))
 
 
 @router.get("/search", dependencies=[SEARCH_SLOT])
