@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -149,6 +150,23 @@ async def test_a_look_costs_what_it_finds(
     assert not [line for line in scans if "json_each" not in line]
     assert not [line for line in plan if "TEMP" in line]
     assert {index for index in indices if any(index in line for line in plan)} == indices
+
+
+async def test_looking_up_a_caller_does_not_wait_for_long_reads(
+    journal: SqliteJournal, chat: Chat
+) -> None:
+    """However many pages of pictures others read at that time."""
+    end = threading.Event()
+    long = [asyncio.create_task(journal.db.read(lambda _: end.wait())) for _ in range(20)]
+    try:
+        async with asyncio.timeout(20):
+            await journal.users.get_settings("ann")
+            await journal.keys.find("none")
+            assert (await journal.threads.get(chat.thread_id)).id == chat.thread_id
+        assert not any(task.done() for task in long)
+    finally:
+        end.set()
+        await asyncio.gather(*long)
 
 
 async def test_a_locked_file_is_a_backend_error(

@@ -145,7 +145,7 @@ class Messages(Part):
         """The batch with all its messages; `rows.DamagedError` if one of them cannot be read."""
         return await batch_of(tx, thread_id, batch, keep=False)
 
-    @looks
+    @reads
     async def load_batches(self, tx: Tx, thread_id: str, batches: Collection[int]) -> list[Batch]:
         """Whole batches, oldest first, up to the one that brings them to `WINDOW_BYTES`.
 

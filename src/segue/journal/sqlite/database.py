@@ -85,6 +85,8 @@ class Database:
         self._closed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "segue-writer")
         self._readers = ThreadPoolExecutor(_READERS, "segue-reader")
+        # For single statements: looking up a caller does not wait for pages of 10 MB.
+        self._lookers = ThreadPoolExecutor(_READERS, "segue-looker")
         # Steps that wait for the writer, and the task that takes them there.
         self._queue: deque[tuple[Step[Any], asyncio.Future[Any]]] = deque()
         self._writing: asyncio.Task[None] | None = None
@@ -109,16 +111,18 @@ class Database:
         if at_work := [task for task in (self._writing, self._folding) if task is not None]:
             await asyncio.wait(at_work)
         # Connections are closed by the threads' end; SQLite folds the log back into the file.
-        for pool in (self._readers, self._writer):
+        for pool in (self._readers, self._lookers, self._writer):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
         for connection in self._opened:
             connection.close()
 
     async def transact(self, step: TxStep[T], *, read_only: bool = False, alone: bool = False) -> T:
         """See `segue.journal.tx.Transactor`."""
-        del alone  # every transaction costs the same here
-        run = self.read if read_only else self.write
-        return await run(lambda connection: _run_whole(step, SqliteTx(connection, self._vectors)))
+
+        def whole(connection: sqlite3.Connection) -> T:
+            return _run_whole(step, SqliteTx(connection, self._vectors))
+
+        return await (self.read(whole, alone=alone) if read_only else self.write(whole))
 
     @asynccontextmanager
     async def at_one_moment(self) -> AsyncIterator["_Frozen"]:
@@ -139,9 +143,10 @@ class Database:
             written: T = await result
         return written
 
-    async def read(self, step: Step[T]) -> T:
-        """Run a step that only reads, on one snapshot."""
-        return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
+    async def read(self, step: Step[T], *, alone: bool = False) -> T:
+        """Run a step that only reads, on one snapshot; `alone` if it is a single statement."""
+        pool = self._lookers if alone else self._readers
+        return await self._run(pool, lambda: self._in_transaction("DEFERRED", step))
 
     async def wipe(self) -> None:
         """Remove what earlier transactions deleted from the full-text index and from the log.
