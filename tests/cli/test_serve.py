@@ -1,16 +1,21 @@
 """`segue serve`: what it refuses, and a server that is started, stopped and started again."""
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from segue.cli.serve import _greeting
+from segue.core.speech.languages import GRAMMARS
 from segue.errors import DeniedError
+from segue.server.app import create_app
 from segue.server.settings import ServedSettings, ServerSettings
 from segue.settings import Settings
 from tests.cli.conftest import Segue
@@ -47,6 +52,28 @@ def test_with_a_key_a_public_address_is_not_refused(segue: Segue, tmp_path: Path
     result = segue("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it has a key
     assert result.exit_code == 1
     assert "no provider 'nobody'" in result.stderr
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_ready_has_loaded_what_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the first requests, and later each full garbage collection, hold up everybody."""
+    apps: list[FastAPI] = []
+
+    def watched(*given: Any) -> FastAPI:
+        apps.append(create_app(*given))
+        return apps[-1]
+
+    monkeypatch.setattr("segue.cli.serve.create_app", watched)
+    write_config(tmp_path)
+    try:
+        async with serving(monkeypatch, tmp_path, port=0):
+            assert gc.get_freeze_count() > 10_000
+            assert apps[0].openapi_schema is not None
+            assert all("command" in vars(grammar) for grammar in GRAMMARS)
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(

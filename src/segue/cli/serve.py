@@ -1,6 +1,7 @@
 """`segue serve`: runs the server of the settings until it is stopped."""
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -8,9 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated
 
 import typer
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 
 from segue.cli.access import Place, open_journal
 from segue.cli.output import FAILED, print_error, program
+from segue.core.speech.stops import read_request
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.server.app import create_app
@@ -50,6 +54,7 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
             typer.echo(f"Starting at {address}")
             await _wait_for_any(lifespan.started, stop)
             if lifespan.is_ready and not stop.is_set():
+                await _warm_up(app)
                 for line in _greeting(settings, place, address):
                     typer.echo(line)
                 typer.echo("Ready.")
@@ -64,6 +69,16 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
         return FAILED
     typer.echo("Stopped.")
     return 0
+
+
+async def _warm_up(app: FastAPI) -> None:
+    """Do now what would block the event loop for up to 100 ms at a time later on."""
+    # Compiles the grammars, and loads the backend of event streams.
+    await run_in_threadpool(read_request, "Hello!")
+    app.openapi()  # builds the routes, otherwise with the first request
+    # A full garbage collection visits all that was loaded, unless it is frozen.
+    gc.collect()
+    gc.freeze()
 
 
 async def _check_bind(settings: ServedSettings) -> None:
