@@ -162,7 +162,6 @@ def _autonomy() -> dict[str, Any]:
             "cooldown": timedelta(0),
             "typing_hold": second / 2,
             "talking_hold": second,
-            "quiet_hours": None,
             "min_delay": second / 10,
             "backoff": 1.2,
         },
