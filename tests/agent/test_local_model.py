@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -27,6 +28,8 @@ from pydantic import BaseModel
 
 from segue.agent import local
 from segue.agent.local import CONTEXT_TOKENS, ENGINE, EngineEvent, Generation, LocalChatModel
+from segue.core.autonomy.clock import LocalClock
+from segue.core.context import with_last_part
 from segue.core.messages import synthetic_message
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
@@ -41,6 +44,12 @@ PIZZA: list[BaseMessage] = [
     HumanMessage("Two like mushrooms, and Sam wants pepperoni."),
     AIMessage("Then half mushrooms, half pepperoni could make everybody happy."),
 ]
+CLOCK = LocalClock(
+    datetime(2026, 11, 23, 8, 5, tzinfo=UTC),
+    "Europe/Berlin",
+    may_write_first=True,
+    silent_for=timedelta(hours=2, minutes=5),
+)
 STORY: list[BaseMessage] = [HumanMessage("Tell me a very long story about a dragon.")]
 
 
@@ -127,9 +136,12 @@ async def test_a_call_that_is_demanded_is_refused() -> None:
 @pytest.mark.local
 @pytest.mark.parametrize("trigger", TriggerType)
 async def test_a_follow_up_sounds_natural(trigger: TriggerType) -> None:
-    """After a talk about pizza each trigger is answered in a stream of words without a leak."""
+    """After a talk about pizza each trigger is answered in a stream of words without a leak, with
+    the clock that an agent's requests have.
+    """
     model = LocalChatModel(temperature=0, max_tokens=40)
-    chunks = [chunk async for chunk in model.astream([*PIZZA, synthetic_message(trigger)])]
+    request = [*with_last_part(PIZZA, CLOCK.text), synthetic_message(trigger)]
+    chunks = [chunk async for chunk in model.astream(request)]
     reply = whole(chunks)
     assert len([chunk for chunk in chunks if chunk.text]) > 3
     assert reply.text.strip()

@@ -60,6 +60,21 @@ async def test_the_tail_ends_after_a_number_of_bytes(journal: Journal, chat: Cha
         assert [batch.id for batch in window.batches] == [batch.id for batch in tail]
 
 
+async def test_a_window_comes_with_the_settings(journal: Journal, chat: Chat) -> None:
+    """Those of the thread and of its user, none of another; with them, a turn knows its zone."""
+    await chat.exchange("Old.", "Yes.")
+    empty = await journal.messages.window("chat", max_tokens=1)
+    assert (empty.thread_settings, empty.user_settings) == ({}, {})
+    user = (await journal.threads.get("chat")).user_id
+    await journal.users.update_settings(user, {"time_zone": "Europe/Berlin"}, now=NOW)
+    await journal.users.update_settings("another", {"time_zone": "Asia/Tokyo"}, now=NOW)
+    await journal.threads.update("chat", settings={"muted": True})
+    for max_tokens in (1, PLENTY):
+        window = await journal.messages.window("chat", max_tokens=max_tokens)
+        assert window.thread_settings == {"muted": True}
+        assert window.user_settings == {"time_zone": "Europe/Berlin"}
+
+
 async def test_a_batch_larger_than_the_budget_is_not_cut(journal: Journal, chat: Chat) -> None:
     """The newest batch comes whole however small the budget is."""
     await chat.exchange("Old.", "Yes.")
