@@ -39,6 +39,7 @@ async def test_a_follow_up_knows_how_long_the_silence_lasted(stage: Stage) -> No
         await world.segue.set_user_preferences("ann", time_zone="Europe/Berlin")
         await world.say(thread, "Is it open?")
         await world.pass_time(hours=3)
+        await world.say(thread, "Yes.")
     assert clocks(model) == [
         ["Now: Friday, 15 January 2027, 09:00 (Europe/Berlin).", MAY_WRITE],
         [
@@ -46,6 +47,7 @@ async def test_a_follow_up_knows_how_long_the_silence_lasted(stage: Stage) -> No
             MAY_WRITE,
             "The user has been silent for 2 hours and 5 minutes.",
         ],
+        ["Now: Friday, 15 January 2027, 12:00 (Europe/Berlin).", MAY_WRITE],
     ]
     assert model.seen[1][-1].text == TRIGGER_PROMPTS[TriggerType.WAITING_FOR_DECISION]
 

@@ -166,6 +166,7 @@ class Messages(Part):
         Ends sooner with the batch that brings them to `WINDOW_BYTES`. Never a cut batch. With a
         current batch, nothing newer than it. Cost follows the budget, not the length of the thread.
         """
+        await thread_of(tx, thread_id)
         return await _tail(tx, thread_id, max_tokens, current_batch)
 
     @reads
@@ -173,9 +174,10 @@ class Messages(Part):
         self, tx: Tx, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> Window:
         """The tail together with the newest summary and the settings, of one snapshot."""
+        missing = f"There is no thread {thread_id!r}."
+        settings = settings_in(await get(tx, _SETTINGS, missing, thread=thread_id))
         batches = await _tail(tx, thread_id, max_tokens, current_batch)
-        summary = await newest_summary(tx, thread_id)
-        return Window(batches, summary, **settings_in(await get(tx, _SETTINGS, thread=thread_id)))
+        return Window(batches, await newest_summary(tx, thread_id), **settings)
 
     @reads
     async def list_live_batches(
@@ -294,7 +296,6 @@ def settings_in(row: Row) -> dict[str, Mapping[str, Any]]:
 
 
 async def _tail(tx: Tx, thread_id: str, max_tokens: int, current_batch: int | None) -> list[Batch]:
-    await thread_of(tx, thread_id)
     tail = Tail(thread_id, max_tokens, above(current_batch))
     while not tail.is_done:
         sql = f"{_LIVE_BATCHES} AND batch < :below ORDER BY batch DESC LIMIT :limit"
