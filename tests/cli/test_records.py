@@ -228,6 +228,16 @@ def test_the_context_is_what_the_model_would_get(shown: Shown, story: Thread) ->
     assert "synthetic" not in json.dumps(found["messages"])
 
 
+def test_the_context_ends_its_system_message_with_the_clock_of_the_settings(
+    shown: Shown, story: Thread, tmp_path: Path
+) -> None:
+    """The zone of users without one is read from the settings, also without a server."""
+    config = 'time_zone = "Asia/Tokyo"\n[agents.guide]\nmodel = "scripted"\n'
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    system = json.loads(shown("context", story.id, "--json"))["messages"][0]["data"]["content"]
+    assert system.rpartition("\n\n")[2].splitlines()[0].endswith("(Asia/Tokyo).")
+
+
 def test_the_context_of_a_graph_of_ones_own_has_no_system_prompt(
     shown: Shown, story: Thread, tmp_path: Path
 ) -> None:

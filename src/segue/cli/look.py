@@ -84,7 +84,8 @@ def context(thread_id: ThreadId, *, target: Target) -> Answer:
 
     async def work(journal: Journal, thread: Thread, settings: Settings) -> Any:
         config = config_of(settings, thread.agent_id)
-        return await Inspector(journal, settings.agents).get_context(thread, config)
+        inspector = Inspector(journal, settings.agents, zone=settings.zone)
+        return await inspector.get_context(thread, config)
 
     found = target.look(_path(thread_id, "context"), of_thread(thread_id, work))
     return Answer(found, lambda: _print_context(found))
