@@ -49,7 +49,7 @@ async def check(
     parts = world.system.deps
     epoch = (await parts.journal.threads.get(thread)).epoch
     now = now or world.clock.now()
-    keeper = Gatekeeper(parts.journal, parts.ids)
+    keeper = Gatekeeper(parts.journal, parts.ids, parts.zone)
     return await keeper.check(due(thread, epoch, now), Autonomy(policy=policy or Policy()), now)
 
 
@@ -358,7 +358,7 @@ async def test_the_gates_see_the_rules_of_the_timer(sqlite_stage: Stage) -> None
     async with sqlite_stage.world(quiet()) as world:
         parts, thread = world.system.deps, await new_thread(world.segue)
         timer = due(thread, 3, START, expires_at=START + SOON, missed="skip")
-        keeper = Gatekeeper(parts.journal, parts.ids)
+        keeper = Gatekeeper(parts.journal, parts.ids, parts.zone)
         checked = await keeper.check(timer, Autonomy(), world.clock.now())
     facts, record = checked.facts, keeper.record(checked)
     assert (facts.armed_epoch, facts.due_at, facts.expires_at) == (3, START, START + SOON)

@@ -191,12 +191,12 @@ async def test_a_follow_up_is_no_reason_to_refuse(stage: Stage) -> None:
         EAGER, models={"guide": lines("Oslo.", held)}, double_texting="reject"
     ) as world:
         thread = await new_thread(world.segue)
-        await world.say(thread, "Where?")
+        await world.say(thread, "I am moving.")
         passing = asyncio.create_task(world.pass_time(seconds=30))
         await held.asked.wait()
         await world.say(thread, "Never mind")
         await passing
-        assert await world.heard(thread) == ["Where?", "Oslo.", "Never mind", "Fine."]
+        assert await world.heard(thread) == ["I am moving.", "Oslo.", "Never mind", "Fine."]
 
 
 # Messages are collected.
@@ -314,14 +314,14 @@ async def test_a_message_does_not_wait_for_a_follow_up_that_nobody_has_seen(
     async with stage.world(EAGER, models={"guide": lines("Oslo.", held)}, slots=slots) as world:
         thread = await new_thread(world.segue)
         async with tab(world.segue, thread) as seen:
-            await world.say(thread, "Where?")
+            await world.say(thread, "I am moving.")
             passing = asyncio.create_task(world.pass_time(seconds=30))
             await held.asked.wait()
             await world.segue.send(thread, "Never mind")
             await seen.until_said("Fine.")
             await passing
             assert held.is_stopped
-            everything = ["Where?", "Oslo.", "Never mind", "Fine."]
+            everything = ["I am moving.", "Oslo.", "Never mind", "Fine."]
             assert (stored(seen.events), seen.count(MessageRetracted)) == (everything, 0)
         _, follow_up, _ = await world.journal.turns.list_of(thread)
         assert (follow_up.kind, follow_up.state) == (TurnKind.FOLLOW_UP, TurnState.VOID)
