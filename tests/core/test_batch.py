@@ -315,3 +315,13 @@ def test_a_trigger_of_another_version_leaves_its_batch_readable(
         assert build_context([trigger, reply]).batches == [batch.id]
     assert batch.type is BatchType.SYSTEM_TRIGGER
     assert "birthday" in caplog.text
+
+
+def test_a_longer_batch_does_not_read_known_metadata_again() -> None:
+    """A batch that gets its reply keeps what was read of the question, and judges both."""
+    generator = ticking_generator()
+    [batch] = group_batches(stamp([HumanMessage("Where is Oslo?")], generator))
+    assert batch.state is BatchState.OPEN
+    reply = stamp([AIMessage("In Norway.")], generator, batch)
+    batch.messages[0].additional_kwargs["batch"] = "damaged"
+    assert batch.with_messages(reply).state is BatchState.COMPLETE

@@ -117,7 +117,9 @@ class GraphEvents:
 
     def _fresh(self, messages: Iterable[BaseMessage]) -> Iterator[MessageFinished]:
         for message in messages:
-            if message.id is None or isinstance(message, RemoveMessage) or is_graph_input(message):
+            if message.id is None or message.id in self._graph_ids:
+                continue
+            if isinstance(message, RemoveMessage) or is_graph_input(message):
                 continue
             self._graph_ids.add(message.id)
             if (new_id := self._thread_id(message.id)) in self._known:

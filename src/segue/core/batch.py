@@ -103,6 +103,14 @@ class Batch:
     def next_sequence_num(self) -> int:
         return max(m.sequence_num or 0 for m in self._metadata) + 1
 
+    def with_messages(self, messages: Iterable[BaseMessage]) -> "Batch":
+        """The batch with messages at its end; the metadata of the others is not read again."""
+        more = list(messages)
+        longer = Batch(self.id, [*self.messages, *more])
+        # The place in which `cached_property` looks.
+        longer.__dict__["_metadata"] = [*self._metadata, *map(MessageMetadata.of, more)]
+        return longer
+
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
         millis_of(now)  # raises if it has no time zone
@@ -245,12 +253,13 @@ def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
     if batch.is_complete:
         return batch
     closing = [*interrupted_results(batch), AIMessage(CUT_OFF_REPLY)]
-    return Batch(batch.id, [*batch.messages, *_appended(batch, closing, generator)])
+    return batch.with_messages(_appended(batch, closing, generator))
 
 
 def with_open_calls_answered(batch: Batch) -> Batch:
     """The batch with its open calls answered, so that a model can continue it."""
-    return Batch(batch.id, [*batch.messages, *_appended(batch, interrupted_results(batch), None)])
+    results = interrupted_results(batch)
+    return batch.with_messages(_appended(batch, results, None)) if results else batch
 
 
 def interrupted_results(batch: Batch) -> list[BaseMessage]:

@@ -47,6 +47,12 @@ def is_settled(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("settled") is True
 
 
+def has_place(message: BaseMessage) -> bool:
+    """Whether a message names a batch or a position of its own."""
+    stored = message.additional_kwargs
+    return stored.get("batch") is not None or stored.get("position") is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageMetadata:
     """All that Segue stores on one message. Fields at their default are not written."""

@@ -39,6 +39,20 @@ def stamp(
     the next sequence number. A message without an id gets its position as id. Refused are
     messages that have a position, that name another batch, or that have an unknown trigger.
     """
+    found = places(messages, generator, batch, batch_type, start=start, parent_batch=parent_batch)
+    return [with_place(message, metadata) for message, metadata in found]
+
+
+def places(
+    messages: Iterable[BaseMessage],
+    generator: SnowflakeSource,
+    batch: Batch | int | None = None,
+    batch_type: BatchType | str | None = None,
+    *,
+    start: int | None = None,
+    parent_batch: int | None = None,
+) -> list[tuple[BaseMessage, MessageMetadata]]:
+    """The messages as plain types, and the metadata that `stamp` gives them."""
     pending = [_checked(message) for message in check_messages(messages)]
     if not pending:
         return []
@@ -55,7 +69,7 @@ def stamp(
     floor = batch.last_position if isinstance(batch, Batch) else batch_id or 0
     for message, metadata in zip(pending, known, strict=True):
         _check_unplaced(message, metadata, batch_id)
-    stamped = []
+    found = []
     for offset, (message, metadata) in enumerate(zip(pending, known, strict=True)):
         position = floor = generator.next(after=floor)
         batch_id = batch_id or position
@@ -67,8 +81,13 @@ def stamp(
             batch_type=kind,
             parent_batch=parent_batch if parent_batch is not None else metadata.parent_batch,
         )
-        stamped.append(complete.onto(message, id=message.id or to_text(position)))
-    return stamped
+        found.append((message, complete))
+    return found
+
+
+def with_place(message: BaseMessage, metadata: MessageMetadata) -> BaseMessage:
+    """A copy of the message with this metadata; its position is its id if it has none."""
+    return metadata.onto(message, id=message.id or to_text(metadata.position or 0))
 
 
 def _checked(message: BaseMessage) -> BaseMessage:

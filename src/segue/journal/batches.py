@@ -4,7 +4,7 @@ A step that writes here holds the thread's lock.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Final
@@ -12,9 +12,9 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.batch import Batch, settle
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.metadata import BatchType, MessageMetadata, has_place, is_synthetic
 from segue.core.snowflake import SnowflakeSource, latest_id, time_of
-from segue.core.stamp import stamp
+from segue.core.stamp import places, with_place
 from segue.core.text import one_line
 from segue.errors import BackendError, MetadataError, NotFoundError, UsageError
 from segue.journal.records import Thread, Turn
@@ -112,8 +112,7 @@ def check_synthetic(message: BaseMessage) -> None:
 
 
 def _check_new(message: BaseMessage) -> None:
-    metadata = MessageMetadata.of(message)
-    if metadata.batch is not None or metadata.position is not None:
+    if has_place(message):
         raise UsageError(
             f"Message {message.id!r} names a batch of its own; the journal gives it a new one. "
             "Nothing was written."
@@ -143,21 +142,16 @@ def place_of(message: BaseMessage) -> int:
 
 
 def stamp_now(
-    messages: Iterable[BaseMessage], ids: RisingIds, *place: Any, **more: Any
-) -> list[BaseMessage]:
-    """Messages as `stamp` gives them, with `stored_at` where the position is too late for now.
-
-    After a clock was ahead, positions continue above its ids.
+    message: BaseMessage, ids: RisingIds, *place: Any, **more: Any
+) -> tuple[BaseMessage, MessageRow]:
+    """A message as `stamp` gives it, and its row; `stored_at` is set where the position is too
+    late for now: after a clock was ahead, positions continue above its ids.
     """
-    stamped = stamp(messages, ids, *place, **more)
-    latest = aware(ids.now) + CLOCK_SKEW
-    stored_at = ids.now.isoformat()
-    return [
-        message
-        if time_of(place_of(message)) <= latest
-        else replace(MessageMetadata.of(message), stored_at=stored_at).onto(message)
-        for message in stamped
-    ]
+    [(plain, metadata)] = places([message], ids, *place, **more)
+    if time_of(metadata.position or 0) > aware(ids.now) + CLOCK_SKEW:
+        metadata = replace(metadata, stored_at=ids.now.isoformat())
+    stamped = with_place(plain, metadata)
+    return stamped, encode_message(stamped, metadata)
 
 
 async def batch_of(tx: Tx, thread_id: str, batch: int, *, keep: bool = True) -> Batch:
@@ -205,8 +199,8 @@ class OpenBatch:
                 placement.stored.append(decode_message(row["body"]))
                 continue
             # Type and parent are those of the first message: a continuation does not relabel it.
-            [stamped] = stamp_now(
-                [_without_place(message, self.turn.batch)],
+            stamped, new_row = stamp_now(
+                _without_place(message, self.turn.batch),
                 ids,
                 self.turn.batch,
                 batch_type or first["batch_type"],
@@ -215,7 +209,7 @@ class OpenBatch:
             )
             made[stamped.id] = stamped
             placement.stored.append(stamped)
-            placement.new.append(encode_message(stamped))
+            placement.new.append(new_row)
         return placement
 
     def is_complete_with(self, new: Sequence[MessageRow]) -> bool:
@@ -343,7 +337,7 @@ def _without_place(message: BaseMessage, batch: int) -> BaseMessage:
     """A message that `settle` stamped for this batch, ready for a new place: only the store knows
     which positions and sequence numbers are free.
     """
-    metadata = MessageMetadata.of(message)
-    if metadata.position is None or metadata.batch != batch:
+    metadata = MessageMetadata.of(message) if has_place(message) else None
+    if metadata is None or metadata.position is None or metadata.batch != batch:
         return message
     return replace(metadata, position=None, sequence_num=None).onto(message)

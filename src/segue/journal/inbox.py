@@ -41,7 +41,7 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.journal.registry import merge_user_settings
-from segue.journal.rows import aware, decode_message, encode_message, is_deeper, to_json
+from segue.journal.rows import MessageRow, aware, decode_message, is_deeper, to_json
 from segue.journal.threads import lock_thread
 from segue.journal.tx import Part, Row, Tx, change, find, get, writes
 
@@ -100,16 +100,14 @@ class Inbox(Part):
         message = _with_sender(message, arrival)
         turn = await _find_collecting(tx, thread_id, arrival, now)
         if turn is None:
-            stored = _stamp_first(message, arrival, rising)
-            row = encode_message(stored)
+            stored, row = _stamp_first(message, arrival, rising)
             held = _held_until(arrival, now, now)
             new = NewTurn(row.batch, TurnKind.REPLY, arrival.payload, held)
             turn = await queue_with_message(
                 tx, thread, row, new, rising, *also, client_message_id=client_message_id
             )
         else:
-            stored = await _stamp_next(tx, turn, message, rising)
-            row = encode_message(stored)
+            stored, row = await _stamp_next(tx, turn, message, rising)
             await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
             turn = await _hold_back(tx, thread, turn, arrival, now)
         if arrival.preferences:
@@ -251,29 +249,31 @@ def _with_sender(message: HumanMessage, arrival: Arrival) -> HumanMessage:
     return replace(metadata, source_agent_id=arrival.source_agent_id).onto(message)
 
 
-def _stamp_first(message: BaseMessage, arrival: Arrival, ids: RisingIds) -> BaseMessage:
+def _stamp_first(
+    message: BaseMessage, arrival: Arrival, ids: RisingIds
+) -> tuple[BaseMessage, MessageRow]:
     """A message that begins a batch: a user's, or another agent's question."""
     is_users = arrival.parent_batch is None and arrival.source_agent_id is None
     batch_type = None if is_users else BatchType.AGENT_TO_AGENT
-    [stamped] = stamp_now([message], ids, batch_type=batch_type, parent_batch=arrival.parent_batch)
-    return stamped
+    return stamp_now(message, ids, batch_type=batch_type, parent_batch=arrival.parent_batch)
 
 
-async def _stamp_next(tx: Tx, turn: Turn, message: BaseMessage, ids: RisingIds) -> BaseMessage:
+async def _stamp_next(
+    tx: Tx, turn: Turn, message: BaseMessage, ids: RisingIds
+) -> tuple[BaseMessage, MessageRow]:
     sql = (
         "SELECT batch_type, parent_batch, sequence_num FROM messages "
         "WHERE thread_id = :thread AND batch = :batch ORDER BY sequence_num DESC LIMIT 1"
     )
     last = await get(tx, sql, thread=turn.thread_id, batch=turn.batch)
-    [stamped] = stamp_now(
-        [message],
+    return stamp_now(
+        message,
         ids,
         turn.batch,
         last["batch_type"],
         start=last["sequence_num"] + 1,
         parent_batch=last["parent_batch"],
     )
-    return stamped
 
 
 def _answer_payload(asked: Turn, answer: Any) -> dict[str, Any]:

@@ -187,9 +187,12 @@ def body_size(body: str) -> int:
     return len(body) if body.isascii() else len(body.encode())
 
 
-def columns_of(message: BaseMessage) -> dict[str, Any]:
-    """The columns beside the body of a stamped message; `MetadataError` if it is not stamped."""
-    metadata = MessageMetadata.of(message)
+def columns_of(message: BaseMessage, known: MessageMetadata | None = None) -> dict[str, Any]:
+    """The columns beside the body of a stamped message; `MetadataError` if it is not stamped.
+
+    `known` is its metadata, if the caller has read it.
+    """
+    metadata = known or MessageMetadata.of(message)
     if metadata.position is None or metadata.batch is None or metadata.sequence_num is None:
         raise MetadataError(f"Message {message.id!r} has no place in a batch; stamp it first.")
     if message.type not in _KINDS:
@@ -215,8 +218,8 @@ def columns_of(message: BaseMessage) -> dict[str, Any]:
     }
 
 
-def encode_message(message: BaseMessage) -> MessageRow:
-    columns = columns_of(message)
+def encode_message(message: BaseMessage, known: MessageMetadata | None = None) -> MessageRow:
+    columns = columns_of(message, known)
     # Separately: dumping the artifact with the rest would walk into whatever it holds.
     dumped = message.model_dump(exclude={"artifact"})
     if isinstance(message, ToolMessage) and message.artifact is not None:

@@ -56,7 +56,6 @@ from segue.journal.rows import (
     EARLIEST,
     LATEST,
     DamagedError,
-    encode_message,
     lease_end,
     read_time,
     readable,
@@ -337,8 +336,7 @@ async def _queue_fired(
 ) -> Turn:
     kind = timer.kind.turn_kind
     if timer.batch is None:
-        [stamped] = stamp_now([message], ids)
-        row = encode_message(stamped)
+        _, row = stamp_now(message, ids)
         return await queue_with_message(tx, thread, row, NewTurn(row.batch, kind), ids)
     turn = await queue_turn(tx, thread, NewTurn(timer.batch, kind), ids)
     await append_to_batch(tx, thread, turn, [message], ids, BatchType.CONTINUATION)

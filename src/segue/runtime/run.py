@@ -170,7 +170,7 @@ class TurnOutput:
     @cached_property
     def batch(self) -> Batch:
         """The whole batch; to be read once nothing is added any more."""
-        return Batch(self.run.batch.id, [*self.run.batch.messages, *self.stored, *self.last])
+        return self.run.batch.with_messages([*self.stored, *self.last])
 
 
 def trigger_name(message: BaseMessage | None) -> str | None:
