@@ -21,8 +21,8 @@ from bench.table import print_columns, progress
 from segue import TriggerType, synthetic_message
 from segue.agent.local import LocalChatModel
 from segue.core.metadata import strip_metadata
+from segue.core.speech.guard import Machinery, find_machinery
 from segue.settings.agents import AgentConfig
-from segue.testing.leaks import Leak, find_leaks
 
 # Not the seeds with which the detector's phrases were collected.
 SEEDS: Final = (11, 12)
@@ -126,7 +126,7 @@ class Sample:
     conversation: str
     trigger: TriggerType
     reply: str
-    leaks: list[Leak]
+    leak: Machinery | None
 
 
 def request_of(conversation: tuple[str, ...], question: BaseMessage) -> list[BaseMessage]:
@@ -149,8 +149,8 @@ async def sample() -> list[Sample]:
         model = LocalChatModel(temperature=0.7, seed=seed, max_tokens=40)
         for trigger, (arm, ask) in product(TriggerType, ARMS.items()):
             reply = await model.ainvoke(request_of(CONVERSATIONS[name], ask(trigger)))
-            leaks = find_leaks(reply.text, timer_fired=True)
-            samples.append(Sample(arm, name, trigger, reply.text, leaks))
+            leak = find_machinery(reply.text)
+            samples.append(Sample(arm, name, trigger, reply.text, leak))
     return samples
 
 
@@ -166,31 +166,31 @@ def interval(hits: int, of: int) -> str:
 def rates(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
     for arm in ARMS:
         mine = [s for s in samples if s.arm == arm]
-        leaking = [s for s in mine if s.leaks]
+        leaking = [s for s in mine if s.leak]
         share = f"{len(leaking) / len(mine):.1%}"
         yield (arm, str(len(mine)), str(len(leaking)), share, interval(len(leaking), len(mine)))
 
 
 def by_trigger(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
     for trigger in TriggerType:
-        counts = Counter(s.arm for s in samples if s.trigger is trigger and s.leaks)
+        counts = Counter(s.arm for s in samples if s.trigger is trigger and s.leak)
         yield (trigger.value, *(str(counts[arm]) for arm in ARMS))
 
 
 def by_kind(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
-    """A reply counts once for each kind of leak in it."""
-    counts = Counter((s.arm, kind) for s in samples for kind in {leak.kind for leak in s.leaks})
+    """A reply counts by the first leak in it."""
+    counts = Counter((s.arm, s.leak.kind) for s in samples if s.leak)
     for kind in sorted({kind for _, kind in counts}):
         yield (kind, *(str(counts[arm, kind]) for arm in ARMS))
 
 
 def examples(samples: list[Sample]) -> Iterator[tuple[str, ...]]:
     for arm in ARMS:
-        leaking = [s for s in samples if s.arm == arm and s.leaks]
+        leaking = [(s, s.leak) for s in samples if s.arm == arm and s.leak]
         # Spread over the run, not only from the first conversation.
-        for s in leaking[:: max(1, len(leaking) // EXAMPLES)][:EXAMPLES]:
+        for s, leak in leaking[:: max(1, len(leaking) // EXAMPLES)][:EXAMPLES]:
             text = " ".join(s.reply.split()).replace("|", "\\|")
-            yield (arm, s.conversation, s.leaks[0].kind, text)
+            yield (arm, s.conversation, leak.kind, text)
 
 
 async def main() -> None:

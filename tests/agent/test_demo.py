@@ -11,8 +11,8 @@ from segue.agent.scripted import ScriptedChatModel, demo_reply, find_topic
 from segue.agent.summariser import ModelSummariser
 from segue.core.compression import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
+from segue.core.speech.guard import find_machinery
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.testing.leaks import find_leaks
 
 SAID = [
     "Hi!",
@@ -162,4 +162,4 @@ def test_no_follow_up_shows_its_trigger(said: str, prompt: str) -> None:
     """Whatever was said before, a follow-up sounds like a person."""
     reply = answer(said, prompt)
     assert reply
-    assert find_leaks(reply, timer_fired=True) == []
+    assert find_machinery(reply) is None

@@ -16,6 +16,7 @@ from segue.agent.scripted import ScriptedChatModel, demo_reply
 from segue.core.autonomy.gates import GateDecision, PolicyGates
 from segue.core.autonomy.policy import Facts
 from segue.core.metadata import BatchType, MessageMetadata
+from segue.core.speech.guard import find_machinery
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.journal.records import TurnKind
 from segue.runtime.effects import EffectRunner
@@ -24,7 +25,6 @@ from segue.runtime.run import Run
 from segue.runtime.timers import TimerWorker
 from segue.settings import load_settings
 from segue.simulate.world import START, Stage, plain_agent
-from segue.testing.leaks import find_leaks
 from segue.testing.providers import request_problems
 from tests.runtime.scenes import batches_of
 from tests.stories.scenes import (
@@ -131,7 +131,7 @@ async def test_a_script_is_followed_up_in_time_and_on_topic(stage: Stage, name: 
         assert len(replies) == 3
         for reply in replies:
             assert any(word in reply.lower() for word in script.topic)
-            assert find_leaks(reply, timer_fired=True) == []
+            assert find_machinery(reply) is None
             assert [word for word in FORBIDDEN if word in reply.lower()] == []
         assert [request_problems(request) for request in model.seen] == [[]] * 4
 

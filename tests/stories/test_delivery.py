@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from evals.naturalness import CONVERSATIONS
 from segue.agent.scripted import ScriptedChatModel, demo_reply
+from segue.core.speech.guard import find_machinery
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.simulate.world import START, Stage
-from segue.testing.leaks import find_leaks
 from tests.stories.scenes import PATIENCE, arm, eager_agent, model_of, new_thread, sent_at
 
 pytestmark = pytest.mark.anyio
@@ -75,11 +75,7 @@ async def test_follow_ups_come_as_often_and_as_punctually_as_the_baseline(stage:
 def touchy(messages: list[BaseMessage]) -> str:
     """A model that comments on machinery wherever it sees some, as models do with markers."""
     seen = " ".join(f"{message.text} {message.additional_kwargs or ''}" for message in messages)
-    if {leak.kind for leak in find_leaks(seen, timer_fired=True)} & {
-        "marker",
-        "trigger name",
-        "machinery",
-    }:
+    if any(word in seen for word in ("AUTONOMOUS", "synthetic", "batch", *TriggerType)):
         return "I see you mentioned an incomplete message."
     return demo_reply(messages)
 
@@ -107,6 +103,4 @@ async def test_no_follow_up_of_any_kind_comments_on_what_made_it(sqlite_stage: S
                 await world.pass_time(PATIENCE)
                 replies += (await world.heard(thread))[len(talk) :]
     assert len(replies) == len(CONVERSATIONS) * len(TriggerType)
-    assert {
-        reply: found for reply in replies if (found := find_leaks(reply, timer_fired=True))
-    } == {}
+    assert {reply: found for reply in replies if (found := find_machinery(reply))} == {}
