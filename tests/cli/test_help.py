@@ -10,7 +10,10 @@ import pytest
 
 from segue.cli import COMMANDS, load_command
 from segue.cli.access import open_journal
+from segue.core.messages import user_message
+from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
+from segue.simulate.world import START
 from tests.cli.conftest import Segue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -84,7 +87,7 @@ def _loaded(code: str, folder: Path) -> str:
     result = subprocess.run(  # noqa: S603 - ours
         call, check=False, capture_output=True, text=True, cwd=folder
     )
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()[-1]
 
 
@@ -95,12 +98,21 @@ def test_help_does_not_wait_for_the_system(tmp_path: Path) -> None:
 
 def test_looking_does_not_wait_for_models(tmp_path: Path) -> None:
     """LangChain's messages are needed; its models, the server, HTTP and numpy are not."""
-    code = "from segue.cli import app\ntry: app(['threads'])\nexcept SystemExit: pass"
+    looks = [["threads"], ["timers"], ["stats"]]
+    looks += [[name, "trip"] for name in ("history", "batches", "context", "why", "export")]
+    code = "from segue.cli import app\n"
+    code += (
+        f"for args in {looks}:\n  try: app(args)\n  except SystemExit as end: assert not end.code"
+    )
 
     async def store() -> None:
         settings = Settings(database=str(tmp_path / "segue-data"))
-        async with open_journal(settings, make=True):
-            pass
+        async with open_journal(settings, make=True) as journal:
+            await journal.threads.create(
+                "trip", agent_id=settings.agents[0].id, user_id="me", now=START
+            )
+            said = user_message("Where is Oslo?")
+            await journal.inbox.accept("trip", said, ids=SnowflakeGenerator(node=1), now=START)
 
     asyncio.run(store())
     loaded = _loaded(code, tmp_path).split()

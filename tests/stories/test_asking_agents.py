@@ -7,10 +7,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.agent.scripted import ScriptedChatModel
-from segue.agent.tools import MAX_DEPTH
 from segue.core.batch import Batch, BatchState
 from segue.core.metadata import BatchType
-from segue.journal.records import TurnState
+from segue.journal.records import MAX_DEPTH, TurnState
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, World, plain_agent
 from segue.testing.providers import request_problems

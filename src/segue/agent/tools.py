@@ -22,7 +22,15 @@ from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.text import is_name
 from segue.errors import SegueError, UsageError
-from segue.journal.records import NOT_AWAITED, Accepted, Arrival, Turn, TurnState, nested_id
+from segue.journal.records import (
+    MAX_DEPTH,
+    NOT_AWAITED,
+    Accepted,
+    Arrival,
+    Turn,
+    TurnState,
+    nested_id,
+)
 from segue.runtime.deps import Deps
 from segue.runtime.run import Run
 from segue.runtime.turns import TurnWorker
@@ -129,7 +137,6 @@ def _book(given: MemoryBook | None) -> MemoryBook:
 remember, forget = memory_tools()
 
 CHAIN: Final = "chain"
-MAX_DEPTH: Final = 3
 # The user may read the questions of agents to each other.
 _NOT_ASKED: Final = (
     "Not asked: this repeats the instruction that let you speak or go on by yourself, which is for "

@@ -23,7 +23,15 @@ from segue.core.tokens import estimate_text
 from segue.errors import NotFoundError
 from segue.insight.why import why
 from segue.journal.journal import Journal
-from segue.journal.records import Thread, Timer, TimerState, Turn, TurnState, nested_id
+from segue.journal.records import (
+    MAX_DEPTH,
+    Thread,
+    Timer,
+    TimerState,
+    Turn,
+    TurnState,
+    nested_id,
+)
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.run import clock_of, read_window
 from segue.runtime.thread_service import ThreadService
@@ -159,8 +167,6 @@ class Inspector:
         """The newest batches of a thread, newest first; what agents asked each other is inside the
         batch that asked.
         """
-        from segue.agent.tools import MAX_DEPTH  # noqa: PLC0415 - loads LangGraph
-
         turns = await self._journal.turns.list_of(thread_id, limit=limit)
         found = [batch async for batch in _newest_batches(self._journal, thread_id, turns, limit)]
         nested: list[Json] = []

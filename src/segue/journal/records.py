@@ -99,6 +99,8 @@ EXCERPT: Final = 300
 
 # A nested thread, in which an agent asks another, is named after the thread that it works for.
 NESTING: Final = "/"
+# Agents ask each other at most this deep.
+MAX_DEPTH: Final = 3
 
 
 def nested_id(thread_id: str, agent_id: str) -> str:

@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
-from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
 from segue.errors import UsageError
 from segue.migrate.legacy import created_at, parse_moment
@@ -192,6 +191,11 @@ def _message(given: Any, place: int) -> BaseMessage:
 def _with_calls(message: BaseMessage, given: Any) -> BaseMessage:
     if not isinstance(message, AIMessage) or not given:
         return message
+    from langchain_core.output_parsers.openai_tools import (  # noqa: PLC0415 - loads the models
+        make_invalid_tool_call,
+        parse_tool_call,
+    )
+
     calls, broken = [], []
     for call in given:
         try:

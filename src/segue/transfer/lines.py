@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, cast
 
-import numpy as np
-
 from segue.core.snowflake import MAX_ID, TEXT_WIDTH
 from segue.core.text import is_name, name_rule
 from segue.errors import UsageError
@@ -276,10 +274,14 @@ def _from_time(value: Any) -> datetime:
 
 
 def _to_vector(vector: Any) -> str:
+    import numpy as np  # noqa: PLC0415 - slow to import, and only memories have vectors
+
     return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
 
 
 def _from_vector(value: Any) -> Any:
+    import numpy as np  # noqa: PLC0415 - see `_to_vector`
+
     try:
         vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
     except binascii.Error:
