@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 DUTCH: Final = Grammar(
     lists={
@@ -99,29 +99,11 @@ DUTCH: Final = Grammar(
         Part.NEXT_MONTH: "(?:volgende|komende|deze) maand",
         Part.LATER: "later(?: vandaag)?|straks|nu|even|op dit moment|momenteel|binnenkort|zo|een andere keer|een tijdje|gauw|snel",
     },
-    weekdays=("maandag", "dinsdag", "woensdag", "donderdag", "vrijdag", "zaterdag", "zondag"),
-    units={
-        "minutes": "min(?:uut|uten|uutje)?",
-        "hours": "uur|uren|uurtje",
-        "days": "dag(?:en)?",
-        "weeks": "we(?:ek|ken)",
-        "months": "maand(?:en)?",
-    },
-    numbers={
-        "een half": 1,
-        "een": 1,
-        "twee": 2,
-        "drie": 3,
-        "vier": 4,
-        "vijf": 5,
-        "zes": 6,
-        "zeven": 7,
-        "acht": 8,
-        "tien": 10,
-        "vijftien": 15,
-        "twintig": 20,
-        "dertig": 30,
-        "een paar": 3,
-    },
+    weekdays="maandag dinsdag woensdag donderdag vrijdag zaterdag zondag".split(),
+    units=units("min(?:uut|uten|uutje)? uur|uren|uurtje dag(?:en)? we(?:ek|ken) maand(?:en)?"),
+    numbers=numbers(
+        "1 een half|een, 2 twee, 3 drie|een paar, 4 vier, 5 vijf, 6 zes, 7 zeven, 8 acht, "
+        "10 tien, 15 vijftien, 20 twintig, 30 dertig"
+    ),
     prepositions="tot|op|om|over|in|voor|binnen|pas|weer|misschien|liever|aanstaande|komende|volgende|de komende",
 )

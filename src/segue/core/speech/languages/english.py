@@ -1,8 +1,12 @@
-"""English requests about follow-ups."""
+"""English requests about follow-ups, and whether a text is English.
 
+The rules about replies know English only. In doubt a text is not English: then they say less.
+"""
+
+import re
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 _DEGREE = "really|just|simply|please|kindly|ever|now|also|honestly|actually|seriously"
 
@@ -176,43 +180,58 @@ ENGLISH: Final = Grammar(
         Part.NEXT_MONTH: "next month|(?:this|the) month",
         Part.LATER: "later(?: today| on)?|a (?:bit|while|moment)|now|the moment|some time|(?:a )?few (?:hours|minutes)|right now|soon|another time|some other time",
     },
-    weekdays=(
-        "(?:next |this )?monday",
-        "(?:next |this )?tuesday",
-        "(?:next |this )?wednesday",
-        "(?:next |this )?thursday",
-        "(?:next |this )?friday",
-        "(?:next |this )?saturday",
-        "(?:next |this )?sunday",
+    weekdays=[
+        f"(?:next |this )?{day}"
+        for day in "monday tuesday wednesday thursday friday saturday sunday".split()
+    ],
+    units=units("min(?:ute)?s? h(?:ou)?rs? days? weeks? months?"),
+    numbers=numbers(
+        "1 an|a|one|half an|the next, 2 two|a couple of, 3 three|a few, 4 four, 5 five, 6 six, "
+        "7 seven, 8 eight, 9 nine, 10 ten, 12 twelve, 15 fifteen, 20 twenty, 30 thirty"
     ),
-    units={
-        "minutes": "min(?:ute)?s?",
-        "hours": "h(?:ou)?rs?",
-        "days": "days?",
-        "weeks": "weeks?",
-        "months": "months?",
-    },
-    numbers={
-        "an": 1,
-        "a": 1,
-        "one": 1,
-        "two": 2,
-        "three": 3,
-        "four": 4,
-        "five": 5,
-        "six": 6,
-        "seven": 7,
-        "eight": 8,
-        "nine": 9,
-        "ten": 10,
-        "twelve": 12,
-        "fifteen": 15,
-        "twenty": 20,
-        "thirty": 30,
-        "half an": 1,
-        "a couple of": 2,
-        "a few": 3,
-        "the next": 1,
-    },
     prepositions="until|till|til|on|in|for|at|by|before|from|again|within|the next|maybe|perhaps|only",
 )
+
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_READ: Final = 200  # words
+_SHARE: Final = 0.15
+_FEW: Final = 5
+_COMMON: Final = frozenset(
+    """
+    the a an and or but if so because of to in on at for with from by about as into over after
+    before than then i you he she it we they me him her us them my your his its our their this that
+    these those is are was were be been am do does did have has had will would can could shall
+    should may might must not no yes what which who when where why how all any some more most other
+    only just also very too here there now today tomorrow yesterday please thanks thank hello hi
+    good great ok okay sure sorry let don didn isn can won doesn wasn aren t s m d ll re ve until
+    anything something else around like look find one two three yet still again back up down out
+    """.split()
+)
+
+# Common in other languages as well.
+_SHARED: Final = frozenset(
+    "is in we was me a no as do am of over he so an on to i up d t s m".split()
+)
+# Common words of other languages that no English text has.
+_FOREIGN: Final = (
+    frozenset(
+        """
+    de der das und ist nicht sehr bis gern dann claro voila gracias danke merci ich du ein eine mit auf den dem von zu auch wie was bin sind haben het een
+    en van je niet zijn met voor dat deze hoe wel ook naar le la les un une et est pas tu vous nous
+    que qui dans pour sur des du au avec el los las y es por con una del se lo su mi il gli non che
+    per di sono una della os as um uma nao com para seu sua em do da och att det som inte jag har
+    på er og ikke til jeg nie jest się na w z to że и в не на я что это
+    """.split()
+    )
+    - _COMMON
+)
+
+
+def is_english(text: str) -> bool:
+    words = [*map(str.casefold, _WORD.findall(text))][:_READ]
+    known = sum(word in _COMMON for word in words)
+    foreign = sum(word in _FOREIGN for word in words)
+    if len(words) < _FEW:  # "Oslo.", "Santa Fe Depot": names may be all there is
+        return known > foreign or (not foreign and "".join(words).isascii())
+    is_sure = any(word in _COMMON - _SHARED for word in words)
+    return is_sure and known >= max(foreign, _SHARE * len(words))

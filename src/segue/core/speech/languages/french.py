@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 FRENCH: Final = Grammar(
     lists={
@@ -113,29 +113,11 @@ FRENCH: Final = Grammar(
         Part.NEXT_MONTH: "(?:le )?mois prochain|ce mois-ci",
         Part.LATER: "plus tard|tout a l'heure|maintenant|pour l'instant|pour le moment|en ce moment|la|bientot|une autre fois|dans un moment|tout de suite",
     },
-    weekdays=("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"),
-    units={
-        "minutes": "min(?:ute)?s?",
-        "hours": "heures?|h",
-        "days": "jours?",
-        "weeks": "semaines?",
-        "months": "mois",
-    },
-    numbers={
-        "une demi": 1,
-        "une": 1,
-        "un": 1,
-        "deux": 2,
-        "trois": 3,
-        "quatre": 4,
-        "cinq": 5,
-        "six": 6,
-        "sept": 7,
-        "huit": 8,
-        "dix": 10,
-        "quinze": 15,
-        "vingt": 20,
-        "trente": 30,
-    },
+    weekdays="lundi mardi mercredi jeudi vendredi samedi dimanche".split(),
+    units=units("min(?:ute)?s? heures?|h jours? semaines? mois"),
+    numbers=numbers(
+        "1 une demi|une|un, 2 deux, 3 trois, 4 quatre, 5 cinq, 6 six, 7 sept, 8 huit, 10 dix, "
+        "15 quinze, 20 vingt, 30 trente"
+    ),
     prepositions="jusqu'a|jusqu'au|avant|dans|pendant|pour|a|le|d'ici|des|encore|peut-etre|plutot|que|ce|au moins",
 )

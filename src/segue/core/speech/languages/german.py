@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 GERMAN: Final = Grammar(
     lists={
@@ -130,41 +130,11 @@ GERMAN: Final = Grammar(
         Part.NEXT_MONTH: "(?:nachsten|naechsten|kommenden|diesen) monat",
         Part.LATER: "spater|spaeter|nachher|jetzt|gerade|grad|im moment|momentan|ein andermal|ein anderes mal|dann|bald|kurz|zur zeit|wann anders",
     },
-    weekdays=(
-        "montag",
-        "dienstag",
-        "mittwoch",
-        "donnerstag",
-        "freitag",
-        "samstag|sonnabend",
-        "sonntag",
+    weekdays="montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag".split(),
+    units=units("min(?:uten?)? stunden?|std tage?n? wochen? monate?n?"),
+    numbers=numbers(
+        "1 eine halbe|eine|einer|einen|ein|einem, 2 zwei, 3 drei|ein paar, 4 vier, 5 funf|fuenf, "
+        "6 sechs, 7 sieben, 8 acht, 10 zehn, 20 zwanzig, 30 dreissig"
     ),
-    units={
-        "minutes": "min(?:uten?)?",
-        "hours": "stunden?|std",
-        "days": "tage?n?",
-        "weeks": "wochen?",
-        "months": "monate?n?",
-    },
-    numbers={
-        "eine halbe": 1,
-        "eine": 1,
-        "einer": 1,
-        "einen": 1,
-        "ein": 1,
-        "einem": 1,
-        "zwei": 2,
-        "drei": 3,
-        "vier": 4,
-        "funf": 5,
-        "fuenf": 5,
-        "sechs": 6,
-        "sieben": 7,
-        "acht": 8,
-        "zehn": 10,
-        "zwanzig": 20,
-        "dreissig": 30,
-        "ein paar": 3,
-    },
     prepositions="bis|am|um|in|fur|fuer|ab|vor|erst|wieder|dann|vielleicht|zum|lieber|den|die|der|nachsten|naechsten|kommenden",
 )

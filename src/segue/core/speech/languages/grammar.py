@@ -5,7 +5,7 @@ for a word list of the same language: `<stop> <writing>`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -57,6 +57,17 @@ def folded(sentence: str) -> str:
     return " ".join(plain.split())
 
 
+def units(patterns: str) -> dict[str, str]:
+    """The units of a duration from their patterns, minutes to months, with blanks between them."""
+    return dict(zip(_UNITS, patterns.split(), strict=True))
+
+
+def numbers(rows: str) -> dict[str, int]:
+    """Words and their numbers from rows such as `1 a|an, 2 two`."""
+    pairs = (row.split(" ", 1) for row in rows.split(", "))
+    return {word: int(number) for number, words in pairs for word in words.split("|")}
+
+
 @dataclass(frozen=True)
 class Grammar:
     """The phrases of one language; `lists` are the words that the phrases refer to."""
@@ -77,7 +88,7 @@ class Grammar:
     conjunctions: str
     # Patterns of the parts of the calendar, the seven weekdays, and the units of a duration.
     parts: Mapping[Part, str]
-    weekdays: tuple[str, ...]
+    weekdays: Sequence[str]
     units: Mapping[str, str]
     numbers: Mapping[str, int]
     # A time is introduced by such words: until, on, in, for.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 ITALIAN: Final = Grammar(
     lists={
@@ -95,32 +95,11 @@ ITALIAN: Final = Grammar(
         Part.NEXT_MONTH: "(?:il )?(?:mese prossimo|prossimo mese)|questo mese",
         Part.LATER: "piu tardi|dopo|adesso|ora|al momento|per ora|in questo momento|presto|tra poco|fra poco|un'altra volta|un po'",
     },
-    weekdays=("lunedi", "martedi", "mercoledi", "giovedi", "venerdi", "sabato", "domenica"),
-    units={
-        "minutes": "min(?:ut[oi])?",
-        "hours": "or[ae]|h",
-        "days": "giorn[oi]",
-        "weeks": "settiman[ae]",
-        "months": "mes[ei]",
-    },
-    numbers={
-        "mezz'": 1,
-        "un'": 1,
-        "mezza": 1,
-        "una": 1,
-        "un": 1,
-        "due": 2,
-        "tre": 3,
-        "quattro": 4,
-        "cinque": 5,
-        "sei": 6,
-        "sette": 7,
-        "otto": 8,
-        "dieci": 10,
-        "quindici": 15,
-        "venti": 20,
-        "trenta": 30,
-        "un paio di": 2,
-    },
+    weekdays="lunedi martedi mercoledi giovedi venerdi sabato domenica".split(),
+    units=units("min(?:ut[oi])? or[ae]|h giorn[oi] settiman[ae] mes[ei]"),
+    numbers=numbers(
+        "1 mezz'|un'|mezza|una|un, 2 due|un paio di, 3 tre, 4 quattro, 5 cinque, 6 sei, 7 sette, "
+        "8 otto, 10 dieci, 15 quindici, 20 venti, 30 trenta"
+    ),
     prepositions="fino a|fino al|entro|tra|fra|per|di|prima di|prima del|a|il|da|prossimo|magari|piuttosto|almeno|le prossime",
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 PORTUGUESE: Final = Grammar(
     lists={
@@ -97,37 +97,13 @@ PORTUGUESE: Final = Grammar(
         Part.LATER: "mais tarde|depois|logo|agora(?: mesmo)?|por agora|por enquanto|neste momento|em breve|daqui a pouco|outro dia|outra hora|mais logo",
     },
     weekdays=(
-        "segunda(?:-feira)?",
-        "terca(?:-feira)?",
-        "quarta(?:-feira)?",
-        "quinta(?:-feira)?",
-        "sexta(?:-feira)?",
-        "sabado",
-        "domingo",
+        "segunda(?:-feira)? terca(?:-feira)? quarta(?:-feira)? quinta(?:-feira)? "
+        "sexta(?:-feira)? sabado domingo"
+    ).split(),
+    units=units("min(?:uto)?s? horas?|h dias? semanas? mes(?:es)?"),
+    numbers=numbers(
+        "1 meia|uma|um, 2 duas|dois, 3 tres, 4 quatro, 5 cinco, 6 seis, 7 sete, 8 oito, 10 dez, "
+        "15 quinze, 20 vinte, 30 trinta"
     ),
-    units={
-        "minutes": "min(?:uto)?s?",
-        "hours": "horas?|h",
-        "days": "dias?",
-        "weeks": "semanas?",
-        "months": "mes(?:es)?",
-    },
-    numbers={
-        "meia": 1,
-        "uma": 1,
-        "um": 1,
-        "duas": 2,
-        "dois": 2,
-        "tres": 3,
-        "quatro": 4,
-        "cinco": 5,
-        "seis": 6,
-        "sete": 7,
-        "oito": 8,
-        "dez": 10,
-        "quinze": 15,
-        "vinte": 20,
-        "trinta": 30,
-    },
     prepositions="ate|a|o|na|no|em|dentro de|daqui a|por|durante|para|pra|antes de|proxima|proximo|talvez|melhor|nas proximas",
 )

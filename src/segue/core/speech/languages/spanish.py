@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from segue.core.speech.languages.grammar import Grammar, Part
+from segue.core.speech.languages.grammar import Grammar, Part, numbers, units
 
 SPANISH: Final = Grammar(
     lists={
@@ -101,30 +101,11 @@ SPANISH: Final = Grammar(
         Part.NEXT_MONTH: "(?:el )?(?:mes que viene|proximo mes)|este mes",
         Part.LATER: "mas tarde|luego|despues|ahora(?: mismo)?|ahorita|por ahora|de momento|en este momento|pronto|en un rato|otro dia|en otro momento",
     },
-    weekdays=("lunes", "martes", "miercoles", "jueves", "viernes", "sabado", "domingo"),
-    units={
-        "minutes": "min(?:uto)?s?",
-        "hours": "horas?|h",
-        "days": "dias?",
-        "weeks": "semanas?",
-        "months": "mes(?:es)?",
-    },
-    numbers={
-        "media": 1,
-        "una": 1,
-        "un": 1,
-        "dos": 2,
-        "tres": 3,
-        "cuatro": 4,
-        "cinco": 5,
-        "seis": 6,
-        "siete": 7,
-        "ocho": 8,
-        "diez": 10,
-        "quince": 15,
-        "veinte": 20,
-        "treinta": 30,
-        "un par de": 2,
-    },
+    weekdays="lunes martes miercoles jueves viernes sabado domingo".split(),
+    units=units("min(?:uto)?s? horas?|h dias? semanas? mes(?:es)?"),
+    numbers=numbers(
+        "1 media|una|un, 2 dos|un par de, 3 tres, 4 cuatro, 5 cinco, 6 seis, 7 siete, 8 ocho, "
+        "10 diez, 15 quince, 20 veinte, 30 treinta"
+    ),
     prepositions="hasta|el|la|en|dentro de|por|durante|para|antes del?|a|proximo|este|quizas?|mejor|las proximas",
 )
