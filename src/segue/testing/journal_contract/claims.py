@@ -78,14 +78,18 @@ async def test_a_thread_that_was_served_goes_to_the_end_of_the_line(chat: Chat) 
 
 
 async def test_who_takes_turns_knows_when_to_ask_again(journal: Journal, chat: Chat) -> None:
-    """When a lease runs out, when a turn may be tried again, or never."""
+    """When a lease runs out, when a turn may be tried again, or never; also without taking any."""
     assert await take(journal, NOW, 2) == Claimed([], None)
+    assert await journal.turns.next_at(now=NOW) is None
     await chat.say()
+    assert await journal.turns.next_at(now=NOW) == NOW
     claimed = await take(journal, NOW, 2)
-    assert claimed.next_at == NOW + LEASE
+    assert claimed.next_at == await journal.turns.next_at(now=NOW) == NOW + LEASE
     [lease] = claimed.leases
     await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
     assert await take(journal, NOW, 2) == Claimed([], NOW + HOUR)
+    assert await journal.turns.next_at(now=NOW) == NOW + HOUR
+    assert await journal.turns.next_at(now=NOW + 2 * HOUR) in (NOW + HOUR, NOW + 2 * HOUR)
 
 
 async def test_turns_whose_leases_ran_out_are_taken_together(journal: Journal, chat: Chat) -> None:
@@ -93,6 +97,7 @@ async def test_turns_whose_leases_ran_out_are_taken_together(journal: Journal, c
     await queue_in_threads(chat, 2)
     late = (await take(journal, NOW, 2)).leases
     await journal.turns.save_draft(late[0], "m-1", "Let me")
+    assert (await take(journal, NOW + LEASE - SECOND, 2, "worker-b")).leases == []
     again = (await take(journal, NOW + LEASE, 2, "worker-b")).leases
     assert turn_ids(again) == turn_ids(late)
     assert [lease.turn.attempts for lease in again] == [2, 2]

@@ -230,18 +230,6 @@ async def test_why_a_timer_did_not_fire_is_not_stored_as_why_it_did(chat: Chat) 
     assert await chat.journal.decisions.list_of("chat") == []
 
 
-async def test_a_timer_fires_with_its_decisions_or_not_at_all(journal: Journal, chat: Chat) -> None:
-    """With one that is there already, neither the turn nor the end of the timer is stored."""
-    made = chat.decision()
-    await journal.decisions.record(made)
-    await chat.arm()
-    lease = await chat.take_timer()
-    with pytest.raises(ConflictError):
-        await chat.fire(lease, decisions=[made])
-    assert await journal.turns.list_of("chat") == []
-    assert (await journal.timers.list_of("chat"))[0].state is TimerState.CLAIMED
-
-
 async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, chat: Chat) -> None:
     """A postponed and a suppressed timer have their reasons, as they were given."""
     later, never = chat.decision(), chat.decision()
@@ -256,12 +244,15 @@ async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, cha
     assert await journal.decisions.list_of("chat") == [never, later]
 
 
-async def test_a_timer_waits_or_ends_with_its_decisions_or_not_at_all(chat: Chat) -> None:
+async def test_a_timer_fires_waits_or_ends_with_its_decisions_or_not_at_all(chat: Chat) -> None:
     """With one that is there already, the timer stays claimed; without the lease, none is kept."""
     made = chat.decision()
     await chat.journal.decisions.record(made)
     await chat.arm()
     lease = await chat.take_timer()
+    with pytest.raises(ConflictError):
+        await chat.fire(lease, decisions=[made])
+    assert await chat.journal.turns.list_of("chat") == []
     with pytest.raises(ConflictError):
         await chat.journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[made])
     with pytest.raises(ConflictError):

@@ -83,16 +83,6 @@ async def test_a_reply_beats_a_timer_that_is_about_to_fire(journal: Journal, cha
     assert texts(await chat.messages()) == ["Is it open?"]
 
 
-async def test_the_answer_to_a_follow_up_is_the_agents(journal: Journal, chat: Chat) -> None:
-    """The reply joins the trigger's batch, and only the reply is shown."""
-    turn = await chat.follow_up()
-    await chat.reply("Still there?")
-    batch = await journal.messages.load_batch("chat", turn.batch)
-    assert batch.is_complete
-    assert batch.type is BatchType.SYSTEM_TRIGGER
-    assert texts((await journal.messages.history("chat")).messages) == ["Still there?"]
-
-
 async def test_a_continuation_goes_on_in_its_batch(journal: Journal, chat: Chat) -> None:
     """The message takes the next place of the same batch, as a continuation."""
     accepted = await chat.say()

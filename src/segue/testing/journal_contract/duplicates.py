@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.errors import ConflictError, UsageError
+from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import KeptMemory, Memory, NewMemory
 from segue.testing.journal_contract.chat import HOUR, Chat
@@ -203,16 +203,3 @@ async def test_a_search_sees_what_another_process_wrote(
     assert keys(await notebook.recall(**vector)) == ["cat", "tea"]
     assert await other.journal.memories.delete("guide", "ada", memory.key)
     assert keys(await notebook.recall(**vector)) == ["cat"]
-
-
-async def test_a_vector_that_cannot_be_right_is_refused(
-    journal: Journal, notebook: Notebook
-) -> None:
-    """What is empty, not finite or of no model is an error, and writes nothing."""
-    memory = await notebook.remember("tea", "Likes tea.")
-    for vector, model in (([], "m"), ([float("nan")], "m"), ([1.0], "")):
-        with pytest.raises(UsageError, match="embedding"):
-            await journal.memories.set_embedding(memory, vector, model)
-        with pytest.raises(UsageError, match="embedding"):
-            await keep(notebook, "cat", "Has a cat.", embedding=vector, embedding_model=model)
-    assert await journal.memories.list_of("guide", "ada") == [memory]

@@ -183,16 +183,6 @@ async def test_a_failed_turn_can_wait_for_an_answer(chat: Chat, ids: SnowflakeSo
     assert (await chat.journal.inbox.answer(lease.turn.id, "again", ids=ids, now=NOW)).payload
 
 
-async def test_an_end_is_all_that_there_is_of_a_turn(journal: Journal, chat: Chat) -> None:
-    """Without words, questions or timers nothing of the kind is there."""
-    await chat.exchange()
-    [turn] = await journal.turns.list_of("chat")
-    assert (turn.ending, turn.end_position, turn.is_waiting) == (None, None, False)
-    assert await journal.timers.list_of("chat") == []
-    assert await journal.decisions.list_of("chat") == []
-    assert await journal.effects.list_of("chat") == []
-
-
 async def test_decisions_are_listed_newest_first(chat: Chat) -> None:
     """As they were made, those of one thread, as many as asked for."""
     await chat.another("second")

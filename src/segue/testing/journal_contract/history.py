@@ -60,18 +60,6 @@ async def follow_up_and_reply(chat: Chat) -> None:
     await chat.reply("Still there?")
 
 
-async def test_history_goes_back_from_a_position(journal: Journal, chat: Chat) -> None:
-    """The newest page comes first, oldest message first; the next ends right in front of it."""
-    for n in range(3):
-        await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    newest = await journal.messages.history("chat", limit=2)
-    assert texts(newest.messages) == ["Question 2?", "Answer 2."]
-    page = await journal.messages.history("chat", limit=3, before=newest.before)
-    assert texts(page.messages) == ["Answer 0.", "Question 1?", "Answer 1."]
-    oldest = await journal.messages.history("chat", limit=3, before=page.before)
-    assert texts(oldest.messages) == ["Question 0?"]
-
-
 async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: Chat) -> None:
     """Triggers, calls and results are left out, and do not take up room on a page."""
     await chat.exchange("Is it open?", "Yes.")
@@ -142,19 +130,6 @@ async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat)
         with traced_memory() as peak:
             await read()
             assert peak() < 8 * PAGE_BYTES
-
-
-async def test_history_goes_on_after_a_position(journal: Journal, chat: Chat) -> None:
-    """A client that comes back gets what it missed, from the oldest on, also if that is nothing."""
-    await chat.exchange("Question 0?", "Answer 0.")
-    last = position((await journal.messages.history("chat")).messages[-1])
-    assert (await journal.messages.history("chat", after=last)).messages == []
-    for n in (1, 2):
-        await chat.exchange(f"Question {n}?", f"Answer {n}.")
-    page = await journal.messages.history("chat", limit=3, after=last)
-    assert texts(page.messages) == ["Question 1?", "Answer 1.", "Question 2?"]
-    rest = await journal.messages.history("chat", limit=3, after=page.after)
-    assert texts(rest.messages) == ["Answer 2."]
 
 
 async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, chat: Chat) -> None:

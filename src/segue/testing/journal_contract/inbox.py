@@ -144,17 +144,13 @@ async def test_a_users_message_leaves_closed_timers_as_they_are(chat: Chat) -> N
     assert await chat.journal.timers.list_of("chat") == [closed]
 
 
-async def test_a_users_message_voids_a_queued_follow_up(journal: Journal, chat: Chat) -> None:
-    """A follow-up that nobody has begun is never begun."""
-    follow_up = await chat.follow_up()
+async def test_a_users_message_voids_a_follow_up(journal: Journal, chat: Chat) -> None:
+    """A queued one is never begun; one that is being generated ends unseen and writes no more."""
+    queued = await chat.follow_up()
     accepted = await chat.say()
-    assert accepted.voided_turns == (follow_up.id,)
-    assert (await journal.turns.get(follow_up.id)).state is TurnState.VOID
-    assert (await chat.take_turn()).turn.id == accepted.turn.id
-
-
-async def test_a_users_message_voids_a_running_follow_up(journal: Journal, chat: Chat) -> None:
-    """A follow-up that is being generated ends unseen, and its worker can write nothing more."""
+    assert accepted.voided_turns == (queued.id,)
+    assert (await journal.turns.get(queued.id)).state is TurnState.VOID
+    await chat.reply()
     await chat.follow_up()
     lease = await chat.take_turn()
     accepted = await chat.say()
@@ -208,7 +204,7 @@ async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat
 
 
 async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Chat) -> None:
-    """Neither the running nor the queued answer to an earlier message is voided."""
+    """Neither the running nor the queued answer to an earlier message, nor what it still does."""
     await chat.say("First.")
     await chat.say("Second.")
     lease = await chat.take_turn()
@@ -218,16 +214,13 @@ async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Ch
     assert states == [TurnState.QUEUED, TurnState.QUEUED, TurnState.RUNNING]
     await journal.turns.show(lease, now=chat.now)
     await chat.finish(lease, AIMessage("Yes."))
-
-
-async def test_a_users_message_does_not_touch_continuations(journal: Journal, chat: Chat) -> None:
-    """What an answer still has to do is part of the answer, waiting or queued."""
-    batch = await chat.exchange()
-    turn = await chat.continue_batch(batch)
-    timer = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=batch)
+    await chat.reply()
+    await chat.reply()
+    going_on = await chat.continue_batch(lease.turn.batch)
+    timer = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=lease.turn.batch)
     accepted = await chat.say()
     assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
-    assert (await journal.turns.get(turn.id)).state is TurnState.QUEUED
+    assert (await journal.turns.get(going_on.id)).state is TurnState.QUEUED
     assert (await journal.timers.list_of("chat"))[0] == timer
 
 
@@ -240,16 +233,6 @@ async def test_a_users_message_does_not_touch_other_threads(journal: Journal, ch
     assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
     assert await journal.turns.get(turn.id) == turn
     assert (await journal.timers.list_of("second"))[0] == timer
-
-
-async def test_a_follow_up_after_the_message_is_not_void(journal: Journal, chat: Chat) -> None:
-    """Only what is older than the message is voided."""
-    await chat.exchange()
-    follow_up = await chat.follow_up()
-    lease = await journal.turns.claim_one("worker-a", now=chat.now, lease_for=LEASE)
-    assert lease is not None
-    assert lease.turn.id == follow_up.id
-    await journal.turns.show(lease, now=chat.now)
 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["queued", "running"])

@@ -142,9 +142,15 @@ async def test_an_embedding_that_cannot_be_compared_is_refused(
             NewMemory("guide", "ada", "tea", "Likes tea.", **vector), ids=ids, now=NOW
         )
     assert await journal.memories.count("guide", "ada") == 0
-    if embedding is not None:
-        with pytest.raises(UsageError, match="embedding"):
-            await journal.memories.search(MemorySearch("guide", "ada", "tea", **vector))
+    if embedding is None:
+        return
+    with pytest.raises(UsageError, match="embedding"):
+        await journal.memories.search(MemorySearch("guide", "ada", "tea", **vector))
+    plain = NewMemory("guide", "ada", "tea", "Likes tea.")
+    memory = await journal.memories.put(plain, ids=ids, now=NOW)
+    with pytest.raises(UsageError, match="embedding"):
+        await journal.memories.set_embedding(memory, embedding, model or "")
+    assert await journal.memories.list_of("guide", "ada") == [memory]
 
 
 async def test_a_message_cannot_choose_its_batch(chat: Chat, ids: SnowflakeSource) -> None:

@@ -43,19 +43,6 @@ async def test_threads_are_listed_page_by_page(journal: Journal, chat: Chat) -> 
     assert names == ["Zoo", "bar", "chat"]
 
 
-async def test_threads_of_agents_are_listed_if_they_are_wanted(chat: Chat) -> None:
-    """These alone, with what was asked in them."""
-    asking = await chat.exchange()
-    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
-    asked = await clerk.say("Which floor?", parent_batch=asking, source_agent_id="guide")
-    await clerk.reply("The third.")
-    [thread] = await chat.journal.removal.list_stored(nested=True)
-    assert (thread.thread_id, thread.agent_id) == (nested_id("chat", "clerk"), "clerk")
-    [batch] = thread.batches
-    assert (batch.id, batch.type) == (asked.turn.batch, BatchType.AGENT_TO_AGENT)
-    assert not batch.is_unfinished
-
-
 async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
     journal: Journal, chat: Chat
 ) -> None:
@@ -69,7 +56,10 @@ async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
         await clerk.reply("The third.")
         batches.append(asked.turn.batch)
     [thread] = await journal.removal.list_stored(nested=True)
-    assert [batch.is_unfinished for batch in thread.batches] == [True, True]
+    assert (thread.thread_id, thread.agent_id) == (clerk.thread_id, "clerk")
+    assert [(b.id, b.type, b.is_unfinished) for b in thread.batches] == [
+        (batch, BatchType.AGENT_TO_AGENT, True) for batch in batches
+    ]
     assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
     await chat.finish(lease, AIMessage("On the third."))
     await chat.arm(HOUR, trigger_type=None, kind=TimerKind.CONTINUATION, batch=asking)

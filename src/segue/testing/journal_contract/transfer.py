@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import ApiKey, MemorySearch, NewMemory, TurnState
+from segue.journal.rows import columns_of, decode_message
 from segue.journal.tables import (
     MEMORIES,
     MESSAGES,
@@ -50,22 +51,7 @@ async def _copied(journal: Journal, thread_id: str) -> list[tuple[Table, Row]]:
 
 def _with_columns(table: Table, row: Row) -> Row:
     """What follows from a message's body is told with it by who restores it."""
-    if table is not MESSAGES:
-        return row
-    data = row["body"]["data"]
-    kwargs = data["additional_kwargs"]
-    return {
-        "message_id": data["id"],
-        "batch_type": kwargs.get("batch_type", "user_request"),
-        "parent_batch": None,
-        "role": row["body"]["type"],
-        "synthetic": kwargs.get("synthetic", False),
-        "trigger_type": kwargs.get("trigger_type"),
-        "visible": not kwargs.get("synthetic", False),
-        "tokens": 5,
-        "text": str(data["content"]),
-        **row,
-    }
+    return {**columns_of(decode_message(row["body"])), **row} if table is MESSAGES else row
 
 
 async def test_rows_come_in_order_whatever_the_page(journal: Journal, chat: Chat) -> None:

@@ -23,19 +23,6 @@ async def next_turn(journal: Journal, now: datetime, owner: str = "worker-a") ->
     return await journal.turns.claim_one(owner, now=now, lease_for=LEASE)
 
 
-async def test_a_claimed_turn_is_running_and_leased(journal: Journal, chat: Chat) -> None:
-    """The lease has an owner and an end, and the turn counts the attempt."""
-    assert await next_turn(journal, NOW) is None
-    accepted = await chat.say()
-    lease = await chat.take_turn("worker-a")
-    assert (lease.owner, lease.until) == ("worker-a", NOW + LEASE)
-    assert (lease.turn.id, lease.turn.state) == (accepted.turn.id, TurnState.RUNNING)
-    assert lease.turn.attempts == 1
-    assert await journal.turns.get(lease.turn.id) == lease.turn
-    await chat.finish(lease, AIMessage("Yes."))
-    assert await next_turn(journal, NOW) is None
-
-
 async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, chat: Chat) -> None:
     """One at a time: the next message waits until the one before it is answered."""
     expected = [(await chat.say(f"Question {n}?")).turn.id for n in range(3)]
@@ -51,34 +38,6 @@ async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, c
     assert [t.id for t in await journal.turns.list_of("chat", limit=1)] == expected[-1:]
 
 
-async def test_the_thread_served_longest_ago_comes_first(journal: Journal, chat: Chat) -> None:
-    """A thread with a long queue does not keep others waiting."""
-    second = await chat.another("second")
-    for n in range(3):
-        await chat.say(f"Question {n}?")
-    await second.say()
-    served = []
-    for n in range(4):
-        chat.now = NOW + (n + 1) * SECOND
-        lease = await next_turn(journal, chat.now)
-        assert lease is not None
-        served.append(lease.turn.thread_id)
-        await chat.finish(lease, AIMessage("Yes."))
-    assert served == ["chat", "second", "chat", "chat"]
-
-
-async def test_a_turn_whose_lease_ran_out_is_taken_again(journal: Journal, chat: Chat) -> None:
-    """Not before the end of the lease, and then with a new token and one more attempt."""
-    await chat.say()
-    first = await chat.take_turn("worker-a")
-    assert await next_turn(journal, NOW + LEASE - SECOND, "worker-b") is None
-    second = await next_turn(journal, NOW + LEASE, "worker-b")
-    assert second is not None
-    assert second.turn.id == first.turn.id
-    assert second.token != first.token
-    assert (second.owner, second.turn.attempts) == ("worker-b", 2)
-
-
 async def test_an_extended_lease_lasts_longer(journal: Journal, chat: Chat) -> None:
     """A worker that is still busy keeps its turn."""
     await chat.say()
@@ -87,19 +46,6 @@ async def test_an_extended_lease_lasts_longer(journal: Journal, chat: Chat) -> N
     assert extended.until == NOW + LEASE * 1.5
     assert await next_turn(journal, NOW + LEASE, "worker-b") is None
     await journal.turns.finish(extended, ids=chat.ids, now=NOW)
-
-
-async def test_two_workers_never_get_the_same_turn(crowd: list[Chat], chat: Chat) -> None:
-    """Handles that claim at the same time share the queue without overlap."""
-    expected = {(await (await chat.another(f"thread-{n}")).say()).turn.id for n in range(6)}
-    leases = await asyncio.gather(
-        *(next_turn(each.journal, NOW, f"worker-{n}") for n, each in enumerate(crowd))
-    )
-    taken = [lease.turn.id for lease in leases if lease is not None]
-    assert len(taken) == len(set(taken))
-    while (lease := await next_turn(chat.journal, NOW)) is not None:  # one may have been locked
-        taken.append(lease.turn.id)
-    assert sorted(taken) == sorted(expected)
 
 
 async def test_two_workers_never_run_one_thread(crowd: list[Chat]) -> None:
@@ -144,13 +90,15 @@ async def test_finishing_stores_messages_and_effects_with_the_end(chat: Chat) ->
 
 
 async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: Chat) -> None:
-    """If a last message cannot be stored, neither effects nor the end are."""
+    """If a last message cannot be stored, neither those before it, effects nor the end are."""
     await chat.say()
     lease = await chat.take_turn()
     bad = synthetic_message("check_in")
     bad.additional_kwargs["trigger_type"] = "full_moon"
     with pytest.raises(UnknownTrigger):
         await chat.finish(lease, AIMessage("Good."), bad, effects=[EFFECT])
+    with pytest.raises(UnknownTrigger):
+        await chat.write(lease, AIMessage("Good."), bad)
     assert texts(await chat.messages()) == ["Is it open?"]
     assert await journal.effects.next_at("webhook", now=chat.now) is None
     assert (await journal.turns.get(lease.turn.id)).state is TurnState.RUNNING
@@ -222,21 +170,6 @@ async def test_whoever_lost_a_turn_changes_nothing(chat: Chat, taken_over: bool)
         assert await chat.messages() == messages, name
         assert await chat.journal.feed.read("chat") == events, name
         assert await chat.journal.effects.next_at("webhook", now=chat.now) is None, name
-
-
-async def test_the_next_turn_is_known_without_asking_again(journal: Journal, chat: Chat) -> None:
-    """A worker can sleep until a turn is queued, may be retried, or its lease has run out."""
-    assert await journal.turns.next_at(now=NOW) is None
-    await chat.say()
-    at = await journal.turns.next_at(now=NOW)
-    assert at is not None
-    assert at <= NOW
-    lease = await chat.take_turn()
-    assert await journal.turns.next_at(now=NOW) == lease.until
-    await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
-    assert await journal.turns.next_at(now=NOW) == NOW + HOUR
-    later = NOW + 2 * HOUR
-    assert (await journal.turns.next_at(now=later) or later + HOUR) <= later
 
 
 async def test_what_waits_behind_a_void_turn_moves_up(journal: Journal, chat: Chat) -> None:

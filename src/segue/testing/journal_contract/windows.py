@@ -136,8 +136,9 @@ async def test_the_messages_of_a_batch_are_listed_for_its_agent_only(chat: Chat)
 
 
 async def test_unfinished_batches_are_listed_oldest_first(journal: Journal, chat: Chat) -> None:
-    """An operator finds what is queued and what is half done, with the thread it is in."""
+    """An operator finds what is queued or half done of an agent, with the thread it is in."""
     second = await chat.another("second")
+    await chat.another("lesson", agent_id="tutor")
     await chat.exchange("Answered.", "Yes.")
     waiting = await second.say("Not begun.")
     half = await chat.say("Half done.")
@@ -151,13 +152,7 @@ async def test_unfinished_batches_are_listed_oldest_first(journal: Journal, chat
     assert found[0][1].state is BatchState.AWAITING_TOOLS
     [oldest] = await journal.messages.list_incomplete_batches("guide", limit=1)
     assert oldest[1].id == waiting.turn.batch
-
-
-async def test_unfinished_batches_of_another_agent_are_not_listed(chat: Chat) -> None:
-    """The list is one agent's."""
-    await chat.another("lesson", agent_id="tutor")
-    await chat.say()
-    assert await chat.journal.messages.list_incomplete_batches("tutor") == []
+    assert await journal.messages.list_incomplete_batches("tutor") == []
 
 
 @pytest.mark.parametrize("closed", [True, False])
