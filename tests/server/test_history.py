@@ -116,12 +116,12 @@ async def test_history_is_what_was_said_and_nothing_else(stage: Stage) -> None:
         assert {type(m) for m in hidden} >= {HumanMessage, AIMessage, ToolMessage}
     async with stage.world(agent(), models=model()) as world, site_of(world.segue) as site:
         assert await shown(site, thread) == before
-        await say(world, site, thread, "And now?")
+        await say(world, site, thread, "I am moving.")
         await world.pass_time(PATIENCE)
         after = await shown(site, thread)
         assert after[: len(before)] == before
         assert told(after[len(before) :]) == [
-            ("user", "And now?", None, "answered"),
+            ("user", "I am moving.", None, "answered"),
             ("agent", "Fine.", "reply", None),
             ("agent", "How is it going?", "follow_up", None),
         ]
