@@ -192,7 +192,7 @@ WAYS: dict[str, Callable[[Play], Awaitable[None]]] = {
     "shown": Play.when_shown,
 }
 # Lateness is when a timer or its turn was found; how long a model then thinks is no part of it.
-ALL = [(gate, way) for gate in Gate for way in WAYS if (gate, way) != (Gate.MISSED, "shown")]
+ALL = [(gate, way) for gate in SCENES for way in WAYS if (gate, way) != (Gate.MISSED, "shown")]
 # Here the journal refuses too: a timer of an older epoch is not fired, whatever the gates say.
 SECOND_LOCK = {(Gate.SUPERSEDED, "due")}
 
@@ -211,7 +211,8 @@ async def playing(
 
 def test_there_is_a_scene_for_every_gate() -> None:
     """Who adds a gate adds its scene."""
-    assert set(SCENES) == set(Gate) == set(gates._GATES)
+    # News waits for the talk to rest; `tests/stories/test_requests.py` shows it.
+    assert {*SCENES, Gate.TALKING} == set(Gate) == set(gates._GATES)
 
 
 @pytest.mark.parametrize(("gate", "way"), ALL)

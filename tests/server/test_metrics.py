@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from segue.core.autonomy.gates import Gate
+from segue.core.autonomy.gates import FOR_FOLLOW_UPS
 from segue.errors import BackendError
 from segue.server.auth import USER_HEADER
 from segue.server.metrics import Metrics
@@ -103,7 +103,7 @@ async def test_a_follow_up_is_counted_step_by_step(stage: Stage) -> None:
         labels = {"agent": "guide", "trigger": "check_in", "outcome": outcome}
         assert found.of("follow_ups_total", **labels) == times, outcome
     # Before the model is asked, and before the user sees a word.
-    assert found.all_of("gate_verdicts_total", "gate") == dict.fromkeys(map(str, Gate), 2)
+    assert found.all_of("gate_verdicts_total", "gate") == dict.fromkeys(map(str, FOR_FOLLOW_UPS), 2)
     assert found.all_of("gate_verdicts_total", "outcome") == {"allow": 24}
     assert found.of("timer_lateness_seconds_count") == 1
     assert found.of("timer_lateness_seconds_sum") == 0

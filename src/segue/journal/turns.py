@@ -386,7 +386,7 @@ async def _end(
     ] or [noting(thread.id, rising)]
     decisions = map(recording, end.ending.decisions)
     [closed] = await tx.together(*last, *effects, *timers, *decisions, closing)
-    if end.ending.preferences:
+    if end.ending.preferences and turn.epoch == thread.epoch:  # the user's newer word counts
         await merge_user_settings(tx, thread.user_id, end.ending.preferences, now)
     if closed["has_others"]:
         # This turn may have completed a batch that an earlier one left open.
