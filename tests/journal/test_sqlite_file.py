@@ -140,7 +140,8 @@ async def test_a_look_costs_what_it_finds(
     await journal.open()
     await Chat(journal, ticking_ids(), START).begin()
     look, indices = LOOKS[step]
-    await journal.db.read(lambda db: db.set_trace_callback(said.append))
+    for alone in (False, True):
+        await journal.db.read(lambda db: db.set_trace_callback(said.append), alone=alone)
     await look(journal)
     await journal.close()
     looks = [sql for sql in said if sql.startswith("SELECT")]
