@@ -198,7 +198,7 @@ class _AuthenticatedRoute(APIRoute):
 
         async def authenticated(request: Request) -> Response:
             request.state.caller = caller = await caller_of(request)
-            checked = _CheckedRequest(request.scope, request.receive)
+            checked = CheckedRequest(request.scope, request.receive)
             if not _is_large(request):
                 return await handle(checked)
             async with slot_of(request, caller, "bodies", _LARGE_AT_ONCE):
@@ -213,7 +213,9 @@ def _is_large(request: Request) -> bool:
     return is_large or "transfer-encoding" in request.headers
 
 
-class _CheckedRequest(Request):
+class CheckedRequest(Request):
+    """Counts the parts of a body before it parses it."""
+
     async def json(self) -> Any:
         body = await self.body()
         is_large = len(body) > _LARGE_BYTES

@@ -127,7 +127,7 @@ class EventIn(StrictModel):
 
     type: str = Field(max_length=200, examples=["parcel.shipped"])
     data: Any = None
-    user_id: str | None = Field(default=None, max_length=200)
+    user_id: str | None = Field(default=None, max_length=200, examples=["sam"])
     thread_id: str | None = Field(default=None, max_length=200)
 
 
