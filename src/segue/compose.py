@@ -23,6 +23,7 @@ from segue.agent.initiative_tools import initiative_tools
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.models import can_call_tools, load_model
+from segue.agent.reminder_tools import reminder_tools
 from segue.agent.summariser import load_summariser
 from segue.agent.tools import ask_agent_tool, continue_tool
 from segue.core.compression import Strategy
@@ -44,6 +45,7 @@ from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
 from segue.runtime.planning import CustomDecider, Decider
 from segue.runtime.processor import SessionProcessor
+from segue.runtime.reminders import Reminders
 from segue.runtime.requests import Requests
 from segue.runtime.runtime import Runtime
 from segue.runtime.thread_service import ThreadService
@@ -77,6 +79,7 @@ class System:
     threads: ThreadService
     runtime: Runtime
     requests: Requests
+    reminders: Reminders
     books: Mapping[str, MemoryBook]
 
 
@@ -155,9 +158,10 @@ def _put_together(kit: _Kit) -> System:
         batch_time=settings.batch_time,
     )
     turns = TurnWorker(deps, SessionProcessor(deps, after_turn, rules), rules, settings.slots)
-    books = _books(settings, deps)
+    books, reminders = _books(settings, deps), _reminders(deps)
     for config in settings.agents:
-        agents[config.id] = _agent(config, kit, deps, turns, books.get(config.id))
+        book = books.get(config.id)
+        agents[config.id] = _agent(config, kit, deps, turns, reminders, book)
     webhooks = Webhooks(kit.http, kit.overrides.clock.now)
     compressor = Compressor(
         journal,
@@ -193,7 +197,18 @@ def _put_together(kit: _Kit) -> System:
         lambda agent_id: find_agent(agents, agent_id).config.autonomy,
         deps.wakeups.timers,
     )
-    return System(settings, deps, inbox, threads, runtime, requests, books)
+    return System(settings, deps, inbox, threads, runtime, requests, reminders, books)
+
+
+def _reminders(deps: Deps) -> Reminders:
+    return Reminders(
+        deps.journal,
+        deps.ids,
+        deps.clock,
+        lambda agent_id: deps.agent_of(agent_id).config.autonomy,
+        deps.wakeups.timers,
+        zone=deps.zone,
+    )
 
 
 def _check_models(settings: Settings, overrides: Overrides) -> None:
@@ -219,7 +234,12 @@ def find_agent(agents: Mapping[str, Agent], agent_id: str) -> Agent:
 
 
 def _agent(
-    config: AgentConfig, kit: _Kit, deps: Deps, turns: TurnWorker, book: MemoryBook | None
+    config: AgentConfig,
+    kit: _Kit,
+    deps: Deps,
+    turns: TurnWorker,
+    reminders: Reminders,
+    book: MemoryBook | None,
 ) -> LangGraphAgent:
     if config.graph is not None:
         return LangGraphAgent(config, build_graph(config), kit.checkpoints, book)
@@ -232,6 +252,9 @@ def _agent(
     model = _model(config, kit.overrides)
     if config.autonomy.enabled and can_call_tools(model):
         tools += initiative_tools(deps)
+        tools += (
+            reminder_tools(deps.journal, reminders) if config.autonomy.reminders.enabled else []
+        )
     built = build_graph(config, model=model, memories=book, tools=tools)
     return LangGraphAgent(config, built, kit.checkpoints)
 

@@ -51,6 +51,7 @@ from segue.journal.stats import WINDOW
 from segue.journal.tables import THREADS, Whose, all_rows
 from segue.runtime.after_turn import visible_replies
 from segue.runtime.deps import Deps
+from segue.runtime.reminders import Reminder
 from segue.runtime.requests import FollowUpRequest, OutsideEvent
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
@@ -379,6 +380,26 @@ class Segue:
             return found[0]
         digest = hashlib.sha256(f"{agent}\0{user_id}".encode()).hexdigest()[:24]
         return await self.create_thread(user_id, agent, thread_id=f"news-{digest}")
+
+    async def remind(self, thread: Thread | str, text: str, **when: Any) -> Reminder:
+        """Remind the user `after` a duration, `at` a local time, or by the rule `every`, which may
+        end `until` a local time. `UsageError` says what is wrong.
+        """
+        found = await self.get_thread(_id(thread))
+        return await self._open_system.reminders.remind(found, text, **when)
+
+    async def list_reminders(
+        self, user_id: str | None = None, *, thread: Thread | str | None = None
+    ) -> list[Reminder]:
+        """The reminders of a user or of a thread that still wait, in the order of their times."""
+        reminders = self._open_system.reminders
+        if thread is not None:
+            return await reminders.list_of_thread(await self.get_thread(_id(thread)))
+        return await reminders.list_of_user(_check_text(user_id, "user_id"))
+
+    async def cancel_reminder(self, reminder_id: int, *, user_id: str | None = None) -> Reminder:
+        """`NotFoundError` if none waits with this id, or, if a user is given, it is another's."""
+        return await self._open_system.reminders.cancel(reminder_id, user_id=user_id)
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Cancel planned follow-ups and continuations, and replies to triggers that were not shown

@@ -47,6 +47,7 @@ INITIATIVE = "tests/runtime/test_after_turn.py::"
 EFFECTS = "tests/runtime/test_effects.py::"
 LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
+REMINDERS = "tests/stories/test_reminders.py::"
 RETENTION = "tests/stories/test_retention.py::"
 COMPRESSION = "tests/stories/test_compression.py::"
 TRIES = "tests/stories/test_tries.py::"
@@ -125,6 +126,14 @@ SHOWN = {
     "Autonomy.expires_after": (
         f"{INITIATIVE}test_a_follow_up_that_nobody_began_with_may_come_too_late"
     ),
+    "Autonomy.reminders": (f"{REMINDERS}test_switched_off_there_is_no_tool_and_no_promise_is_kept"),
+    "ReminderConfig.enabled": (
+        f"{REMINDERS}test_switched_off_there_is_no_tool_and_no_promise_is_kept"
+    ),
+    "ReminderConfig.shelf_life": f"{REMINDERS}test_an_unanswered_series_asks_once_and_stops",
+    "ReminderConfig.quiet_hours": f"{REMINDERS}test_a_recurring_reminder_waits_for_the_morning",
+    "ReminderConfig.late": f"{REMINDERS}test_how_late_a_missed_reminder_comes_is_a_setting",
+    "ReminderConfig.late_again": f"{REMINDERS}test_how_late_a_missed_reminder_comes_is_a_setting",
     "Policy.enabled": f"{INITIATIVE}test_a_follow_up_that_nobody_began_with_may_come_too_late",
     "Policy.max_consecutive": "tests/runtime/test_requirements_of_limits.py::"
     "test_follow_ups_are_counted_until_the_user_writes",
@@ -348,7 +357,8 @@ async def test_tools_are_offered_to_the_model(stage: Stage) -> None:
     agent = plain_agent(tools=["textwrap:shorten"])
     async with stage.world(agent, models={"guide": Offered(script=["Hi."])}) as world:
         await world.say(await new_thread(world), "Hello.")
-    assert seen == [["shorten", "set_follow_ups"]]
+    reminders = ["remind", "list_reminders", "cancel_reminder"]
+    assert seen == [["shorten", "set_follow_ups", *reminders]]
 
 
 async def test_an_agent_without_memories_has_no_book(stage: Stage) -> None:

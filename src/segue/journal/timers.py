@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
 
@@ -212,15 +212,17 @@ class Timers(Part):
         reason: str,
         *,
         now: datetime,
+        state: TimerState = TimerState.POSTPONED,
         decisions: Sequence[Decision] = (),
     ) -> Timer:
+        """Let a claimed timer wait; pending if for a time of its own, which no gate can change."""
         await lock_thread(tx, lease.timer.thread_id)
         _check_lease(lease, await _lock_timer(tx, lease.timer.id))
         row = await change(
             tx,
             "timers",
             lease.timer.id,
-            state=TimerState.POSTPONED,
+            state=state,
             due_at=until,
             wake_at=until,
             state_reason=storable(reason),
@@ -316,13 +318,17 @@ class Timers(Part):
         return readable(Timer.of, await tx.all(sql, thread=thread_id, limit=limit))
 
     @looks
-    async def list_reminders(self, tx: Tx, user_id: str, *, limit: int = 100) -> list[Timer]:
-        """The live reminders of a user, in the order of their next time."""
-        sql = (
-            "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder' "
-            "AND wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
-        )
-        return readable(Timer.of, await tx.all(sql, user=user_id, limit=limit))
+    async def list_reminders(
+        self, tx: Tx, user_id: str, *, thread_id: str | None = None, limit: int = 100
+    ) -> list[Timer]:
+        """The live reminders of a user, or of one of their threads, by their next time."""
+        values: dict[str, Any] = {"user": user_id, "limit": limit}
+        sql = "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder'"
+        if thread_id is not None:
+            sql += " AND thread_id = :thread"
+            values["thread"] = thread_id
+        sql += " AND wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
+        return readable(Timer.of, await tx.all(sql, **values))
 
     @looks
     async def list_pending(self, tx: Tx, *, limit: int = 50) -> list[Timer]:

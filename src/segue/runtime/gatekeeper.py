@@ -14,6 +14,7 @@ from segue.core.autonomy.gates import (
     FOR_EVENTS,
     FOR_FOLLOW_UPS,
     FOR_REMINDERS,
+    Gate,
     GateDecision,
     GateOutcome,
     PolicyGates,
@@ -23,6 +24,7 @@ from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.journal import Journal
 from segue.journal.records import Decision, FollowUpCounts, Timer, TimerKind, Turn
+from segue.runtime.reminders import is_recurring
 from segue.settings.agents import Autonomy
 from segue.telemetry import count, log_event
 
@@ -88,7 +90,7 @@ class Gatekeeper:
             talked_at=thread.updated_at if thread.message_count else None,
             **preferences.as_facts(),
         )
-        gates = _GATES_OF[timer.kind] - autonomy.left_out_gates(timer.trigger_type)
+        gates = _gates_of(timer, autonomy)
         decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
         checked = GateCheck(timer, turn, decision, facts, preferences, counts)
         _log(checked)
@@ -117,6 +119,13 @@ class Gatekeeper:
             turn_id=turn.id if turn else None,
             decided_at=checked.facts.checked_at,
         )
+
+
+def _gates_of(timer: Timer, autonomy: Autonomy) -> frozenset[Gate]:
+    """Those of its kind; a recurring reminder may also wait for the end of quiet hours."""
+    gates = _GATES_OF[timer.kind] - autonomy.left_out_gates(timer.trigger_type)
+    waits = autonomy.reminders.quiet_hours and is_recurring(timer)
+    return gates | {Gate.QUIET_HOURS} if waits else gates
 
 
 def _log(checked: GateCheck) -> None:

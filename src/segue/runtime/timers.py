@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from structlog.contextvars import bind_contextvars
 
@@ -16,6 +16,7 @@ from segue.errors import ConflictError, NotFoundError, UnknownTrigger
 from segue.journal.records import Decision, Timer, TimerKind, TimerLease, TimerState
 from segue.runtime.deps import Deps, log_failure
 from segue.runtime.gatekeeper import GateCheck, Gatekeeper
+from segue.runtime.reminders import WORN_OUT, Firing, plan_firing, skip_to
 from segue.settings.agents import Autonomy
 from segue.telemetry import count, log_event, span
 
@@ -72,7 +73,13 @@ class TimerWorker:
             record = self._gatekeeper.record(check, held_out=True)
             await self._close(lease, _HELD_OUT, now, record, outcome="held_out")
             return
-        await self._fire(lease, prompt, check, now)
+        firing = None
+        if timer.kind is TimerKind.REMINDER:
+            firing = plan_firing(timer, autonomy, check.facts.thread_epoch, now)
+            if firing.is_over:
+                await self._close(lease, WORN_OUT, now, state=TimerState.EXPIRED)
+                return
+        await self._fire(lease, prompt, check, now, firing)
 
     async def _work(self, lease: TimerLease) -> None:
         timer = lease.timer
@@ -105,11 +112,14 @@ class TimerWorker:
             log_failure(logger, f"Timer {timer_id} could not be considered", error)
 
     async def _hold_back(self, lease: TimerLease, check: GateCheck, now: datetime) -> None:
-        """Postpone or close a timer, as its gates decided."""
+        """Postpone or close a timer, as its gates decided; a series only misses one time."""
         decision, record = check.decision, self._gatekeeper.record(check)
-        if decision.outcome is GateOutcome.POSTPONE and decision.until is not None:
+        is_later = decision.outcome is GateOutcome.POSTPONE
+        until = decision.until if is_later else skip_to(lease.timer, now)
+        if until is not None:
+            state = TimerState.POSTPONED if is_later else TimerState.PENDING
             await self._journal.timers.postpone(
-                lease, decision.until, decision.reason, now=now, decisions=[record]
+                lease, until, decision.reason, now=now, state=state, decisions=[record]
             )
             count("follow_up_held_back", outcome=decision.timer_state)
         else:
@@ -132,7 +142,12 @@ class TimerWorker:
             count("follow_up_held_back", outcome=outcome or state.value)
 
     async def _fire(
-        self, lease: TimerLease, prompt: PromptVariant, check: GateCheck, now: datetime
+        self,
+        lease: TimerLease,
+        prompt: PromptVariant,
+        check: GateCheck,
+        now: datetime,
+        firing: Firing | None = None,
     ) -> None:
         """Store the trigger and queue its turn, if the counts that the gates saw still hold."""
         timer = lease.timer
@@ -140,9 +155,9 @@ class TimerWorker:
         message = synthetic_message(
             timer.trigger_type or "",
             timer.reason,
-            prompt.text,
+            (firing and firing.prompt) or prompt.text,
             initiative=_initiative(timer),
-            data=[event.payload for event in events] or timer.payload.get("data"),
+            data=firing.data if firing else _data_of(timer, events),
         )
         _log_created(timer)
         try:
@@ -154,6 +169,7 @@ class TimerWorker:
                 counted=check.counts,
                 decisions=[self._gatekeeper.record(check, variant=prompt.name)],
                 together=[event.id for event in events],
+                again=firing.again if firing else None,
             )
         except ConflictError as error:
             if await self._is_ours(lease):
@@ -207,6 +223,10 @@ def _choose_prompt(timer: Timer, autonomy: Autonomy) -> PromptVariant | None:
     holdout = autonomy.holdout if timer.is_from_silence else 0
     trigger = timer.trigger_type or ""
     return choose_prompt(autonomy.all_prompts, holdout, trigger, timer.thread_id)
+
+
+def _data_of(timer: Timer, events: list[Timer]) -> Any:
+    return [event.payload for event in events] or timer.payload.get("data")
 
 
 def _initiative(timer: Timer) -> Initiative | None:

@@ -220,6 +220,21 @@ class TriggerConfig(Config):
     """How late it may still be sent; `none` means at any time."""
 
 
+class ReminderConfig(Config):
+    """Reminders that users ask for."""
+
+    enabled: bool = True
+    """Whether the agent can set reminders, and a promise to remind is kept."""
+    shelf_life: Count = 5
+    """How often a recurring reminder may go unanswered before it asks once whether to go on."""
+    quiet_hours: bool = True
+    """Whether recurring reminders wait for the end of quiet hours; others never do."""
+    late: Span = timedelta(hours=12)
+    """How late a reminder may come that was missed while the process was down."""
+    late_again: Span = timedelta(hours=1)
+    """How late a recurring one may come; later, it is skipped until its next time."""
+
+
 class Autonomy(Config):
     """When and how the agent speaks first."""
 
@@ -253,6 +268,8 @@ class Autonomy(Config):
         Mapping[str, TriggerConfig], AfterValidator(_check_triggers), Expected("a table by name")
     ] = Field(default_factory=dict)
     """Triggers of your own, by name, beside the four that silence brings."""
+    reminders: ReminderConfig = ReminderConfig()
+    """Reminders that users ask for."""
 
     def left_out_gates(self, trigger: str | None) -> frozenset[Gate]:
         """The gates that do not count for a trigger."""

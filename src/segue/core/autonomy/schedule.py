@@ -192,6 +192,11 @@ def _wall(moment: datetime, clock: tzinfo) -> datetime:
     return moment.astimezone(clock).replace(tzinfo=None, fold=0)
 
 
+def in_words(moment: datetime, zone: str) -> str:
+    """Such as "Monday 23 November 2026, 09:00"."""
+    return _day(moment, find_zone(zone) or UTC)
+
+
 def _day(moment: datetime, clock: tzinfo) -> str:
     local = moment.astimezone(clock)
     name, month = WEEKDAYS[local.weekday()], MONTHS[local.month - 1]

@@ -1,0 +1,228 @@
+"""Reminders: what a user asked to be reminded of, as timers of a kind of their own.
+
+A thread may have many; a reply does not void them, and no cap counts them. `Reminders` makes, lists
+and cancels them. `plan_firing` says what the model is asked at a due time, and when a recurring one
+comes again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Self
+
+from segue.core.autonomy.policy import Preferences
+from segue.core.autonomy.schedule import Schedule, in_words, parse_schedule
+from segue.core.snowflake import SnowflakeSource, to_text
+from segue.core.text import storable
+from segue.core.triggers import REMINDER, REMINDER_ASK_PROMPT
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.journal import Journal
+from segue.journal.records import DROPPED, NewTimer, NextTime, Thread, Timer, TimerKind
+from segue.runtime.clock import Clock, Wakeup
+from segue.settings.agents import Autonomy, ReminderConfig
+
+LONGEST_TEXT: Final = 1_000
+MOST: Final = 100
+WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
+_OPTED_OUT: Final = (
+    "The user wants no messages that the agent starts, so no reminder was set. Ask the user "
+    "whether they want this one all the same"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """A reminder that waits for its next time; `description` says when it comes, in words."""
+
+    id: int
+    thread_id: str
+    agent_id: str
+    text: str
+    due_at: datetime
+    every: str | None
+    until: datetime | None
+    time_zone: str
+    description: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, timer: Timer) -> Self:
+        schedule = schedule_of(timer)
+        return cls(
+            timer.id,
+            timer.thread_id,
+            timer.agent_id,
+            text_of(timer),
+            timer.due_at,
+            schedule.every,
+            schedule.until,
+            schedule.zone,
+            schedule.describe(timer.due_at),
+            timer.created_at,
+        )
+
+
+class Reminders:
+    """`zone` is that of users who have not set theirs; the rest is as for `Requests`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        ids: SnowflakeSource,
+        clock: Clock,
+        autonomy_of: Callable[[str], Autonomy],
+        wakeup: Wakeup | None = None,
+        *,
+        zone: str = "UTC",
+    ) -> None:
+        self._journal = journal
+        self._ids = ids
+        self._now = clock.now
+        self._autonomy_of = autonomy_of
+        self._wakeup = wakeup
+        self._zone = zone
+
+    async def remind(
+        self, thread: Thread, text: str, *, key: str | None = None, **when: Any
+    ) -> Reminder:
+        """Arm a reminder at `after`, `at` or `every` with `until`, as `parse_schedule` reads them.
+
+        The same text at the same time is one reminder, and so is the same `key`. `UsageError` for
+        what cannot be; `ConflictError` if the user opted out, or the thread has too many.
+        """
+        if unknown := sorted(when.keys() - {"after", "at", "every", "until"}):
+            raise UsageError(f"Unknown argument {unknown[0]!r}; expected after, at, every, until.")
+        text = _check_text(text)
+        user = await self._journal.users.get_settings(thread.user_id)
+        preferences = Preferences.of(user, thread.settings, self._zone)
+        if preferences.opted_out or preferences.muted:
+            raise ConflictError(f"{_OPTED_OUT}.")
+        schedule = parse_schedule(now=self._now(), zone=preferences.time_zone, **when)
+        live = await self._live(thread)
+        for timer in live:
+            if text_of(timer) == text and _is_same(schedule_of(timer), schedule):
+                return Reminder.of(timer)
+        if len(live) >= MOST:
+            raise ConflictError(
+                f"This thread has {MOST} reminders, the most it can have; cancel one first."
+            )
+        settings = self._autonomy_of(thread.agent_id).reminders
+        new = new_reminder(thread.id, text, schedule, settings, key or self._key())
+        timer = await self._journal.timers.arm(new, ids=self._ids, now=self._now())
+        if self._wakeup is not None:
+            self._wakeup.at(timer.due_at)
+        return Reminder.of(timer)
+
+    async def list_of_thread(self, thread: Thread) -> list[Reminder]:
+        """The thread's live reminders, in the order of their next time."""
+        return [*map(Reminder.of, await self._live(thread))]
+
+    async def list_of_user(self, user_id: str, *, limit: int = MOST) -> list[Reminder]:
+        """The user's live reminders with all agents, in the order of their next time."""
+        found = await self._journal.timers.list_reminders(user_id, limit=limit)
+        return [*map(Reminder.of, found)]
+
+    async def cancel(self, reminder_id: int, **owner: str | None) -> Reminder:
+        """Cancel a live reminder, of a `user_id` or `thread_id` if one is given; `NotFoundError`
+        if it is not there, or another's.
+        """
+        missing = NotFoundError(f"There is no reminder {to_text(reminder_id)} that still waits.")
+        timer = await self._journal.timers.find(reminder_id)
+        if any(each and getattr(timer, name, None) != each for name, each in owner.items()):
+            raise missing
+        cancelled = await self._journal.timers.cancel_reminder(
+            reminder_id, DROPPED, now=self._now()
+        )
+        if cancelled is None:
+            raise missing
+        return Reminder.of(cancelled)
+
+    async def _live(self, thread: Thread) -> list[Timer]:
+        return await self._journal.timers.list_reminders(thread.user_id, thread_id=thread.id)
+
+    def _key(self) -> str:
+        return f"reminder:{to_text(self._ids.next())}"
+
+
+def new_reminder(
+    thread_id: str, text: str, schedule: Schedule, settings: ReminderConfig, key: str
+) -> NewTimer:
+    within = settings.late_again if schedule.every else settings.late
+    return NewTimer(
+        thread_id,
+        schedule.first,
+        REMINDER,
+        kind=TimerKind.REMINDER,
+        missed=f"run_if_within:{round(within.total_seconds())}",
+        payload={"text": text, "schedule": schedule.as_json()},
+        key=key,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What the model gets at a due time; `again` is the next time of a recurring reminder.
+
+    `prompt` replaces the trigger's; `is_over` if the user let the reminder lapse.
+    """
+
+    data: dict[str, str]
+    prompt: str | None = None
+    again: NextTime | None = None
+    is_over: bool = False
+
+
+def plan_firing(timer: Timer, autonomy: Autonomy, epoch: int, now: datetime) -> Firing:
+    """The thread's present `epoch` shows whether the user wrote since the last time."""
+    schedule, payload = schedule_of(timer), timer.payload
+    data = {"reminder": text_of(timer)}
+    if now - timer.due_at > autonomy.policy.late_after:
+        data["meant_for"] = in_words(timer.due_at, schedule.zone)
+    unanswered = int(payload.get("unanswered", 0)) if timer.epoch == epoch else 0
+    next_at = schedule.next_after(now)
+    if schedule.every is None:
+        return Firing(data)
+    asks = unanswered >= autonomy.reminders.shelf_life
+    kept = {**payload, "unanswered": unanswered + 1}
+    return Firing(
+        data,
+        REMINDER_ASK_PROMPT if asks else None,
+        None if next_at is None else NextTime(next_at, kept),
+        is_over=unanswered > autonomy.reminders.shelf_life,
+    )
+
+
+def skip_to(timer: Timer, now: datetime) -> datetime | None:
+    """The next time of a recurring reminder that may not come now; None if there is none."""
+    return schedule_of(timer).next_after(now) if is_recurring(timer) else None
+
+
+def is_recurring(timer: Timer) -> bool:
+    return timer.kind is TimerKind.REMINDER and schedule_of(timer).every is not None
+
+
+def text_of(timer: Timer) -> str:
+    return str(timer.payload.get("text") or "")
+
+
+def schedule_of(timer: Timer) -> Schedule:
+    """The schedule of a reminder; one that is damaged, as after an import, comes once."""
+    try:
+        return Schedule.from_json(timer.payload["schedule"])
+    except (KeyError, TypeError, UsageError):
+        return Schedule(timer.due_at, "UTC")
+
+
+def _check_text(text: Any) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError("A reminder needs a text: what to remind the user of.")
+    if len(text) > LONGEST_TEXT:
+        raise UsageError(f"The text has {len(text):,} characters; shorten it to {LONGEST_TEXT:,}.")
+    return storable(text.strip())
+
+
+def _is_same(one: Schedule, other: Schedule) -> bool:
+    """Recurring ones are compared by their rule: each was first due after it was made."""
+    if one.every is not None:
+        return replace(one, first=other.first) == other
+    return (one.every, one.first) == (other.every, other.first)
