@@ -29,6 +29,8 @@ _DECISIONS: Final = {
     "memory_query": "the memories of a follow-up",
     "request": "the user's request about follow-ups",
     "guard": "the guard before the first word",
+    "promise": "a promise to remind",
+    "reminder": "a reminder",
 }
 _OVER: Final = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}

@@ -4,7 +4,7 @@ The end of a turn brings a planned follow-up, a continuation, or effects: a webh
 a decision by a model.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -43,6 +43,8 @@ from segue.runtime.planning import (
     record_plan,
     refusal,
 )
+from segue.runtime.promises import keep_promise
+from segue.runtime.reminders import reminder_text
 from segue.runtime.run import SEARCHED, TurnOutput
 from segue.runtime.wishes import PROMISED, Granted, grant
 from segue.settings.agents import AgentConfig, Autonomy
@@ -112,6 +114,10 @@ class AfterTurn:
             ending = Ending(timers=[_continuation(turn, batch, self._deps.clock.now())])
         else:
             ending = await self._plan(output, config.autonomy)
+            if turn.kind is TurnKind.REPLY and not output.questions:
+                text = "\n".join(reply.text for reply in visible_replies(turn, batch))
+                kept = await keep_promise(self._deps, turn, batch, text, config.autonomy)
+                ending = _together(ending, kept)
         effects = [*_webhooks(turn, batch, config), *compress_effects(output, config)]
         promised = await self._promised(output)
         return replace(
@@ -132,6 +138,27 @@ class AfterTurn:
             return Granted()
         stop = FollowUpRequest(Wish.STOP)
         return await grant(self._deps, turn.thread_id, stop, PROMISED, turn.id)
+
+    async def remind_plainly(
+        self, turn: Turn, batch: Batch, reason: str, decisions: Sequence[Decision]
+    ) -> tuple[AIMessage, Ending]:
+        """The reminder in the user's own words, where the model has none, and how its turn ends."""
+        text = f"Reminder: {reminder_text(await self._timer_of(turn))}"
+        message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
+        decision = Decision(
+            id=self._deps.ids.next(),
+            thread_id=turn.thread_id,
+            kind="reminder",
+            outcome="sent_plainly",
+            reasons=(reason,),
+            facts={},
+            timer_id=None,
+            turn_id=turn.id,
+            decided_at=self._deps.clock.now(),
+        )
+        config = self._deps.agent_of(turn.agent_id).config
+        effects = _webhooks(turn, Batch(batch.id, [*batch.messages, message]), config)
+        return message, Ending(effects=effects, decisions=[*decisions, decision])
 
     async def _plan(self, output: TurnOutput, autonomy: Autonomy) -> Ending:
         """The rules decide at once; a model or custom decider decides later, as an effect."""
@@ -234,6 +261,11 @@ class AfterTurn:
             turn.thread_id, day_began=self._deps.clock.now()
         )
         return counts.consecutive
+
+
+def _together(one: Ending, other: Ending) -> Ending:
+    timers, decisions = [*one.timers, *other.timers], [*one.decisions, *other.decisions]
+    return replace(one, timers=timers, decisions=decisions)
 
 
 def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:

@@ -66,7 +66,7 @@ class SessionProcessor:
         self._wakeups = deps.wakeups
         self._after_turn = after_turn
         self._rules = rules or TurnRules()
-        self._failures = TurnFailures(deps, self._rules)
+        self._failures = TurnFailures(deps, self._rules, after_turn)
 
     async def process(self, lease: TurnLease, scope: CancelScope | None = None) -> None:
         """The life of a turn. Whatever fails, its batch ends whole, or another try resumes it."""
@@ -187,7 +187,8 @@ class SessionProcessor:
         if output.is_shown:
             return
         if opening and (machinery := find_machinery(opening, whole=whole)):
-            raise FollowUpWithdrawn(self._after_turn.withhold(output.turn, machinery, opening))
+            ending = self._after_turn.withhold(output.turn, machinery, opening)
+            raise FollowUpWithdrawn(ending, is_withheld=True)
         await self._check_gates(output.turn)
         with journal_errors():
             await self._journal.turns.show(output.lease, now=self._clock())

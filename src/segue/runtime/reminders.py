@@ -52,7 +52,7 @@ class Reminder:
             timer.id,
             timer.thread_id,
             timer.agent_id,
-            text_of(timer),
+            reminder_text(timer),
             timer.due_at,
             schedule.every,
             schedule.until,
@@ -100,7 +100,7 @@ class Reminders:
         schedule = parse_schedule(now=self._now(), zone=preferences.time_zone, **when)
         live = await self._live(thread)
         for timer in live:
-            if text_of(timer) == text and _is_same(schedule_of(timer), schedule):
+            if reminder_text(timer) == text and _is_same(schedule_of(timer), schedule):
                 return Reminder.of(timer)
         if len(live) >= MOST:
             raise ConflictError(
@@ -175,7 +175,7 @@ class Firing:
 def plan_firing(timer: Timer, autonomy: Autonomy, epoch: int, now: datetime) -> Firing:
     """The thread's present `epoch` shows whether the user wrote since the last time."""
     schedule, payload = schedule_of(timer), timer.payload
-    data = {"reminder": text_of(timer)}
+    data = {"reminder": reminder_text(timer)}
     if now - timer.due_at > autonomy.policy.late_after:
         data["meant_for"] = in_words(timer.due_at, schedule.zone)
     unanswered = int(payload.get("unanswered", 0)) if timer.epoch == epoch else 0
@@ -201,7 +201,7 @@ def is_recurring(timer: Timer) -> bool:
     return timer.kind is TimerKind.REMINDER and schedule_of(timer).every is not None
 
 
-def text_of(timer: Timer) -> str:
+def reminder_text(timer: Timer) -> str:
     return str(timer.payload.get("text") or "")
 
 

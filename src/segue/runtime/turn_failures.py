@@ -6,7 +6,7 @@ is whole afterwards, or a later try resumes it.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
@@ -19,8 +19,9 @@ from segue.core.batch import Batch, interrupted_results, settle
 from segue.core.metadata import MessageMetadata
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
-from segue.journal.records import STOPPED, Ending, Turn, TurnLease
+from segue.journal.records import STOPPED, Decision, Ending, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
+from segue.runtime.after_turn import AfterTurn
 from segue.runtime.deps import Deps
 from segue.runtime.housekeeping import is_batch_in_use
 from segue.runtime.model_failures import describe_fault, explain_model_error, is_retryable, place_of
@@ -107,11 +108,12 @@ class CancelScope:
 
 
 class FollowUpWithdrawn(Exception):
-    """A gate refused a follow-up after it was queued."""
+    """A gate refused a follow-up after it was queued, or its text is withheld."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: Ending, *, is_withheld: bool = False) -> None:
         super().__init__("withdrawn")
         self.ending = ending
+        self.is_withheld = is_withheld
 
 
 class JournalUnavailable(BackendError):
@@ -132,7 +134,7 @@ def journal_errors() -> Iterator[None]:
 
 
 class TurnFailures:
-    def __init__(self, deps: Deps, rules: TurnRules) -> None:
+    def __init__(self, deps: Deps, rules: TurnRules, after_turn: AfterTurn) -> None:
         self._journal = deps.journal
         self._agent_of = deps.agent_of
         self._ids = deps.ids
@@ -140,6 +142,7 @@ class TurnFailures:
         self._bus = deps.bus
         self._wakeups = deps.wakeups
         self._rules = rules
+        self._after_turn = after_turn
 
     async def end(self, lease: TurnLease, error: Exception) -> None:
         """Close the turn's batch, or release the turn for another try."""
@@ -153,7 +156,10 @@ class TurnFailures:
         """Returns whether the turn is over; `ConflictError` if its lease is lost."""
         turn = lease.turn
         if isinstance(error, FollowUpWithdrawn):
-            await self._withdraw(lease, error.ending)
+            reason = "What the model wrote was withheld, so the reminder came in plain words."
+            decisions = error.ending.decisions
+            if not error.is_withheld or not await self._reminds(lease, reason, decisions):
+                await self._withdraw(lease, error.ending)
         elif isinstance(error, TurnStopped):
             return await self._stop(lease, error)
         elif isinstance(error, ConflictError):
@@ -249,11 +255,41 @@ class TurnFailures:
         text = "Follow-up {turn_id} was withdrawn: {reason}"
         log_turn(lease.turn, "follow_up_withdrawn", text, reason=reason)
 
+    async def _reminds(
+        self, lease: TurnLease, reason: str, decisions: Sequence[Decision] = ()
+    ) -> bool:
+        """Send a reminder in the user's own words: it must not be lost because of the model.
+
+        False if the turn is not a reminder, or if it cannot be sent.
+        """
+        turn, now = lease.turn, self._clock()
+        if turn.kind is not TurnKind.REMINDER:
+            return False
+        try:
+            if refused := await self._after_turn.refuse(turn):
+                await self._withdraw(lease, refused)
+                return True
+            batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
+            sent, ending = await self._after_turn.remind_plainly(turn, batch, reason, decisions)
+        except (DamagedError, NotFoundError):
+            return False
+        await self._journal.turns.show(lease, now=now)
+        last = [*interrupted_results(batch), sent]
+        stored = await self._journal.turns.finish(
+            lease, last, ids=self._ids, now=now, ending=ending
+        )
+        self._bus.finish(lease, stored)
+        self._wakeups.expect(ending, now)
+        log_turn(turn, "reminder_sent_plainly", "Reminder {turn_id}: {reason}", reason=reason)
+        return True
+
     async def _fail(self, lease: TurnLease, error: Exception) -> None:
         """Close the batch so that the next message works, and report the error to the user."""
         turn, shown = lease.turn, _shown_error(error)
         _log_error(turn, "turn_failed", "Turn {turn_id} failed: {reason}", logging.ERROR, error)
         self._bus.retract(lease)
+        if await self._reminds(lease, f"The model failed ({shown.code}); it came in plain words."):
+            return
         # The user did not ask for a follow-up and is not told that it failed.
         is_told = not turn.kind.speaks_first
         says = {"kind": "error", "code": shown.code, "reason": str(shown)} if is_told else None

@@ -73,6 +73,9 @@ class Metrics:
             "model_tokens", "Tokens as the provider counts them", "agent", "direction"
         )
         self._queries = counter("memory_queries", "Memory searches", "agent", "source")
+        self._promises = counter(
+            "promises", "Reminders that a reply promised without setting one", "agent", "outcome"
+        )
         self._effects = counter("effects", "Attempts of effects", "agent", "kind", "outcome")
         self._timers = gauge("timers_pending", f"Pending timers, up to {_MOST_TIMERS}")
         self._timers_fresh_until = -math.inf
@@ -124,6 +127,8 @@ class Metrics:
                 self._verdicts.labels(fields["gate"], fields["outcome"]).inc()
             case "timer_due":
                 self._lateness.observe(fields["seconds"])
+            case "promise_noticed":
+                self._promises.labels(agent, fields["outcome"]).inc()
             case "memory_asked":
                 self._queries.labels(agent, fields["source"]).inc()
             case "model_called":

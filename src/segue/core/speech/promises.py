@@ -24,6 +24,9 @@ _UNIT_LENGTHS: Final = {
     "days": timedelta(days=1),
     "weeks": timedelta(weeks=1),
 }
+_MENTION: Final = re.compile(
+    r"remind|nudg|ping|erinner|rappel|record|recuerd|ricord|promemoria|lembr|prévien", re.IGNORECASE
+)
 # A reply may round the time that the user named.
 _AGREEMENT: Final = timedelta(minutes=2)
 
@@ -76,6 +79,11 @@ class Promise:
 
     text: str
     time: PromisedTime | None
+
+
+def may_promise(reply: str) -> bool:
+    """Whether `find_promise` is worth its time: few replies speak of reminders."""
+    return _MENTION.search(reply) is not None
 
 
 def find_promise(reply: str, request: str) -> Promise | None:

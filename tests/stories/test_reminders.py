@@ -1,0 +1,355 @@
+"""Reminders: on time on the user's clock, whatever the model, the process or the night does."""
+
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from segue.agent.scripted import Line
+from segue.core.metadata import is_synthetic
+from segue.core.triggers import REMINDER_ASK_PROMPT, REMINDER_PROMPT
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.journal.records import TimerKind, TimerState, TurnKind
+from segue.settings.agents import AgentConfig
+from segue.simulate.clock import VirtualClock
+from segue.simulate.world import Stage, World
+from tests.stories.canaries import calling, failing
+from tests.stories.scenes import eager_agent, model_of, told
+
+pytestmark = pytest.mark.anyio
+
+BERLIN = "Europe/Berlin"
+
+
+def agent(**autonomy: Any) -> AgentConfig:
+    """An agent that speaks first only where it was asked to."""
+    return eager_agent("ada", decider="none", **autonomy)
+
+
+def world(
+    stage: Stage, *lines: Line, then: str = "Call mum.", **autonomy: Any
+) -> AbstractAsyncContextManager[World]:
+    return stage.world(agent(**autonomy), models={"ada": model_of(*lines, then=then)})
+
+
+async def start(world: World, **preferences: Any) -> None:
+    await world.segue.set_user_preferences("sam", time_zone=BERLIN, **preferences)
+    await world.segue.create_thread("sam", thread_id="one")
+
+
+async def sent(world: World) -> list[str]:
+    """When reminders were shown, in the zone of the user, with their texts."""
+    turns = await world.journal.turns.list_of("one", limit=1_000)
+    shown = sorted(t.shown_at for t in turns if t.kind is TurnKind.REMINDER and t.shown_at)
+    return [f"{moment:%d %b %H:%M}" for moment in shown]
+
+
+async def results(world: World) -> list[str]:
+    """What the tools told the model, oldest first."""
+    batches = await world.journal.messages.tail("one", max_tokens=100_000)
+    every = [m for batch in sorted(batches, key=lambda b: b.id) for m in batch.messages]
+    return [m.text for m in every if isinstance(m, ToolMessage)]
+
+
+async def prompts(world: World) -> list[str]:
+    batches = await world.journal.messages.tail("one", max_tokens=100_000)
+    every = [m for batch in sorted(batches, key=lambda b: b.id) for m in batch.messages]
+    return [message.text for message in every if is_synthetic(message)]
+
+
+async def test_in_two_minutes_is_two_minutes(stage: Stage) -> None:
+    """The runtime does the arithmetic; the tool says back the time on the user's clock."""
+    asks = calling("remind", {"text": "call mum", "after": "2m"})
+    async with world(stage, asks, "I will, at 09:02.") as w:
+        await start(w)
+        await w.say("one", "Remind me in two minutes to call mum.")
+        assert (await results(w))[0].startswith(
+            "Set: Friday 15 January 2027, 09:02 (Europe/Berlin)"
+        )
+        await w.pass_time(seconds=119)
+        assert await sent(w) == []
+        await w.pass_time(seconds=1)
+        assert await sent(w) == ["15 Jan 08:02"]
+        assert (await w.heard("one"))[-1] == "Call mum."
+        [prompt] = await prompts(w)
+        assert prompt.startswith(REMINDER_PROMPT)
+        assert '"reminder": "call mum"' in prompt
+        await w.pass_time(days=3)
+        assert len(await sent(w)) == 1
+
+
+async def test_half_past_two_on_the_night_of_a_clock_change_comes_once(database: str) -> None:
+    """In autumn at the first of two; in spring an hour later."""
+    stage = Stage(database, VirtualClock(datetime(2026, 10, 24, 12, tzinfo=UTC)))
+    rule = "FREQ=DAILY;BYHOUR=2;BYMINUTE=30"
+    async with world(stage, reminders={"quiet_hours": False}) as w:
+        await start(w)
+        await w.segue.remind("one", "look at the clock", every=rule)
+        await w.pass_time(days=2)
+        assert await sent(w) == ["25 Oct 00:30", "26 Oct 01:30"]
+
+
+async def test_a_reply_and_the_caps_leave_reminders_alone(stage: Stage) -> None:
+    """They come at the minute that the user named, also at night and after other messages."""
+    policy = {"max_per_day": 1, "max_consecutive": 1, "cooldown": 86_400}
+    async with world(stage, policy=policy) as w:
+        await start(w, quiet_hours={"start": "00:00", "end": "23:59"})
+        for hour in (1, 2, 3):
+            await w.segue.remind("one", f"task {hour}", after=f"{hour}h")
+        await w.say("one", "Something else.")
+        await w.pass_time(hours=4)
+        assert await sent(w) == ["15 Jan 09:00", "15 Jan 10:00", "15 Jan 11:00"]
+
+
+async def test_a_recurring_reminder_waits_for_the_morning(stage: Stage) -> None:
+    """Unless the setting says otherwise."""
+    for quiet_hours, hour in ((True, "07"), (False, "05")):
+        async with world(stage, reminders={"quiet_hours": quiet_hours}) as w:
+            await start(w, quiet_hours={"start": "22:00", "end": "08:00"})
+            made = await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=6")
+            await w.pass_time(days=1)
+            assert (await sent(w))[-1].endswith(f"{hour}:00")
+            await w.segue.cancel_reminder(made.id)
+
+
+async def test_a_reminder_survives_a_restart_and_says_that_it_is_late(stage: Stage) -> None:
+    """A missed one comes late within 12 hours; a recurring one waits for its next time."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="1h")
+        await w.segue.remind("one", "too late", after="10m")
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10;BYMINUTE=30")
+    await stage.clock.advance(timedelta(hours=12, minutes=30))
+    async with world(stage) as w:
+        await w.pass_time(minutes=1)
+        assert await sent(w) == ["15 Jan 20:30"]
+        assert '"meant_for": "Friday 15 January 2027, 10:00"' in (await prompts(w))[0]
+        timers = {t.payload["text"]: t for t in await w.journal.timers.list_of("one")}
+        assert timers["too late"].state is TimerState.MISSED
+        assert timers["breathe"].due_at == datetime(2027, 1, 16, 9, 30, tzinfo=UTC)
+        await w.segue.set_user_preferences("sam", time_zone="Europe/Oslo")
+        await w.pass_time(minutes=1)
+        assert await sent(w) == ["15 Jan 20:30"]
+        assert any("suppress" in line for line in await told(w, "one", "gates"))
+
+
+async def test_how_late_a_missed_reminder_comes_is_a_setting(sqlite_stage: Stage) -> None:
+    """Beyond it, a reminder is recorded as missed, and a recurring one skipped."""
+    short: dict[str, Any] = {"reminders": {"late": "10m", "late_again": "20m"}}
+    async with world(sqlite_stage, **short) as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="1h")
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10")
+    await sqlite_stage.clock.advance(timedelta(hours=1, minutes=15))
+    async with world(sqlite_stage, **short) as w:
+        await w.pass_time(minutes=1)
+        timers = {t.payload["text"]: t.state for t in await w.journal.timers.list_of("one")}
+        assert timers["call mum"] is TimerState.MISSED
+        assert await sent(w) == ["15 Jan 09:15"]
+
+
+async def test_two_workers_send_one_reminder(stage: Stage) -> None:
+    """Each firing is claimed by one of them."""
+    async with world(stage) as one, world(stage):
+        await start(one)
+        await one.segue.remind("one", "call mum", every="FREQ=HOURLY", until="2027-01-15T12:00")
+        await one.pass_time(hours=6)
+        assert await sent(one) == ["15 Jan 09:00", "15 Jan 10:00", "15 Jan 11:00"]
+        assert await one.segue.list_reminders("sam") == []
+
+
+async def test_an_unanswered_series_asks_once_and_stops(stage: Stage) -> None:
+    """A word of the user starts its shelf life anew."""
+    async with world(stage, reminders={"shelf_life": 2, "quiet_hours": False}) as w:
+        await start(w)
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10")
+        await w.pass_time(days=2)
+        await w.say("one", "Done.")
+        await w.pass_time(days=10)
+        asked = [prompt.startswith(REMINDER_ASK_PROMPT) for prompt in await prompts(w)]
+        assert asked == [False, False, False, False, True]
+        assert len(await sent(w)) == 5
+        reasons = await told(w, "one", "reminder")
+        assert reasons[-1].startswith("expired: The user answered neither")
+        assert await w.segue.list_reminders("sam") == []
+
+
+async def test_a_user_who_opted_out_is_not_reminded(stage: Stage) -> None:
+    """What was set before is suppressed and recorded; the tool says what to do."""
+    asks = calling("remind", {"text": "call mum", "after": "2m"})
+    async with world(stage, asks, then="Shall I write to you again?") as w:
+        await start(w)
+        await w.segue.remind("one", "buy milk", after="1h")
+        await w.segue.set_user_preferences("sam", opted_out=True)
+        await w.say("one", "Can you remind me of mum in two minutes?")
+        assert 'call set_follow_ups("on")' in (await results(w))[0]
+        with pytest.raises(ConflictError, match="wants no messages"):
+            await w.segue.remind("one", "call mum", after="2m")
+        await w.pass_time(hours=2)
+        assert await sent(w) == []
+        [timer] = await w.journal.timers.list_of("one")
+        assert timer.state is TimerState.SUPPRESSED
+        assert "opted out" in (timer.state_reason or "")
+
+
+async def test_the_same_reminder_is_one(stage: Stage) -> None:
+    """Asked for twice, it comes once; cancelled, it can be set again."""
+    async with world(stage) as w:
+        await start(w)
+        first = await w.segue.remind("one", "call mum", at="2027-01-15T18:00")
+        again = await w.segue.remind("one", "call mum", at="2027-01-15T18:00")
+        assert again == first
+        weekly = [await w.segue.remind("one", "rent", every="0 9 * * 1") for _ in range(2)]
+        assert weekly[0] == weekly[1]
+        cancelled = await w.segue.cancel_reminder(first.id)
+        assert cancelled.id == first.id
+        with pytest.raises(NotFoundError):
+            await w.segue.cancel_reminder(first.id)
+        anew = await w.segue.remind("one", "call mum", at="2027-01-15T18:00")
+        assert [r.id for r in await w.segue.list_reminders(thread="one")] == [anew.id, weekly[0].id]
+
+
+async def test_tools_list_and_cancel_the_reminders_of_their_thread_only(stage: Stage) -> None:
+    """Another thread's reminder is as if it were not there."""
+    stranger: list[str] = []
+
+    def cancel(_: list[BaseMessage]) -> AIMessage:
+        return calling("cancel_reminder", {"id": stranger[0]})
+
+    script: list[Line] = [calling("list_reminders", {}), cancel, "Nothing to cancel."]
+    async with world(stage, *script) as w:
+        await start(w)
+        await w.segue.create_thread("eve", thread_id="two")
+        stranger.append(str((await w.segue.remind("two", "secret", after="1h")).id))
+        await w.say("one", "Cancel my reminders.")
+        listed, refused = await results(w)
+        assert listed == "There is no reminder."
+        assert "There is no reminder" in refused
+        assert len(await w.segue.list_reminders("eve")) == 1
+
+
+async def test_a_call_that_runs_twice_makes_one_reminder(stage: Stage) -> None:
+    """After a crash between the call and its result, a duration is not counted twice."""
+    asks = calling("remind", {"text": "call mum", "after": "2h"})
+    async with world(stage, asks, then="Done.") as w:
+        await start(w)
+        await w.say("one", "Remind me in two hours.")
+        [timer] = await w.journal.timers.list_of("one")
+        await w.pass_time(minutes=1)
+        reminders = w.system.reminders
+        thread = await w.segue.get_thread("one")
+        again = await reminders.remind(thread, "call mum", key=timer.key, after="2h")
+        assert again.id == timer.id
+        assert again.due_at == timer.due_at
+        assert len(await w.segue.list_reminders("sam")) == 1
+
+
+async def test_a_promise_without_the_tool_is_kept(stage: Stage) -> None:
+    """The time that the user named counts, from their message on."""
+    async with world(stage, "Sure, I'll remind you in 20 minutes.") as w:
+        await start(w)
+        await w.say("one", "Remind me in 20 minutes to call mum.")
+        [reminder] = await w.segue.list_reminders("sam")
+        assert reminder.text == "Remind me in 20 minutes to call mum."
+        assert (await told(w, "one", "promise"))[0].startswith("kept:")
+        await w.pass_time(minutes=20)
+        assert await sent(w) == ["15 Jan 08:20"]
+
+
+async def test_a_promise_without_a_time_is_corrected(stage: Stage) -> None:
+    """A follow-up asks the user when, soon after."""
+    lines = ["Of course, I'll remind you.", "When shall I remind you?"]
+    async with world(stage, *lines) as w:
+        await start(w)
+        await w.say("one", "Remind me to call mum.")
+        assert await w.segue.list_reminders("sam") == []
+        await w.pass_time(minutes=1)
+        assert (await w.heard("one"))[-1] == "When shall I remind you?"
+        assert (await told(w, "one", "promise"))[0].startswith("corrected:")
+
+
+async def test_a_promise_that_was_kept_by_the_tool_is_left_alone(stage: Stage) -> None:
+    """One reminder, and no question."""
+    asks = calling("remind", {"text": "call mum", "after": "20m"})
+    async with world(stage, asks, "I'll remind you in 20 minutes.") as w:
+        await start(w)
+        await w.say("one", "Remind me in 20 minutes to call mum.")
+        await w.say("one", "Really?")
+        await w.pass_time(hours=1)
+        assert len(await sent(w)) == 1
+        assert await told(w, "one", "promise") == []
+
+
+@pytest.mark.parametrize("bad", ["NO_REPLY", failing("ValueError")])
+async def test_a_reminder_is_not_lost_because_of_the_model(stage: Stage, bad: Line) -> None:
+    """The user gets their own words instead, and the record says so."""
+    async with world(stage, bad, bad, bad, bad) as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="2m")
+        await w.pass_time(hours=1)
+        assert await w.heard("one") == ["Reminder: call mum"]
+        assert (await told(w, "one", "a reminder"))[-1].startswith("sent_plainly:")
+        await w.say("one", "Thanks!")
+        assert (await w.heard("one"))[-1] != "Reminder: call mum"
+
+
+async def test_nobody_is_reminded_plainly_who_opted_out_meanwhile(stage: Stage) -> None:
+    """The gates are asked again before the plain words, too."""
+    worlds: list[World] = []
+
+    async def stop(_: list[BaseMessage]) -> str:
+        await worlds[0].segue.set_user_preferences("sam", opted_out=True)
+        return "NO_REPLY"
+
+    async with world(stage, stop) as w:
+        worlds.append(w)
+        await start(w)
+        await w.segue.remind("one", "call mum", after="2m")
+        await w.pass_time(hours=1)
+        assert await w.heard("one") == []
+
+
+async def test_a_thread_has_at_most_a_hundred_reminders(sqlite_stage: Stage) -> None:
+    """And a text of at most 1,000 characters."""
+    async with world(sqlite_stage) as w:
+        await start(w)
+        for number in range(1, 101):
+            await w.segue.remind("one", f"task {number}", after=f"{number}h")
+        with pytest.raises(ConflictError, match="cancel one first"):
+            await w.segue.remind("one", "one more", after="1h")
+        for text in ("", "  ", "x" * 1_001):
+            with pytest.raises(UsageError):
+                await w.segue.remind("one", text, after="1h")
+        with pytest.raises(UsageError, match="Unknown argument"):
+            await w.segue.remind("one", "x", when="1h")
+
+
+async def test_reminders_move_with_an_export(stage: Stage) -> None:
+    """A series goes on in the new database with its rule and text."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10")
+        await w.segue.remind("one", "call mum", after="2h")
+        before = await w.segue.list_reminders("sam")
+        exported = b"".join([line async for line in w.segue.export_all()])
+        await w.segue.delete_user("sam")
+        assert await w.segue.list_reminders("sam") == []
+        await w.segue.import_file(BytesIO(exported))
+        assert await w.segue.list_reminders("sam") == before
+        await w.pass_time(days=1, hours=4)
+        assert await sent(w) == ["15 Jan 09:00", "15 Jan 10:00", "16 Jan 09:00"]
+
+
+async def test_switched_off_there_is_no_tool_and_no_promise_is_kept(sqlite_stage: Stage) -> None:
+    """The setting `reminders.enabled`."""
+    async with world(
+        sqlite_stage, "I'll remind you in 20 minutes.", reminders={"enabled": False}
+    ) as w:
+        await start(w)
+        await w.say("one", "Remind me in 20 minutes.")
+        assert await w.segue.list_reminders("sam") == []
+        kinds = {timer.kind for timer in await w.journal.timers.list_of("one")}
+        assert TimerKind.REMINDER not in kinds
