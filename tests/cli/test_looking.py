@@ -149,3 +149,33 @@ async def test_a_follow_up_is_requested_at_a_database_and_a_server_alike(
     assert json.loads(made.stdout)["id"] == json.loads(again.stdout)["id"]
     wrong = await asyncio.to_thread(segue, "follow-up", thread, "--at", "soon")
     assert (wrong.exit_code, "expected a time with its zone" in wrong.stderr) == (2, True)
+
+
+async def test_reminders_are_set_listed_and_cancelled_at_a_database_and_a_server_alike(
+    segue: Segue, stage: Stage, tmp_path: Path
+) -> None:
+    """What one way sets, the other lists and cancels."""
+    thread, _ = await play(stage)
+    (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
+    at = ("--database", stage.database)
+    made = await asyncio.to_thread(
+        segue, "remind", thread, "call mum", "--at", "2028-01-15T09:00", "--json", *at
+    )
+    assert made.exit_code == 0, made.stderr
+    reminder = json.loads(made.stdout)
+    async with (
+        stage.world(plain_agent("guide", name="Guide")) as world,
+        site_of(world.segue) as site,
+    ):
+        key, secret = new_key("phone", "ann", SystemClock().now())
+        await world.journal.keys.add(key)
+        remote = ("--url", site.address, "--key", secret)
+        for place in (("--thread", thread), ()):
+            listed = await asyncio.to_thread(segue, "reminders", *place, "--json", *remote)
+            assert [each["id"] for each in json.loads(listed.stdout)] == [reminder["id"]]
+        ended = await asyncio.to_thread(segue, "reminders", "--cancel", reminder["id"], *remote)
+        assert (ended.exit_code, "is cancelled" in ended.stdout) == (0, True), ended.stderr
+    left = await asyncio.to_thread(segue, "reminders", "--user", "ann", *at)
+    assert "There is no reminder." in left.stdout
+    wrong = await asyncio.to_thread(segue, "remind", thread, "x", "--at", "soon", *at)
+    assert (wrong.exit_code, "Write it like" in wrong.stderr) == (2, True)

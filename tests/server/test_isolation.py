@@ -39,6 +39,7 @@ class Home:
     thread: str
     turn: str
     memory: str
+    reminder: str
     # Cursors of a page of history, of the thread list, of memories and of events.
     page: str
     threads: str
@@ -92,6 +93,8 @@ async def _move_in(world: World, site: Site, headers: dict[str, str], about: str
         await world.clock.settle()
     fact = {"content": f"Likes {about}.", "key": about}
     kept = await site.post("/api/memories", fact, headers=headers)
+    reminder = {"text": f"Practise {about}.", "after": "3h"}
+    reminded = await site.post(f"{path}/reminders", reminder, headers=headers)
     page = await site.get(f"{path}/history", params={"limit": 1}, headers=headers)
     listed = await site.get("/api/threads", params={"limit": 1}, headers=headers)
     return Home(
@@ -99,6 +102,7 @@ async def _move_in(world: World, site: Site, headers: dict[str, str], about: str
         thread,
         sent["turn_id"],
         about,
+        reminded["id"],
         page["before"],
         listed["next"],
         kept["id"],
@@ -109,8 +113,8 @@ async def _move_in(world: World, site: Site, headers: dict[str, str], about: str
 async def all_of(town: Town, home: Home) -> list[Any]:
     """Everything that a user has."""
     path = f"/api/threads/{home.thread}"
-    places = ["/api/threads", "/api/memories", "/api/me", path]
-    places += [f"{path}/{part}" for part in ("history", "follow-ups", "why")]
+    places = ["/api/threads", "/api/memories", "/api/me", "/api/reminders", path]
+    places += [f"{path}/{part}" for part in ("history", "follow-ups", "reminders", "why")]
     return [await town.site.get(place, headers=home.headers) for place in places]
 
 
@@ -181,8 +185,9 @@ async def test_the_same_key_is_another_fact_for_each_user(town: Town) -> None:
 
 
 def _other_and_unknown(town: Town, door: Door) -> list[dict[str, str]]:
-    known = {"thread_id": town.ann.thread, "key": town.ann.memory}
-    unknown = {"thread_id": town.unknown_id(), "key": "my nothing"}
+    ann, nobody = town.ann, town.unknown_id()
+    known = {"thread_id": ann.thread, "key": ann.memory, "reminder_id": ann.reminder}
+    unknown = {"thread_id": nobody, "key": "my nothing", "reminder_id": nobody}
     return [{name: values[name] for name in door.names} for values in (known, unknown)]
 
 
@@ -223,6 +228,7 @@ async def test_lists_and_searches_hold_only_ones_own(town: Town) -> None:
         (history, {"before": ann.page}),
         (history, {"after": ann.page}),
         ("/api/me", {}),
+        ("/api/reminders", {}),
     ]
     for path, params in asked:
         answer = await town.ask("GET", path, params=params)

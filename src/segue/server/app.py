@@ -20,7 +20,16 @@ from segue.server.auth import USER_HEADER, RateLimit
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
 from segue.server.problems import install
-from segue.server.routes import hooks, messages, operators, pages, threads, transfers, users
+from segue.server.routes import (
+    hooks,
+    messages,
+    operators,
+    pages,
+    reminders,
+    threads,
+    transfers,
+    users,
+)
 from segue.server.routes.transfers import IMPORT
 from segue.server.serving import Lifespan, SegueFactory
 from segue.server.settings import ServerSettings
@@ -89,6 +98,7 @@ def _add_routes(app: FastAPI) -> None:
         threads.router,
         messages.router,
         threads.follow_ups,
+        reminders.router,
         hooks.router,
         users.memories,
         operators.router,

@@ -120,6 +120,22 @@ class FollowUpIn(StrictModel):
     )
 
 
+class ReminderIn(StrictModel):
+    """A reminder to set, with exactly one of `after`, `at` and `every`."""
+
+    text: str = Field(min_length=1, max_length=1_000, examples=["call mum"])
+    after: str | None = Field(default=None, max_length=60, examples=["20m"])
+    at: str | None = Field(
+        default=None, max_length=60, description="The user's local time, such as 2027-01-15T09:00."
+    )
+    every: str | None = Field(
+        default=None, max_length=300, description="An RRULE or a cron line on the user's clock."
+    )
+    until: str | None = Field(
+        default=None, max_length=60, description="The local time or date after which a rule ends."
+    )
+
+
 class EventIn(StrictModel):
     """An event; for a thread, or for the newest thread of a user."""
 

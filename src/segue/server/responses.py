@@ -242,6 +242,21 @@ class FollowUpOut(RecordOut):
     updated_at: datetime
 
 
+class ReminderOut(RecordOut):
+    """A reminder that still waits; `description` says in words when it comes."""
+
+    id: RecordId
+    thread_id: str
+    agent_id: str
+    text: str
+    due_at: datetime
+    every: str | None
+    until: datetime | None
+    time_zone: str
+    description: str
+    created_at: datetime
+
+
 class ReasonOut(RecordOut):
     """A decision or event of a follow-up, and its reason."""
 
