@@ -36,9 +36,9 @@ class _SignedRoute(APIRoute):
 
 
 async def _find_hook(request: Request) -> HookConfig:
-    """The source of a signed request. Its rate is taken after that: strangers must not use it up."""
+    """The source of a signed request. Its rate counts only then: strangers must not use it up."""
     source = request.path_params["source"]
-    hook, segue = settings_of(request).hooks.get(source), await segue_of(request)
+    hook, segue = settings_of(request).hooks.get(source), segue_of(request)
     secret = hook.secret.get_secret_value() if hook else ""
     now = segue.system.deps.clock.now()
     is_signed = verify_standard(secret, request.headers, await request.body(), now=now)
