@@ -207,6 +207,16 @@ _FACT: Final = phrases(
     (wonder|wondering|curious)
     """
 )
+# Small talk asks for company, not for a fact.
+_SMALL_TALK: Final = phrases(
+    r"""
+    how (are|have) you
+    how(s| is|'s) (it|everything|life|your day|things)
+    how (do|did) you (do|feel|sleep)
+    what(s| is|'s) (up|new)(?! \w)
+    what are you (up to|doing)
+    """
+)
 # "I see", "I should have asked before": about the conversation.
 _ABOUT_TALK: Final = (
     "(agree|ask|asked|confirm|guess|know|mean|see|think|understand|wonder|should have asked"
@@ -248,7 +258,12 @@ def asks_something(text: str) -> bool:
 def asks_fact(text: str) -> bool:
     """Whether a user asks what is so, and tells nothing of their own life, plans or feelings."""
     sentences = sentences_of(text)
-    asked = [s for s in sentences if _FACT.search(s) or (is_question(s) and not _ACTION.search(s))]
+    other = (_ACTION, _SMALL_TALK)
+    asked = [
+        s
+        for s in sentences
+        if _FACT.search(s) or (is_question(s) and not any(p.search(s) for p in other))
+    ]
     clauses = (c for s in sentences for c in _CLAUSE_END.split(without_filler(s)))
     return bool(asked) and not any(
         _OWN_LIFE.search(clause) and not _FACT.search(clause) for clause in clauses
