@@ -147,7 +147,7 @@ async def test_a_stored_wish_that_cannot_be_read_stops_nothing(stage: Stage) -> 
         await world.journal.users.update_settings("ann", odd, now=world.clock.now())
         checked = await check(world, thread)
         assert checked.is_allowed
-        assert (checked.facts.zone, checked.facts.muted) == (None, False)
+        assert (checked.facts.zone, checked.facts.muted) == ("UTC", False)
 
 
 async def test_the_facts_are_those_of_the_moment(stage: Stage) -> None:

@@ -42,7 +42,10 @@ def signed(body: bytes, now: float, event: str = "msg_1", key: bytes = KEY) -> d
 
 async def report(site: Site, world: World, body: Any = EVENT, **how: Any) -> tuple[int, Any]:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    headers = signed(content, world.clock.now().timestamp(), **how)
+    headers = {
+        **signed(content, world.clock.now().timestamp(), **how),
+        "content-type": "application/json",
+    }
     answer = await site.http.post("/api/hooks/shop", content=content, headers=headers)
     return answer.status_code, answer.json()
 

@@ -110,7 +110,8 @@ def test_every_body_has_an_example(document: dict[str, Any]) -> None:
         body = document["components"]["schemas"][schema["$ref"].rsplit("/")[-1]]
         examples = [field for field in body["properties"].values() if field.get("examples")]
         assert examples or body.get("examples"), name
-        assert body["additionalProperties"] is False, name
+        # Services that report events send more than is asked for.
+        assert "/hooks/" in name or body["additionalProperties"] is False, name
         seen += 1
     assert seen > 5
 
