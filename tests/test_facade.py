@@ -89,6 +89,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),
     "why": lambda segue, thread: segue.why(thread),
     "follow_up": lambda segue, thread: segue.follow_up(thread),
+    "remind": lambda segue, thread: segue.remind(thread, "call mum", after="1h"),
 }
 
 
@@ -119,7 +120,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
         "wait_reply",
         "answer",
     }
-    others |= {"wake"}  # for a user, too
+    others |= {"wake", "list_reminders", "cancel_reminder"}  # for a user, too
     others |= {"get_agent", "agents", "last_position", "stats", "search"}
     others |= {"get_user_preferences", "set_user_preferences"}
     others |= {"get_turn", "list_turns", "inspector", "retry_effect", "check_writable"}

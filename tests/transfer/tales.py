@@ -113,6 +113,9 @@ class Tale:
         due = self.now + timedelta(hours=1)
         timer = NewTimer(self.thread, due, "check_in", CANARY, missed="skip", expires_at=due)
         await self.journal.timers.arm(timer, ids=self.ids, now=self.now)
+        kind, key = TimerKind.REMINDER, f"reminder:{due.isoformat()}"
+        reminder = NewTimer(self.thread, due, "reminder", kind=kind, payload={"text": "x"}, key=key)
+        await self.journal.timers.arm(reminder, ids=self.ids, now=self.now)
 
     async def go_on(self) -> None:
         """A batch is to be continued."""
