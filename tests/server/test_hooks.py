@@ -120,7 +120,7 @@ async def test_a_signed_event_that_cannot_be_right_gets_a_sentence(stage: Stage)
     """No traceback, and nothing is planned."""
     async with stage.world(AGENT) as world, site_of(world.segue, SHOP) as site:
         cases: list[tuple[int, Any]] = [
-            (400, b"{"),
+            (422, b"{"),
             (400, b"\xff"),
             (422, []),
             (422, {"type": "x"}),
