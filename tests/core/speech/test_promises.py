@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.autonomy.schedule import parse_schedule
-from segue.core.speech.promises import find_promise
+from segue.core.speech.promises import find_promise, may_promise
 
 TABLE = tomllib.loads(Path(__file__).with_name("promises.toml").read_text())
 NOW = datetime(2026, 11, 17, 12, 26, tzinfo=UTC)  # 13:26 in Berlin, a Tuesday
@@ -32,6 +32,7 @@ def test_promises_are_found_with_their_times(language: str) -> None:
     promises = TABLE[language]["promises"]
     assert len(promises) >= (20 if language == "english" else 8)
     found = {reply: read(reply, request) for reply, request, _ in promises}
+    assert all(map(may_promise, found))
     assert found == {reply: when for reply, _, when in promises}
 
 
