@@ -271,6 +271,7 @@ PUBLIC_MODULES = {
         "MessageDelta",
         "MessageRetracted",
         "MessageStored",
+        "OutsideEvent",
         "Payload",
         "ProgressReported",
         "QuestionAsked",

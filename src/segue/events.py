@@ -3,6 +3,8 @@
 A cursor is text: the position of the last stored message, and the number of events since. A
 listener that resumes from it gets everything stored after it, and the whole text so far of the
 message that is being written; `MessageDelta.offset` tells which part of that it has already.
+
+`OutsideEvent` goes the other way: `Segue.wake` takes it.
 """
 
 import re
@@ -13,6 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.memory import QuerySource
 from segue.core.snowflake import parse, to_text
+from segue.core.triggers import EVENT
 from segue.errors import UsageError
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "MessageDelta",
     "MessageRetracted",
     "MessageStored",
+    "OutsideEvent",
     "Payload",
     "ProgressReported",
     "QuestionAsked",
@@ -132,3 +136,14 @@ def parse_cursor(cursor: Any) -> tuple[int, int]:
     raise UsageError(
         f"{cursor!r:.60} is not a cursor; take one from an event, or '0' for the beginning."
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideEvent:
+    """Something that happened, with an id that is the same whenever it is reported."""
+
+    id: str
+    type: str = "event"
+    data: Any = None
+    source: str = "program"
+    trigger: str = EVENT

@@ -24,7 +24,7 @@ from segue.errors import (
     ReplyCancelled,
     UsageError,
 )
-from segue.events import Event
+from segue.events import Event, OutsideEvent
 from segue.insight.stats import Stats, build_query, stats
 from segue.insight.views import Inspector
 from segue.insight.why import Reason, why
@@ -52,7 +52,7 @@ from segue.journal.tables import THREADS, Whose, all_rows
 from segue.runtime.after_turn import visible_replies
 from segue.runtime.deps import Deps
 from segue.runtime.reminders import Reminder
-from segue.runtime.requests import FollowUpRequest, OutsideEvent
+from segue.runtime.requests import FollowUpRequest
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig

@@ -20,6 +20,7 @@ from segue.core.snowflake import millis_of
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.core.turn_rules import DoubleTexting
+from segue.events import OutsideEvent
 from segue.journal.journal import Journal
 from segue.journal.records import nested_id
 from segue.journal.stats import FollowUpOutcome
@@ -28,7 +29,6 @@ from segue.replay.past import PastPlan, PastThread, PastTurn, past_of
 from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import sleep
 from segue.runtime.ids import SnowflakeGenerator
-from segue.runtime.requests import OutsideEvent
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, Autonomy
 from segue.simulate.clock import VirtualClock

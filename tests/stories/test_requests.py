@@ -8,8 +8,8 @@ import pytest
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.errors import UnknownTrigger, UsageError
+from segue.events import OutsideEvent
 from segue.journal.records import TimerKind, TimerState
-from segue.runtime.requests import OutsideEvent
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, World
 from tests.stories.scenes import eager_agent, model_of

@@ -13,8 +13,9 @@ from segue.core.autonomy.local_time import after as later
 from segue.core.autonomy.local_time import as_utc
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import check_name
-from segue.core.triggers import EVENT, FIXED_PROMPTS, TriggerType, check_request
+from segue.core.triggers import FIXED_PROMPTS, TriggerType, check_request
 from segue.errors import UnknownTrigger, UsageError
+from segue.events import OutsideEvent
 from segue.journal.records import NewTimer, Thread, Timer, TimerKind
 from segue.journal.timers import Timers
 from segue.runtime.clock import Clock, Wakeup
@@ -41,17 +42,6 @@ class FollowUpRequest:
     reason: str | None = None
     data: Any = None
     key: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutsideEvent:
-    """Something that happened, with an id that is the same whenever it is reported."""
-
-    id: str
-    type: str = "event"
-    data: Any = None
-    source: str = "program"
-    trigger: str = EVENT
 
 
 class Requests:

@@ -99,6 +99,7 @@ _SIGNS: Final = (
         MachineryKind.THIRD_PERSON,
         r"(?:(?<=\A)|(?<=[.!?\n] )|(?<=so )|(?<=okay, )|(?<=since )|(?<=that )|(?<=see whether )|(?<=see if ))the user(?:'s)? (?:\w+ly )?(?:asked|did|"
         r"has|hasn't|is (?:silent|quiet|busy|idle|away|not)|isn't|last|never|said|seems|sent|still|just|stopped|didn't|went|wants|needs|already|managed|replied|was)",
+        r"(?:i (?:think|guess|believe|suppose)|it (?:seems|looks like|appears)|perhaps|maybe)(?: that)? the user(?:'s (?:question|message|request|reply)| (?:wants|needs to|expects|asked|hasn't|is (?:busy|away|waiting|asking)|might|may|would like|sent|meant))\b",
         r"(?:they|he|she) (?:haven't|hasn't|have not|has not) (?:yet )?(?:repl|respon|answered|written)",
         r"(?:let's|let me|i'll|i will|i should) (?:see|check|wait) (?:if|for|until|what) the user",
         r"(?<=\A)(?:el usuario|la usuaria|der (?:be)?nutzer|l'utilisateur|l'utente|o utilizador|o usuario|de gebruiker) (?:no |nao |non |n'|hat |a |ha |heeft )",
@@ -116,6 +117,8 @@ _SIGNS: Final = (
         rf"you(?:'ve| have)? (?:just |only |accidentally )?(?:sent|mentioned|typed|entered|provided|included|submitted) "
         rf"(?:me )?(?:an?|the|this|no) (?:\w+ )?(?:{_ODD}|{_FOLLOW_UP}|marker|tag|placeholder|trigger|{_MESSAGE} without)",
         rf"{_FOLLOW_UP}\W{{1,2}}(?:function|marker|tag|timer|trigger)\b",
+        rf"(?:this|that|it) (?:looks|seems|appears) (?:like|to be) (?:an?|the) {_MACHINE} {_MESSAGE}\b",
+        rf"(?:don't|do not) understand (?:this|the|your) (?:{_FOLLOW_UP}|{_MACHINE}) {_MESSAGE}\b",
         r"you (?:haven't|have not|didn't|did not) (?:actually )?(?:asked|ask|said|say|sent|send|provided?|written|write|typed?) "
         rf"(?:me )?(?:anything|a |any |an? actual |your )(?:specific )?(?:{_MESSAGE})?",
         r"(?:i|there) (?:don't|do not|didn't|did not|doesn't|can't|cannot|is no|isn't an?|am not|was no) "
@@ -161,6 +164,7 @@ _SIGNS: Final = (
         r"(?:per|according to) (?:the|my|your) (?:instructions?|(?:system )?prompt)|scheduled trigger",
         r"here(?:'s| is| are) [^.:\n]{0,50}(?:follow[- ]?up|check[- ]?in|nudge)s?\b[^.\n]{0,30}:",
         r"(?:voici|hier ist|aqui tienes|ecco|aqui esta|hier is) (?:un|une|eine|una|uma|een) (?:message|nachricht|mensaje|messaggio|mensagem|bericht)",
+        rf"sending you (?:this|an?) (?:{_MACHINE}) (?:{_TURN})",
         r"triggered by (?:a|the|my|your) (?:timer|system|message|silence)",
         r"(?:you|they)(?:'ve| have)? (?:asked|told|instructed|prompted|requested) me to (?:follow up|check in|continue|reach out|write first)",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
-from segue.runtime.requests import OutsideEvent
+from segue.events import OutsideEvent
 from segue.server.access import SegueDep, segue_of, settings_of
 from segue.server.auth import Caller, RateLimit
 from segue.server.middleware import CheckedRequest
