@@ -534,3 +534,18 @@ async def test_a_virtual_clock_says_what_it_will_wake_for() -> None:
         assert clock.next_at == clock.now() + hour
         await clock.advance(hour)
     assert clock.next_at is None
+
+
+def test_reminders_and_requests_are_part_of_a_story() -> None:
+    """They come in the simulation as they would, a reminder by its rule."""
+    agent = {"id": "coach", "autonomy": {"decider": "none", "policy": {"cooldown": 0}}}
+    daily = {"text": "Stretch.", "every": "FREQ=DAILY;BYHOUR=9;BYMINUTE=0"}
+    events = [
+        {"at": "+1m", "remind": daily},
+        {"at": "+2h", "news": "race.open"},
+        {"at": "+4h", "follow_up": "Ask me about my shoes."},
+    ]
+    values = {"start": "2027-03-01T10:00:00+00:00", "for": "2 days"}
+    report = simulate(read_scenario({**values, "agents": [agent], "events": events}))
+    wrote = [(entry.at.day, entry.at.hour, entry.trigger) for entry in report.follow_ups]
+    assert wrote == [(1, 12, "event"), (1, 14, "check_in"), (2, 9, "reminder"), (3, 9, "reminder")]

@@ -99,6 +99,16 @@ class User(Config):
     replies: AutoReplies | None = None
 
 
+class Remind(Config):
+    """A reminder that the user sets: `after`, `at` a local time, or `every` with `until`."""
+
+    text: Text
+    after: Text | None = None
+    at: Text | None = None
+    every: Text | None = None
+    until: Text | None = None
+
+
 class Event(Config):
     """One thing that happens. Without an `agent`, a message goes to the first one, and a preference
     applies to all.
@@ -117,6 +127,11 @@ class Event(Config):
     down: Span | None = None
     # What the model says next, one after the other.
     replies: Texts | None = None
+    remind: Remind | None = None
+    # A program asks the agent to write first, with this prompt.
+    follow_up: Text | None = None
+    # A program reports an event of this type.
+    news: Text | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> "Event":

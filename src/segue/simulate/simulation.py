@@ -33,6 +33,7 @@ from segue.core.metadata import MessageMetadata
 from segue.core.tokens import estimate_tokens
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import UsageError
+from segue.events import OutsideEvent
 from segue.journal.records import Turn
 from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
@@ -261,9 +262,25 @@ class _Simulation:
         elif event.type:
             await world.segue.report_typing(agent)
             self._add_entry(world, f"types to {agent}")
+        elif event.remind or event.follow_up or event.news:
+            await self._request(world, agent, event)
         else:
             await self._set_preference(world, event)
         return None
+
+    async def _request(self, world: World, agent: str, event: Event) -> None:
+        """The user sets a reminder, or a program wants the agent to write first."""
+        if event.remind is not None:
+            when = event.remind.model_dump(exclude_none=True, exclude={"text"})
+            reminder = await world.segue.remind(agent, event.remind.text, **when)
+            self._add_entry(world, f"sets a reminder with {agent}: {reminder.description}")
+        elif event.follow_up is not None:
+            await world.segue.follow_up(agent, prompt=event.follow_up)
+            self._add_entry(world, f"a program asks {agent} to write")
+        else:
+            news = OutsideEvent(id=str(world.system.deps.ids.next()), type=event.news or "")
+            await world.segue.wake(news, thread=agent)
+            self._add_entry(world, f"a program reports {event.news} to {agent}")
 
     async def _say(self, world: World, agent: str, text: str) -> int:
         """The user writes; the message's position."""
