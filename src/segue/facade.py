@@ -12,6 +12,7 @@ from langchain_core.messages import HumanMessage
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, System, compose
 from segue.core.autonomy.policy import check_preferences, check_settings
+from segue.core.durations import parse_duration
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
@@ -566,7 +567,14 @@ def _parse_request(given: Mapping[str, Any]) -> FollowUpRequest:
     names = [each.name for each in fields(FollowUpRequest)]
     if unknown := sorted(given.keys() - set(names)):
         raise UsageError(f"Unknown argument {unknown[0]!r}; expected: {', '.join(names)}.")
-    return FollowUpRequest(**given)
+    after = given.get("after")
+    if isinstance(after, str):
+        after = parse_duration(after)
+    if not isinstance(after, timedelta | None):
+        raise UsageError(f"after is {after!r:.60}; expected a timedelta, or a text such as '2h'.")
+    if not isinstance(given.get("at"), datetime | None):
+        raise UsageError(f"at is {given['at']!r:.60}; expected a datetime with its zone.")
+    return FollowUpRequest(**{**given, "after": after})
 
 
 def _parse_strategy(given: DoubleTexting | None) -> DoubleTexting | None:

@@ -43,12 +43,15 @@ async def test_an_agent_opens_the_conversation(
     model = model_of("Welcome! What brings you here?")
     async with stage.world(calm(), models={"ada": model}) as world:
         await world.segue.create_thread("sam", thread_id="one")
-        await world.segue.follow_up("one", after=timedelta(minutes=5), prompt="Welcome me.")
+        await world.segue.follow_up("one", after="5m", prompt="Welcome me.")
         await world.pass_time(minutes=4)
         assert await world.heard("one") == []
         await world.pass_time(minutes=1)
         assert await world.heard("one") == ["Welcome! What brings you here?"]
         assert await prompts(world, "one") == ["Welcome me."]
+        await world.segue.follow_up("one")
+        await world.pass_time(minutes=5)
+        assert len(await world.heard("one")) == 2
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -221,6 +224,9 @@ async def test_what_cannot_be_right_is_refused_with_a_sentence(stage: Stage) -> 
             {"data": object()},
             {"key": "two\nlines"},
             {"when": hour},
+            {"after": 7},
+            {"after": "soon"},
+            {"at": "2037-01-01T00:00:00Z"},
         ]
         for given in wrong:
             with pytest.raises(UsageError):

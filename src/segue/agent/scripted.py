@@ -264,6 +264,7 @@ _FOLLOW_UPS: Final[Mapping[str, str]] = MappingProxyType(
         CONTINUATION_PROMPT: "That is done now. What would you like to do next?",
     }
 )
+_REMINDER: Final = re.compile(r'"reminder": ("(?:[^"\\]|\\.)*")')
 _SECOND_FOLLOW_UP: Final = "I was just thinking of {topic}. Is there anything new?"
 _WITHOUT_TOPIC: Final = "Is there anything new with you?"
 # Speakers quoted in a summary, by their names in a transcript.
@@ -276,6 +277,8 @@ def demo_reply(messages: Sequence[BaseMessage]) -> str:
     """The next reply, or the summary that the messages ask for."""
     if (request := SummaryRequest.find(messages)) is not None:
         return _summarise(request)
+    if (reminder := _due_reminder(messages)) is not None:
+        return f"Here is your reminder: {reminder}"
     prompts = _prompts_in_run()
     texts = [
         prompts.get(message.id) or prompts.get(text) or text
@@ -295,7 +298,7 @@ def _template(texts: Sequence[str], *, has_topic: bool) -> str:
     if last == CONTINUATION_PROMPT or last not in _FOLLOW_UPS:
         reply = _TO_QUESTION if _QUESTION.search(last) else _TO_REMARK
         return _FOLLOW_UPS.get(last) or _find_small_talk(last) or reply
-    if not has_topic:
+    if not has_topic and last != EVENT_PROMPT:
         return _WITHOUT_TOPIC
     in_a_row = len([*takewhile(_FOLLOW_UPS.__contains__, reversed(texts))])
     return _FOLLOW_UPS[last] if in_a_row % 2 else _SECOND_FOLLOW_UP
@@ -311,6 +314,13 @@ def _prompts_in_run() -> dict[str | None, str]:
             standard = _standard_prompt(trigger) if trigger else CONTINUATION_PROMPT
             found |= {name: standard for name in (message.id, message.text.strip()) if name}
     return found
+
+
+def _due_reminder(messages: Sequence[BaseMessage]) -> str | None:
+    """What the user wants to be reminded of now."""
+    last = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), "")
+    found = _REMINDER.search(last) if last.startswith(REMINDER_PROMPT) else None
+    return None if found is None else str(json.loads(found[1]))
 
 
 def _standard_prompt(trigger: str) -> str:

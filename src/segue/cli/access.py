@@ -71,9 +71,17 @@ class Target(Place):
         return self.call("GET", path, work, params=params)
 
     def call(
-        self, method: str, path: str, work: JournalWork[Any], **given: Mapping[str, Any]
+        self,
+        method: str,
+        path: str,
+        work: JournalWork[Any],
+        *,
+        user: str | None = None,
+        **given: Mapping[str, Any],
     ) -> Any:
-        """The JSON of a request with a `body` or `params`, or what `work` does at the database."""
+        """The JSON of a request with a `body` or `params`, for a `user` if the key speaks for many;
+        or what `work` does at the database.
+        """
         if self.url is None:
             return self.run(work)
         # httpx takes as long to import as the rest of a command.
@@ -85,7 +93,7 @@ class Target(Place):
         }
 
         async def request(url: str) -> Any:
-            async with open_client(url, self.key, None) as client:
+            async with open_client(url, self.key, user) as client:
                 return await call(client, method, path, **sent)
 
         return asyncio.run(request(self.url))

@@ -91,6 +91,7 @@ Url = Annotated[
     typer.Option(help="A server's address, instead of a database; it takes an operator's key."),
 ]
 Key = Annotated[str | None, typer.Option(help="A key of the server.", envvar="SEGUE_KEY")]
+USER_OF_KEY: Final = "The thread's user, at a server with a key that speaks for many users."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[
     int, typer.Option(min=1, max=10_000, help="Number of entries at most; the newest.")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 
 from segue.cli.access import JournalWork, Target, config_of, new_ids, of_thread
-from segue.cli.output import Answer, ThreadId
+from segue.cli.output import USER_OF_KEY, Answer, ThreadId
 from segue.core.snowflake import parse, to_text
 from segue.core.text import one_line
 from segue.errors import UsageError
@@ -24,10 +24,13 @@ _AFTER = "How long from now, such as 20m or 3 days."
 _AT = "The user's local time, such as 2027-01-15T09:00."
 _EVERY = "A rule such as 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9', or a cron line such as '0 9 * * 1'."
 _UNTIL = "The local time or date after which a rule ends."
-_USER = "Whose reminders; if not given, those of the key's user, or of `me` without a server."
+_USER = (
+    "Whose reminders, at a server with a key that speaks for many users; if not given, those of "
+    "the key's user, or of `me` without a server."
+)
 
 
-def remind(
+def remind(  # noqa: PLR0913  # each is an option of the command
     thread_id: ThreadId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help=_TEXT)],
     *,
@@ -35,6 +38,7 @@ def remind(
     at: Annotated[str | None, typer.Option(help=_AT)] = None,
     every: Annotated[str | None, typer.Option(help=_EVERY)] = None,
     until: Annotated[str | None, typer.Option(help=_UNTIL)] = None,
+    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
     target: Target,
 ) -> Answer:
     """Set a reminder in a thread; a running server sends it."""
@@ -45,7 +49,8 @@ def remind(
 
     path = f"/api/threads/{quote(thread_id, safe='')}/reminders"
     body = {"text": text, **given}
-    found = target.call("POST", path, of_thread(thread_id, _with_reminders(work)), body=body)
+    done = of_thread(thread_id, _with_reminders(work))
+    found = target.call("POST", path, done, user=user, body=body)
     return Answer(found, lambda: typer.echo(f"Reminder {found['id']}: {found['description']}."))
 
 
@@ -61,11 +66,9 @@ def reminders(
         raise UsageError("Give one of --user, --thread and --cancel.")
     if cancel is not None:
         return _cancel(target, cancel)
-    if user is not None and target.url is not None:
-        raise UsageError("A server lists the reminders of the key's user; leave out --user.")
     if thread is None:
         load = _of_user("me" if user is None else user)
-        found = target.look("/api/reminders", load)
+        found = target.call("GET", "/api/reminders", load, user=user)
     else:
         path = f"/api/threads/{quote(thread, safe='')}/reminders"
         found = target.look(path, of_thread(thread, _with_reminders(_of_thread)))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from segue.cli.access import Target, config_of, new_ids, of_thread
-from segue.cli.output import Answer, ThreadId, when
+from segue.cli.output import USER_OF_KEY, Answer, ThreadId, when
 from segue.core.durations import parse_duration
 from segue.core.snowflake import to_text
 from segue.errors import UsageError
@@ -36,6 +36,7 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     reason: Annotated[str | None, typer.Option(help="For operators.")] = None,
     data: Annotated[str | None, typer.Option(help=_DATA)] = None,
     once: Annotated[str | None, typer.Option(help=_ONCE)] = None,
+    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
     target: Target,
 ) -> Answer:
     """Let the agent write first in a thread, also in an empty one; the gates decide when it is due.
@@ -66,7 +67,7 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     wait = None if request.after is None else request.after.total_seconds()
     body = {**_plain(request), "after": wait}
     path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
-    found = target.call("POST", path, of_thread(thread_id, work), body=body)
+    found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
     return Answer(found, lambda: typer.echo(shown))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from segue.core.triggers import EVENT, REMINDER
 from segue.journal.journal import Journal
 from segue.journal.records import (
     Decision,
@@ -69,12 +70,19 @@ def _of_decision(decision: Decision) -> Reason:
     facts = {name: fact for name, fact in decision.facts.items() if name != "words"}
     return Reason(
         decision.decided_at,
-        _DECISIONS.get(decision.kind, decision.kind),
+        _name_of(decision),
         decision.outcome,
         decision.reasons[0] if decision.reasons else "",
         facts | {"reasons": list(decision.reasons[1:])},
         decision.id,
     )
+
+
+def _name_of(decision: Decision) -> str:
+    trigger = decision.facts.get("trigger")
+    if decision.kind == "gates" and trigger in (REMINDER, EVENT):
+        return f"the gates of a due {trigger}"
+    return _DECISIONS.get(decision.kind, decision.kind)
 
 
 def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reason]:

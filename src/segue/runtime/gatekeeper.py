@@ -87,7 +87,8 @@ class Gatekeeper:
             sent_today=counts.sent_today,
             last_follow_up_at=counts.last_at,
             typing_at=thread.typing_at,
-            talked_at=thread.updated_at if thread.message_count else None,
+            # What the agent wrote of its own accord since is no talk.
+            talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
             **preferences.as_facts(),
         )
         gates = _gates_of(timer, autonomy)

@@ -89,11 +89,11 @@ class Requests:
     async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
         """Let the agent tell an event; one that was reported before returns the first timer."""
         self.check(event, thread.agent_id)
-        now = self._now()
+        own, now = self._autonomy_of(thread.agent_id).triggers.get(event.trigger), self._now()
         told = {"type": event.type, "at": now.isoformat(timespec="seconds"), "data": event.data}
         return await self._arm(
             thread,
-            later(now, GATHERED),
+            later(now, max((own and own.delay) or GATHERED, GATHERED)),
             kind=TimerKind.EVENT,
             trigger_type=event.trigger,
             reason=f"{event.source}: {event.type}",

@@ -183,12 +183,12 @@ def trigger_name(message: BaseMessage | None) -> str | None:
 def log_if_empty(messages: Sequence[BaseMessage], summary: str | None, **where: str) -> None:
     """Log an ERROR for a trigger in a thread without a user's message: a misconfigured timer.
 
-    Not if it was requested: then the agent opens the conversation.
+    Not if a request let the agent open the conversation.
     """
     humans = [message for message in messages if isinstance(message, HumanMessage)]
     if not humans or not all(map(is_synthetic, humans)) or (summary and summary.strip()):
         return
-    if humans[-1].additional_kwargs.get("initiative"):
+    if any(message.additional_kwargs.get("initiative") for message in humans):
         return
     log_event(
         logger,
