@@ -147,3 +147,8 @@ class OutsideEvent:
     data: Any = None
     source: str = "program"
     trigger: str = EVENT
+
+    @property
+    def key(self) -> str:
+        """The same key is the same event."""
+        return f"event:{self.source}:{self.id}"

@@ -368,7 +368,10 @@ class Segue:
             raise UsageError("An event is for a thread or for a user_id; give one of them.")
         if thread is None:
             requests.check(event, self.get_agent(agent_id).id)  # before a thread is made for it
-            found = await self._thread_for(check_name(user_id, "user_id"), agent_id)
+            owner = check_name(user_id, "user_id")
+            if known := await self._journal.timers.find_by_key(owner, event.key):
+                return known  # another thread may have become the newest since
+            found = await self._thread_for(owner, agent_id)
         else:
             found = await self.get_thread(_id(thread))
         return await requests.wake(found, event)

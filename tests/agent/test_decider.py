@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 GENERATOR = ticking_generator()
 HOUR = timedelta(hours=1)
-POLICY = Policy(min_delay=timedelta(minutes=1), max_delay=timedelta(days=2))
+POLICY = Policy(max_consecutive=3, min_delay=timedelta(minutes=1), max_delay=timedelta(days=2))
 CANARY = "ask about the zebra crossing"
 
 
@@ -315,7 +315,7 @@ async def test_no_trigger_reaches_the_model() -> None:
     plain = synthetic_message("task_incomplete")
     latest = batch_of(plain, AIMessage("Still there?"), kind=BatchType.SYSTEM_TRIGGER)
     again = batch_of(HumanMessage("Yes."), AIMessage("Good."), continuation_message(CANARY))
-    request = await request_for(latest, earlier, consecutive=2)
+    request = await request_for(latest, earlier, consecutive=1)
     assert conversation(request) == [("assistant", "How was it?"), ("assistant", "Still there?")]
     said = " ".join(message.model_dump_json() for message in request)
     assert CANARY not in said

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ name = "Guide"
 model = "openai:gpt-4o-mini"
 webhook.url = "https://example.org/hook"
 """
+NOW = re.compile(r'Now: .*?\)\.|About \d+|"tokens": \d+')
 OF_A_THREAD = ("history", "batches", "context", "timers", "why")
 
 
@@ -79,7 +81,8 @@ async def test_a_server_shows_the_same_as_its_database(
             here = await asyncio.to_thread(segue, *args, "--database", sqlite_stage.database)
             there = await asyncio.to_thread(segue, *args, "--url", site.address, "--key", words)
             assert (there.exit_code, there.stderr) == (0, ""), args
-            assert there.stdout == here.stdout, args
+            # The world's clock is a virtual one.
+            assert NOW.sub("", there.stdout) == NOW.sub("", here.stdout), args
 
 
 async def test_without_an_operators_key_one_sees_ones_own_threads_alone(

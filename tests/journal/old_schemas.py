@@ -2,6 +2,15 @@
 
 # Before words had the mark of their owner.
 UNMARKED_FILE = """
+DROP INDEX timers_keys;
+DROP INDEX timers_by_key;
+DROP INDEX timers_of_turns;
+DROP INDEX timers_reminders;
+DROP INDEX timers_one_follow_up;
+CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
+    WHERE kind = 'follow_up' AND state IN ('pending', 'postponed', 'claimed');
+ALTER TABLE timers DROP COLUMN key;
+ALTER TABLE timers DROP COLUMN turn_id;
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)
@@ -23,6 +32,15 @@ INSERT INTO messages_words (rowid, text) SELECT rowid, text FROM messages WHERE 
 PRAGMA user_version = 5;
 """
 UNMARKED_SERVER = """
+DROP INDEX timers_keys;
+DROP INDEX timers_by_key;
+DROP INDEX timers_of_turns;
+DROP INDEX timers_reminders;
+DROP INDEX timers_one_follow_up;
+CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
+    WHERE kind = 'follow_up' AND state IN ('pending', 'postponed', 'claimed');
+ALTER TABLE timers DROP COLUMN key;
+ALTER TABLE timers DROP COLUMN turn_id;
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)

@@ -164,6 +164,7 @@ async def test_every_field_of_metadata_reads_back_equal(address: str, chat: Chat
         synthetic=True,
         trigger_type=TriggerType.TASK_INCOMPLETE,
         trigger_reason="quiet for an hour: ünïcode 🙂",
+        initiative="program",
         position=MAX_ID // 2,
         batch=MAX_ID // 2 - 1,
         sequence_num=1,

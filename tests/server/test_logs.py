@@ -55,7 +55,7 @@ async def test_all_lines_of_a_turn_have_its_request_thread_and_batch(
         return "Norway"
 
     call = AIMessage("", tool_calls=[{"name": "look_up", "args": {}, "id": "c1"}])
-    model = model_of(ConnectionError("away"), call, "In Norway.")
+    model = model_of(ConnectionError("away"), call, "In Norway. Shall we go there?")
     agent = plain_agent(memory={"enabled": True, "time_limit": 60}).model_copy(
         update={"tools": (look_up,)}
     )

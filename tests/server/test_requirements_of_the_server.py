@@ -245,11 +245,11 @@ async def test_operators_see_which_messages_came_by_themselves(stage: Stage) -> 
     """The inspector names the trigger of each follow-up, and marks no message of the user."""
     agent = eager_agent(policy={"max_consecutive": 1})
     async with (
-        stage.world(agent, models={"guide": always("Hello.")}) as world,
+        stage.world(agent, models={"guide": always("Practice every day.")}) as world,
         site_of(world.segue) as site,
     ):
         thread = await site.new_thread()
-        await world.say(thread, "Where is Oslo?")
+        await world.say(thread, "I want to learn the guitar.")
         await world.pass_time(SILENCE)
         newest, oldest = await site.get(f"/api/admin/threads/{thread}/batches")
     assert (oldest["type"], newest["type"]) == ("user_request", "system_trigger")

@@ -217,7 +217,7 @@ async def test_typing_puts_a_follow_up_off(stage: Stage, way: str) -> None:
         site_of(world.segue) as site,
     ):
         thread = await site.new_thread()
-        await world.say(thread, "Where?")
+        await world.say(thread, "I plan a trip.")
         async with site.socket(f"/api/threads/{thread}/ws") as socket:
             await world.pass_time(seconds=20)
             if way == "frame":
@@ -227,6 +227,6 @@ async def test_typing_puts_a_follow_up_off(stage: Stage, way: str) -> None:
             else:
                 await site.post(f"/api/threads/{thread}/typing")
             await world.pass_time(seconds=25)
-            assert await world.heard(thread) == ["Where?", "Oslo."]
+            assert await world.heard(thread) == ["I plan a trip.", "Oslo."]
             await world.pass_time(minutes=1)
-            assert await world.heard(thread) == ["Where?", "Oslo.", "Fine."]
+            assert await world.heard(thread) == ["I plan a trip.", "Oslo.", "Fine."]

@@ -16,6 +16,7 @@ from tests.stories.scenes import eager_agent, model_of
 
 pytestmark = pytest.mark.anyio
 
+ALL_DAY = {"start": "00:00", "end": "23:59"}
 PARCEL = {"prompt": "Tell me that my parcel is on its way.", "leave_out": ["quiet_hours"]}
 
 
@@ -23,6 +24,13 @@ def calm(**autonomy: Any) -> AgentConfig:
     """An agent that never speaks first by itself."""
     triggers = autonomy.pop("triggers", {"parcel_shipped": PARCEL})
     return eager_agent("ada", decider="none", triggers=triggers, **autonomy)
+
+
+def nested(depth: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
 
 
 def event(number: int, **fields: Any) -> OutsideEvent:
@@ -222,6 +230,9 @@ async def test_what_cannot_be_right_is_refused_with_a_sentence(stage: Stage) -> 
             {"prompt": "x" * 5_000},
             {"data": {"x": "y" * 30_000}},
             {"data": object()},
+            {"data": nested(65)},
+            {"trigger": "reminder"},
+            {"trigger": "event"},
             {"key": "two\nlines"},
             {"when": hour},
             {"after": 7},
@@ -238,3 +249,62 @@ async def test_what_cannot_be_right_is_refused_with_a_sentence(stage: Stage) -> 
         with pytest.raises(UsageError):
             await world.segue.wake(event(1, source="a\nb"), thread="one")
         assert await world.segue.list_follow_ups("one") == []
+
+
+async def test_no_event_is_lost_behind_many_others(stage: Stage) -> None:
+    """What does not fit into one message comes with the next, and the due one is always in."""
+    agent = calm(policy={"cooldown": 0, "max_per_day": 99, "max_consecutive": 99})
+    async with stage.world(agent) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.set_user_preferences("sam", quiet_hours=ALL_DAY)
+        for number in range(25):
+            await world.segue.wake(event(number), thread="one")
+        await world.pass_time(minutes=1)
+        await world.segue.set_user_preferences("sam", quiet_hours=False)
+        await world.segue.wake(event(25), thread="one")
+        await world.pass_time(hours=1)
+        told = " ".join(await prompts(world, "one"))
+        assert [number for number in range(26) if f'"parcel": {number}}}' not in told] == []
+
+
+async def test_an_alarm_does_not_wait_for_ordinary_news(stage: Stage) -> None:
+    """Events of another trigger have gates and a prompt of their own."""
+    alarm = {"prompt": "Warn me.", "leave_out": ["quiet_hours", "cooldown", "talking"]}
+    async with stage.world(calm(triggers={"alarm": alarm})) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.set_user_preferences("sam", quiet_hours=ALL_DAY)
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(minutes=1)
+        await world.segue.wake(event(2, trigger="alarm"), thread="one")
+        await world.pass_time(minutes=1)
+        [prompt] = await prompts(world, "one")
+        assert prompt.startswith("Warn me.")
+        assert '"parcel": 1}' not in prompt
+
+
+async def test_an_event_is_told_once_to_a_user_with_several_threads(stage: Stage) -> None:
+    """A service that repeats itself is not told again in the thread that is the newest by now."""
+    async with stage.world(calm()) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        first = await world.segue.wake(event(1), user_id="sam")
+        await world.pass_time(hours=1)
+        await world.segue.create_thread("sam", thread_id="two")
+        again = await world.segue.wake(event(1), user_id="sam")
+        assert (again.id, again.thread_id) == (first.id, "one")
+        await world.pass_time(hours=1)
+        assert await world.heard("two") == []
+
+
+async def test_the_largest_data_fits_into_the_context(stage: Stage) -> None:
+    """What is accepted can be told, even several at once."""
+    agent = calm(policy={"cooldown": 0, "max_consecutive": 9})
+    async with stage.world(agent) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        for number in range(4):
+            large = OutsideEvent(id=str(number), data="word " * 1_000)
+            await world.segue.wake(large, thread="one")
+        await world.pass_time(hours=1)
+        turns = await world.journal.turns.list_of("one")
+        assert {turn.state.value for turn in turns} == {"done"}
+        timers = await world.segue.list_follow_ups("one")
+        assert {timer.state for timer in timers} == {TimerState.FIRED}

@@ -126,14 +126,14 @@ async def test_what_is_put_off_at_the_second_look_keeps_its_rules(stage: Stage) 
         thread = await new_thread(world, time_zone="UTC", quiet_hours=MORNING)
         await world.say(thread, "Where is Oslo?")
         await world.pass_time(minutes=10)
-        [waiting, first] = await world.segue.list_follow_ups(thread)
+        [waiting] = await world.segue.list_follow_ups(thread)
         assert (waiting.due_at, waiting.missed) == (START.replace(hour=9), "skip")
-        assert waiting.expires_at == first.expires_at
+        assert waiting.expires_at is not None
     await stage.clock.advance(timedelta(hours=2))
     async with stage.world(agent, models={"guide": model}) as world:
         await world.pass_time(hours=1)
         assert await sent_at(world, thread) == []
-        [missed, _] = await world.segue.list_follow_ups(thread)
+        [missed] = await world.segue.list_follow_ups(thread)
         assert missed.state is TimerState.MISSED
 
 

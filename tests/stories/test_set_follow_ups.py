@@ -83,7 +83,7 @@ async def test_only_agents_that_may_write_first_have_the_tool(stage: Stage) -> N
         for agent in models:
             await world.say(await new_thread(world, agent=agent), "Hello.")
     names = {agent: [tool.name for tool in model.tools] for agent, model in models.items()}
-    assert names == {"guide": ["set_follow_ups"], "atlas": []}
+    assert ("set_follow_ups" in names["guide"], names["atlas"]) == (True, [])
 
 
 async def test_a_model_that_cannot_call_tools_still_answers(stage: Stage) -> None:

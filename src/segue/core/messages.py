@@ -4,6 +4,7 @@
 everything shown to a person passes through `visible_messages`.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -19,7 +20,8 @@ from segue.core.metadata import (
     check_messages,
     is_synthetic,
 )
-from segue.core.text import plain_json, storable
+from segue.core.text import is_deeper, plain_json, storable
+from segue.core.tokens import estimate_text
 from segue.core.triggers import (
     FIXED_PROMPTS,
     TriggerType,
@@ -38,6 +40,10 @@ _SHOWN_BLOCKS: Final = CLIENT_BLOCKS | {"output_text", "refusal"}
 
 Origin = Literal["reply", "follow_up"]
 
+_LONGEST: Final = 4_000
+_DEEPEST: Final = 64
+# Of one request, and of all events that one message tells.
+MOST_DATA_TOKENS: Final = 1_500
 CONTINUATION_PROMPT: Final = "Go on with what you were doing."
 
 
@@ -63,6 +69,23 @@ def synthetic_message(
         synthetic=True, trigger_type=kind, trigger_reason=reason, initiative=initiative
     )
     return HumanMessage(with_data(text, data), additional_kwargs=metadata.to_kwargs())
+
+
+def check_request(prompt: Any, data: Any) -> None:
+    """`UsageError` if a prompt is empty or too long, or data is not JSON or too large."""
+    if prompt is not None and not (isinstance(prompt, str) and 0 < len(prompt.strip()) <= _LONGEST):
+        raise UsageError(f"A prompt is text of 1 to {_LONGEST:,} characters. Nothing was written.")
+    try:
+        written = json.dumps(data, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"Data is JSON, and this is not: {error}. Nothing was written.") from error
+    if is_deeper(data, _DEEPEST):
+        raise UsageError(f"Data is nested {_DEEPEST} deep at most. Nothing was written.")
+    if (size := estimate_text(written)) > MOST_DATA_TOKENS:
+        raise UsageError(
+            f"Data has about {size:,} tokens as JSON; at most {MOST_DATA_TOKENS:,} leave room for "
+            "the conversation. Nothing was written."
+        )
 
 
 def continuation_message(reason: str | None = None) -> HumanMessage:

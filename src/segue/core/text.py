@@ -127,3 +127,12 @@ def exact_json(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST_EXACT:
         return str(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def is_deeper(value: Any, most: int) -> bool:
+    """Whether containers are nested more than `most` deep. No recursion."""
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    for _ in range(most):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
+    return bool(level)

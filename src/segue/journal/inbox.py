@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
+from segue.core.text import is_deeper
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import (
     RisingIds,
@@ -41,7 +42,7 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.journal.registry import merge_user_settings
-from segue.journal.rows import MessageRow, aware, decode_message, is_deeper, to_json
+from segue.journal.rows import MessageRow, aware, decode_message, to_json
 from segue.journal.threads import lock_thread
 from segue.journal.tx import Part, Row, Tx, change, find, get, writes
 

@@ -288,15 +288,6 @@ def to_json(value: Any) -> str:
     return text
 
 
-def is_deeper(value: Any, most: int) -> bool:
-    """Whether containers are nested more than `most` deep. No recursion."""
-    level = [value] if isinstance(value, dict | list | tuple) else []
-    for _ in range(most):
-        inside = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
-    return bool(level)
-
-
 def _storable_artifact(artifact: Any) -> Any:
     """A tool's artifact as JSON can hold it. It may hold anything, and must not stop a turn."""
     try:

@@ -309,13 +309,22 @@ class Timers(Part):
         return readable(Timer.of, await tx.all(sql, turn=turn_id))
 
     @looks
-    async def list_events(self, tx: Tx, thread_id: str, *, limit: int = 20) -> list[Timer]:
-        """The live events of a thread, oldest first."""
+    async def list_events(self, tx: Tx, like: Timer, *, limit: int = 20) -> list[Timer]:
+        """The live events of a thread with the same trigger, a given one first, then the oldest."""
         sql = (
             "SELECT * FROM timers WHERE thread_id = :thread AND kind = 'event' "
-            "AND wake_at IS NOT NULL ORDER BY id LIMIT :limit"
+            "AND trigger_type = :trigger AND wake_at IS NOT NULL "
+            "ORDER BY CASE WHEN id = :id THEN 0 ELSE 1 END, id LIMIT :limit"
         )
-        return readable(Timer.of, await tx.all(sql, thread=thread_id, limit=limit))
+        values = {"thread": like.thread_id, "trigger": like.trigger_type, "id": like.id}
+        return readable(Timer.of, await tx.all(sql, **values, limit=limit))
+
+    @looks
+    async def find_by_key(self, tx: Tx, user_id: str, key: str) -> Timer | None:
+        """The first timer with a key in any thread of a user."""
+        sql = "SELECT * FROM timers WHERE user_id = :user AND key = :key ORDER BY id LIMIT 1"
+        row = await find(tx, sql, user=user_id, key=storable(key))
+        return None if row is None else Timer.of(row)
 
     @looks
     async def list_reminders(

@@ -21,8 +21,7 @@ from segue.core.messages import background_message
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import MAX_NODE, next_snowflake
 from segue.core.stamp import plain_type
-from segue.core.text import LONGEST_MESSAGE_ID, is_name
-from segue.journal.rows import is_deeper
+from segue.core.text import LONGEST_MESSAGE_ID, is_deeper, is_name
 from segue.migrate.legacy import assign_batches, convert_legacy_trigger
 from segue.migrate.sources import UnreadableError
 from segue.transfer.lines import DEEPEST

@@ -17,9 +17,10 @@ from segue.core.autonomy.decide import Plan, judge
 from segue.core.autonomy.local_time import after
 from segue.core.autonomy.policy import next_delay
 from segue.core.batch import Batch
+from segue.core.messages import check_request
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import storable
-from segue.core.triggers import check_request, parse_trigger
+from segue.core.triggers import parse_trigger
 from segue.errors import UsageError
 from segue.journal.records import Decision, Ending, NewTimer, Turn
 from segue.runtime.model_failures import describe_fault

@@ -5,9 +5,11 @@ and cancels them. `plan_firing` says what the model is asked at a due time, and 
 comes again.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Self
 
 from segue.core.autonomy.policy import Preferences
@@ -81,6 +83,8 @@ class Reminders:
         self._autonomy_of = autonomy_of
         self._wakeup = wakeup
         self._zone = zone
+        # Two requests at once must not both find that a reminder is not there.
+        self._arming = asyncio.Lock()
 
     async def remind(
         self, thread: Thread, text: str, *, key: str | None = None, **when: Any
@@ -97,7 +101,15 @@ class Reminders:
         preferences = Preferences.of(user, thread.settings, self._zone)
         if preferences.opted_out or preferences.muted:
             raise ConflictError(f"{_OPTED_OUT}.")
-        schedule = parse_schedule(now=self._now(), zone=preferences.time_zone, **when)
+        # In a thread: to find the times of a strange rule takes a quarter of a second.
+        parse = partial(parse_schedule, now=self._now(), zone=preferences.time_zone, **when)
+        schedule = await asyncio.to_thread(parse)
+        async with self._arming:
+            return await self._arm(thread, text, schedule, key)
+
+    async def _arm(
+        self, thread: Thread, text: str, schedule: Schedule, key: str | None
+    ) -> Reminder:
         live = await self._live(thread)
         for timer in live:
             if reminder_text(timer) == text and _is_same(schedule_of(timer), schedule):

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from segue.core.autonomy.local_time import after as later
 from segue.core.autonomy.local_time import as_utc
+from segue.core.messages import check_request
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import check_name
-from segue.core.triggers import FIXED_PROMPTS, TriggerType, check_request
+from segue.core.triggers import EVENT, TriggerType
 from segue.errors import UnknownTrigger, UsageError
 from segue.events import OutsideEvent
 from segue.journal.records import NewTimer, Thread, Timer, TimerKind
@@ -83,7 +84,7 @@ class Requests:
         """`UsageError` if an agent cannot tell such an event."""
         for name in ("id", "type", "source"):
             check_name(getattr(event, name), f"The event's {name}")
-        _check_trigger(event.trigger, self._autonomy_of(agent_id))
+        _check_trigger(event.trigger, self._autonomy_of(agent_id), EVENT)
         check_request(None, event.data)
 
     async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
@@ -98,7 +99,7 @@ class Requests:
             trigger_type=event.trigger,
             reason=f"{event.source}: {event.type}",
             payload=told,
-            key=f"event:{event.source}:{event.id}",
+            key=event.key,
         )
 
     async def _arm(self, thread: Thread, due_at: datetime, **fields: Any) -> Timer:
@@ -118,8 +119,8 @@ class Requests:
         return armed
 
 
-def _check_trigger(trigger: str, autonomy: Autonomy) -> None:
-    if trigger not in FIXED_PROMPTS and trigger not in autonomy.triggers:
+def _check_trigger(trigger: str, autonomy: Autonomy, *also: str) -> None:
+    if trigger not in {*TriggerType, *autonomy.triggers, *also}:
         known = ", ".join([*TriggerType, *autonomy.triggers])
         raise UnknownTrigger(
             f"Unknown trigger type {trigger!r:.80}; this agent has: {known}. Declare others in its "

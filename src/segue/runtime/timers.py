@@ -1,17 +1,30 @@
 """`TimerWorker`: sleeps until a timer is due, checks the gates, and queues the follow-up's turn."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Final
 
 from structlog.contextvars import bind_contextvars
 
 from segue.core.autonomy.gates import GateOutcome
-from segue.core.messages import CONTINUATION_PROMPT, continuation_message, synthetic_message
+from segue.core.messages import (
+    CONTINUATION_PROMPT,
+    MOST_DATA_TOKENS,
+    continuation_message,
+    synthetic_message,
+)
 from segue.core.metadata import Initiative
-from segue.core.triggers import DEFAULT_VARIANT, TRIGGER_PROMPTS, PromptVariant, choose_prompt
+from segue.core.tokens import estimate_text
+from segue.core.triggers import (
+    DEFAULT_VARIANT,
+    TRIGGER_PROMPTS,
+    PromptVariant,
+    choose_prompt,
+)
 from segue.errors import ConflictError, NotFoundError, UnknownTrigger
 from segue.journal.records import Decision, Timer, TimerKind, TimerLease, TimerState
 from segue.runtime.deps import Deps, log_failure
@@ -191,10 +204,16 @@ class TimerWorker:
         self._deps.wakeups.turns.now()
 
     async def _events_with(self, timer: Timer) -> list[Timer]:
-        """All waiting events of the thread, for one message about them; none for other timers."""
+        """The waiting events of the same trigger that fit into one message, this one among them;
+        none for other timers. The rest waits for the next message.
+        """
         if timer.kind is not TimerKind.EVENT:
             return []
-        return await self._journal.timers.list_events(timer.thread_id)
+        waiting = await self._journal.timers.list_events(timer)
+        others = [event for event in waiting if event.id != timer.id]
+        sizes = accumulate([_size(timer), *map(_size, others)])
+        fitting = sum(size <= MOST_DATA_TOKENS for size in sizes)
+        return sorted([timer, *others][: max(fitting, 1)], key=lambda event: event.id)
 
     async def _continue(self, lease: TimerLease, now: datetime) -> None:
         message = continuation_message(lease.timer.reason)
@@ -227,6 +246,10 @@ def _choose_prompt(timer: Timer, autonomy: Autonomy) -> PromptVariant | None:
 
 def _data_of(timer: Timer, events: list[Timer]) -> Any:
     return [event.payload for event in events] or timer.payload.get("data")
+
+
+def _size(event: Timer) -> int:
+    return estimate_text(json.dumps(event.payload, ensure_ascii=False))
 
 
 def _initiative(timer: Timer) -> Initiative | None:

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from segue.core.snowflake import MAX_ID, TEXT_WIDTH
-from segue.core.text import is_name, name_rule
+from segue.core.text import is_deeper, is_name, name_rule
 from segue.errors import UsageError
 from segue.journal.records import NESTING, EffectState, TimerKind, TimerState, TurnKind, TurnState
-from segue.journal.rows import PREVIEW_LENGTH, aware, is_deeper, to_json
+from segue.journal.rows import PREVIEW_LENGTH, aware, to_json
 from segue.journal.tables import (
     DECISIONS,
     EFFECTS,

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from segue.core.media import ReferenceKind, find_reference, media_in
-from segue.core.text import LONGEST_MESSAGE_ID, is_name, name_rule
+from segue.core.text import LONGEST_MESSAGE_ID, is_deeper, is_name, name_rule
 from segue.errors import BackendError, UsageError
-from segue.journal.rows import columns_of, decode_message, is_deeper, to_json
+from segue.journal.rows import columns_of, decode_message, to_json
 from segue.journal.tables import MEMORIES, MESSAGES, OF_THREAD, THREADS, USERS, Key, Row, Table
 from segue.transfer.lines import (
     BESIDE_MESSAGE,

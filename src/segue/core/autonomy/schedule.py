@@ -20,6 +20,7 @@ from segue.core.autonomy.recurrence import (
     Recurrence,
     first_match,
     parse_recurrence,
+    read_recurrence,
 )
 from segue.core.durations import parse_duration
 from segue.errors import UsageError
@@ -92,8 +93,8 @@ class Schedule:
             zone, every = stored["zone"], stored["every"]
             if find_zone(zone) is None:
                 raise UsageError(f"Time zone {zone!r:.60} is unknown.")
-            if every is not None:
-                every = parse_recurrence(every, _wall(first, find_zone(zone) or UTC)).text
+            if every is not None:  # its times were looked for when it was set
+                every = read_recurrence(every).text
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"This is not a stored schedule: {error}") from None
         return cls(first, zone, every, until)

@@ -68,8 +68,8 @@ async def test_an_event_that_a_reply_overtook_is_told_later(chat: Chat, journal:
         second.id,
     ]
     assert (await chat.say()).voided_turns == (turn.id,)
-    waiting = await journal.timers.list_events("chat")
-    assert [timer.id for timer in waiting] == [first.id, second.id]
+    waiting = await journal.timers.list_events(second)
+    assert [timer.id for timer in waiting] == [second.id, first.id]
     assert {(timer.state, timer.due_at) for timer in waiting} == {(TimerState.POSTPONED, chat.now)}
 
 

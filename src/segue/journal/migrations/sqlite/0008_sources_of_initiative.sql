@@ -2,6 +2,7 @@
 -- a thread, and the same key does not make a second one. The one that silence brings has none.
 ALTER TABLE timers ADD COLUMN key TEXT;
 CREATE UNIQUE INDEX timers_keys ON timers (thread_id, key) WHERE key IS NOT NULL;
+CREATE INDEX timers_by_key ON timers (user_id, key) WHERE key IS NOT NULL;
 DROP INDEX timers_one_follow_up;
 CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
     WHERE kind = 'follow_up' AND key IS NULL AND state IN ('pending', 'postponed', 'claimed');
