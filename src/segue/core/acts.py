@@ -203,7 +203,7 @@ _FACT: Final = phrases(
     r"""
     (tell|give|show) me
     (explain|define|describe)
-    (want|like|need|love) to (know|learn|understand)
+    (want|like|need|love) to (know|understand|learn (about|more|how|what|why|when|where|who))
     (wonder|wondering|curious)
     """
 )
