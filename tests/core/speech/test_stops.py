@@ -94,3 +94,10 @@ def test_this_evening_said_at_night_is_tomorrow() -> None:
     """It is never in the past."""
     now = datetime.fromisoformat("2027-03-26T21:00+00:00")
     assert resolve_when(When(Part.EVENING), now, UTC).day == 27
+
+
+def test_invisible_characters_hide_no_stop() -> None:
+    """They come with text that is copied from elsewhere."""
+    request = read_request("Stop\u200b writ\u00ading to me")
+    assert request is not None
+    assert request.wish is Wish.STOP

@@ -20,6 +20,8 @@ _EDGE: Final = 4
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
 # What follows is not the user's own text: "Translate this: leave me alone".
+# Without width: a stop is one with such characters in it, too.
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 _INTRODUCES: Final = re.compile(r":\s*$", re.MULTILINE)
 
 # A question that is a request: "Could you …?"
@@ -52,6 +54,7 @@ def read_request(text: str) -> FollowUpRequest | None:
 
     A stop beats the others, and of the others the last one counts.
     """
+    text = _INVISIBLE.sub("", text)
     own = text[: introduced.start()] if (introduced := _INTRODUCES.search(text)) else text
     sentences = sentences_of(own)
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
