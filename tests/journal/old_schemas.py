@@ -1,7 +1,9 @@
 """Scripts that take a store back to an older schema, as an installation of then would have it."""
 
-# Before words had the mark of their owner.
-UNMARKED_FILE = """
+# ruff: noqa: S608 - all of it is written here
+
+# Before timers had keys.
+_WITHOUT_KEYS = """
 DROP INDEX timers_keys;
 DROP INDEX timers_by_key;
 DROP INDEX timers_of_turns;
@@ -11,6 +13,9 @@ CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
     WHERE kind = 'follow_up' AND state IN ('pending', 'postponed', 'claimed');
 ALTER TABLE timers DROP COLUMN key;
 ALTER TABLE timers DROP COLUMN turn_id;
+"""
+# Before words had the mark of their owner.
+UNMARKED_FILE = f"""{_WITHOUT_KEYS}
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)
@@ -31,16 +36,7 @@ END;
 INSERT INTO messages_words (rowid, text) SELECT rowid, text FROM messages WHERE visible = 1;
 PRAGMA user_version = 5;
 """
-UNMARKED_SERVER = """
-DROP INDEX timers_keys;
-DROP INDEX timers_by_key;
-DROP INDEX timers_of_turns;
-DROP INDEX timers_reminders;
-DROP INDEX timers_one_follow_up;
-CREATE UNIQUE INDEX timers_one_follow_up ON timers (thread_id)
-    WHERE kind = 'follow_up' AND state IN ('pending', 'postponed', 'claimed');
-ALTER TABLE timers DROP COLUMN key;
-ALTER TABLE timers DROP COLUMN turn_id;
+UNMARKED_SERVER = f"""{_WITHOUT_KEYS}
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)
