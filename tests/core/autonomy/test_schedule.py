@@ -281,3 +281,12 @@ def test_a_damaged_schedule_is_refused(damage: dict[str, str]) -> None:
     stored = schedule(every="FREQ=DAILY;BYHOUR=9").as_json()
     with pytest.raises(UsageError):
         Schedule.from_json({**stored, **damage})
+
+
+def test_a_stored_rule_is_read_without_looking_for_its_times() -> None:
+    """A list of many strange rules must not hold up other users; setting one refuses it."""
+    every = "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"
+    stored = {"first": "2027-01-15T08:00:00+00:00", "zone": "UTC", "every": every, "until": None}
+    assert Schedule.from_json(stored).every == every
+    with pytest.raises(UsageError, match="no time within 5 years"):
+        parse_schedule(every=every, now=datetime(2027, 1, 15, 8, tzinfo=UTC), zone="UTC")
