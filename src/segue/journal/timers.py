@@ -172,7 +172,8 @@ class Timers(Part):
 
         `again`: the timer is not closed, but waits for its next time. None, and nothing is stored,
         if the user wrote since a follow-up was armed, or if the timer was cancelled or replaced.
-        `ConflictError` if the user got a follow-up since the gates `counted`: ask them again.
+        `ConflictError` if the user got a follow-up since the gates `counted`, or if one of the
+        timers `together` has ended: ask the gates again.
         `UsageError` for a message that is not synthetic.
         """
         check_synthetic(message)
@@ -191,7 +192,12 @@ class Timers(Part):
         if counted is not None and timer.kind.turn_kind is TurnKind.FOLLOW_UP:
             await check_counts(tx, thread, counted)
         turn = await _queue_fired(tx, thread, timer, message, RisingIds(thread, ids, now))
-        await tx.run(_FIRE, turn=turn.id, now=now, ids=[timer.id, *together])
+        covered = {timer.id, *together}
+        if await tx.run(_FIRE, turn=turn.id, now=now, ids=[*covered]) != len(covered):
+            raise ConflictError(
+                f"Another message has told an event of thread {thread.id!r} since they were "
+                "gathered; gather them again. Nothing was written."
+            )
         if again is not None:
             await _wait_again(tx, timer, again, thread.epoch)
         await record_decisions(tx, [_of_turn(decision, turn) for decision in decisions])

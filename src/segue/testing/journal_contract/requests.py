@@ -6,6 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.messages import synthetic_message
+from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
@@ -71,6 +72,20 @@ async def test_an_event_that_a_reply_overtook_is_told_later(chat: Chat, journal:
     waiting = await journal.timers.list_events(second)
     assert [timer.id for timer in waiting] == [second.id, first.id]
     assert {(timer.state, timer.due_at) for timer in waiting} == {(TimerState.POSTPONED, chat.now)}
+
+
+async def test_an_event_that_was_told_meanwhile_is_not_told_again(
+    chat: Chat, journal: Journal
+) -> None:
+    """Two workers may gather the same events; the second one is to gather anew."""
+    first, second = [await chat.arm(key=key, **EVENT) for key in ("e1", "e2")]
+    one, two = await journal.timers.claim_due("w", now=chat.now, lease_for=HOUR)
+    assert await chat.fire(one, together=[first.id]) is not None
+    turns = await journal.turns.list_of("chat")
+    with pytest.raises(ConflictError, match="gather them again"):
+        await chat.fire(two, together=[first.id, second.id])
+    assert await journal.turns.list_of("chat") == turns
+    assert await chat.fire(two, together=[second.id]) is not None
 
 
 async def test_a_user_who_wants_no_follow_up_gets_no_event_either(chat: Chat) -> None:
