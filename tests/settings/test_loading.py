@@ -10,7 +10,7 @@ import pytest
 
 from segue.errors import UsageError
 from segue.settings import Settings, load_settings
-from segue.settings.agents import Config
+from segue.settings.config import Config
 from segue.settings.loading import FILE
 
 TWO_AGENTS = """

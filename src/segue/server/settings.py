@@ -12,7 +12,7 @@ from segue.core.durations import OR_NONE
 from segue.core.triggers import EVENT
 from segue.errors import UsageError
 from segue.settings import Settings
-from segue.settings.agents import FROM_TEXT, Config, Count, Span
+from segue.settings.config import FROM_TEXT, Config, Count, Span
 from segue.settings.schema import Expected
 from segue.webhooks import STANDARD_PREFIX
 

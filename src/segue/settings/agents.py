@@ -1,7 +1,7 @@
 """The settings of an agent, with defaults that work without a key."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
@@ -9,9 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -22,10 +20,11 @@ from segue.core.autonomy.decide import Delays
 from segue.core.autonomy.gates import NEVER_LEFT_OUT, Gate
 from segue.core.autonomy.policy import Policy
 from segue.core.compression import Strategy
-from segue.core.durations import OR_NONE, Duration, parse_duration
+from segue.core.durations import OR_NONE, parse_duration
 from segue.core.triggers import FIXED_PROMPTS, PromptVariant, TriggerType, check_trigger_name
 from segue.errors import UsageError
-from segue.settings.schema import Expected, Mistake, error_at, find_mistakes
+from segue.settings.config import FROM_TEXT, Config, Count, Share, Span
+from segue.settings.schema import Expected, error_at
 
 POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
 # The variant's name of a single text that replaces a trigger's prompt.
@@ -99,11 +98,6 @@ def _check_triggers(triggers: Mapping[str, Any]) -> Mapping[str, Any]:
     return triggers
 
 
-def _as_list(given: Any) -> Any:
-    """Split a text at its commas, as the environment writes a list."""
-    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
-
-
 def _as_variants(given: Any) -> Any:
     """Convert a single text to a single variant."""
     return [{"name": OWN_PROMPT, "text": given}] if isinstance(given, str) else given
@@ -118,48 +112,9 @@ def _check_variants(variants: tuple[PromptVariant, ...]) -> tuple[PromptVariant,
     return variants
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Span = Annotated[Duration, Field(gt=timedelta(0))]
-# A list that may also be one text with commas.
-FROM_TEXT: Final = BeforeValidator(_as_list)
 Variants = Annotated[
     tuple[PromptVariant, ...], BeforeValidator(_as_variants), AfterValidator(_check_variants)
 ]
-
-
-class Config(BaseModel):
-    """Settings that are validated when they are created and never change.
-
-    `UsageError` lists all errors, one on each line.
-    """
-
-    # Errors do not quote the input: secrets may be in it.
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True
-    )
-
-    def __init__(self, /, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise UsageError(_lines(find_mistakes(error, type(self), values))) from None
-
-    # Without it, pydantic calls `__init__` for nested sections, too, and their place is lost.
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic's own mark
-
-    @classmethod
-    def parse(cls, values: Mapping[str, Any], name: str) -> Self:
-        """The config in `values`; `UsageError` lists all errors."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            found = find_mistakes(error, cls, values)
-            raise UsageError(_lines(Mistake((name, *m.place), m.text) for m in found)) from None
-
-
-def _lines(mistakes: Iterable[Mistake]) -> str:
-    return "\n".join(map(str, mistakes))
 
 
 class MemoryConfig(Config):

@@ -18,7 +18,8 @@ from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
-from segue.settings.agents import FROM_TEXT, AgentConfig, Config, Count, Span
+from segue.settings.agents import AgentConfig
+from segue.settings.config import FROM_TEXT, Config, Count, Span
 from segue.settings.schema import Expected, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")

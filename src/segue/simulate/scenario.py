@@ -28,7 +28,8 @@ from segue.core.autonomy.local_time import QuietHours, as_utc, find_zone
 from segue.core.durations import parse_duration
 from segue.errors import UsageError
 from segue.settings import Settings
-from segue.settings.agents import AgentConfig, Config, Share, Span
+from segue.settings.agents import AgentConfig
+from segue.settings.config import Config, Share, Span
 from segue.settings.loading import read_toml
 from segue.settings.schema import Expected, Mistake, error_at, find_mistakes
 
