@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.journal.journal import Journal
+from segue.journal.records import NewTimer, TimerKind
 from tests.journal.stores import journal_at
 from tests.processes import PROCESSES
 
@@ -46,6 +47,21 @@ def claim_all(journal: Journal, ids: SnowflakeGenerator, turn: int) -> list[int]
     while leases := _run(journal.timers.claim_due("claimer", now=now, lease_for=LEASE, limit=7)):
         taken += [lease.timer.id for lease in leases]
     return taken
+
+
+def remind(journal: Journal, ids: SnowflakeGenerator, turn: int) -> int:
+    """Set the reminder of this round, as every other racer does."""
+    at = START + (turn + 1) * SECOND
+    schedule = {"first": at.isoformat(), "zone": "UTC", "every": None, "until": None}
+    timer = NewTimer(
+        "busy",
+        at,
+        "reminder",
+        kind=TimerKind.REMINDER,
+        payload={"text": "call mum", "schedule": schedule},
+        key=f"reminder:{ids.node}:{turn}",
+    )
+    return _run(journal.timers.arm(timer, ids=ids, now=START)).id
 
 
 def write_many(journal: Journal, ids: SnowflakeGenerator, turn: int) -> None:

@@ -79,6 +79,15 @@ async def test_workers_that_claim_at_once_share_the_timers(address: str, journal
     assert len(claimed) == len(set(claimed)) == 1_000
 
 
+async def test_equal_reminders_at_once_are_one(address: str, journal: Journal) -> None:
+    """Whoever asks second gets the reminder that is there, in whichever process it was set."""
+    await journal.threads.create("busy", agent_id="guide", user_id="ada", now=START)
+    with racers(address, "remind", "remind") as pair:
+        made = [all_at_once(pair, turn) for turn in range(20)]
+    assert all(one == other for one, other in made)
+    assert len(await journal.timers.list_reminders("ada")) == 20
+
+
 async def test_writers_of_one_thread_keep_its_order(address: str, journal: Journal) -> None:
     """Eight writers with clocks hours apart: positions rise, nothing is doubled, order is kept."""
     await journal.threads.create("busy", agent_id="guide", user_id="ada", now=START)

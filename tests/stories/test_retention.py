@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from segue.core.context import build_context
-from segue.journal.records import NewMemory
+from segue.journal.records import NewMemory, TimerState
 from segue.simulate.world import Stage, World
 from segue.testing.providers import request_problems
 from tests.stories.scenes import eager_agent, model_of
@@ -40,6 +40,29 @@ async def test_old_batches_go_once_a_day(stage: Stage) -> None:
         messages = [m for batch in reversed(batches) for m in batch.messages]
         assert request_problems(build_context(messages).messages) == []
         assert len(await world.journal.memories.list_of("guide", "ann")) == 1
+
+
+async def test_requests_and_reminders_outlive_the_batches_of_their_thread(stage: Stage) -> None:
+    """A key is used once however long ago, reminders still come, and no file keeps the old data."""
+    models = {"guide": model_of(then="It is about the mill.")}
+    agent = eager_agent(decider="none", policy={"max_consecutive": 9})
+    async with stage.world(agent, models=models, retention={"older_than": "7d"}) as world:
+        segue = world.segue
+        thread = (await segue.create_thread("ann")).id
+        request = {"after": timedelta(minutes=1), "prompt": "Ask about the wheel.", "key": "one"}
+        first = await segue.follow_up(thread, **request)
+        await segue.remind(thread, "the mill", after="20d")
+        await segue.remind(thread, "the mill again", every="FREQ=WEEKLY;BYHOUR=9")
+        await world.pass_time(timedelta(days=19))
+        again = await segue.follow_up(thread, **request)
+        assert (again.id, again.state) == (first.id, TimerState.FIRED)
+        assert files_with(stage.database, "wheel") == []
+        assert sorted(r.text for r in await segue.list_reminders("ann")) == [
+            "the mill",
+            "the mill again",
+        ]
+        await world.pass_time(timedelta(days=3))
+        assert [r.text for r in await segue.list_reminders("ann")] == ["the mill again"]
 
 
 async def test_nothing_goes_unless_it_is_set(stage: Stage) -> None:

@@ -3,10 +3,10 @@
 The functions are called inside the steps of other modules, which hold the thread's lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from segue.core.text import storable
 from segue.core.triggers import check_trigger_name
@@ -18,10 +18,11 @@ from segue.journal.records import (
     FollowUpCounts,
     NewTimer,
     Thread,
+    Timer,
     TimerKind,
     TimerState,
 )
-from segue.journal.rows import EARLIEST, aware, read_time_or_none, to_json
+from segue.journal.rows import EARLIEST, aware, read_time_or_none, readable, to_json
 from segue.journal.threads import newest_of_thread, thread_of
 from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, insertion, reads, writes
 
@@ -238,9 +239,35 @@ async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -
     await tx.run(_WAIT_AGAIN, until=until, now=now, turn=turn_id)
 
 
-async def find_key(tx: Tx, thread_id: str, key: str | None) -> Row | None:
-    """The timer that has this key in the thread, in any state."""
-    if key is None:
+async def find_equal(tx: Tx, thread: Thread, timer: NewTimer) -> Timer | None:
+    """The timer with this key in the thread, in any state; of reminders also a live one with the
+    same text at the same time.
+    """
+    if timer.key is not None:
+        sql = "SELECT * FROM timers WHERE thread_id = :thread AND key = :key"
+        if row := await find(tx, sql, thread=thread.id, key=storable(timer.key)):
+            return Timer.of(row)
+    if timer.kind is not TimerKind.REMINDER or (wanted := _identity(timer.payload)) is None:
         return None
-    sql = "SELECT * FROM timers WHERE thread_id = :thread AND key = :key"
-    return await find(tx, sql, thread=thread_id, key=storable(key))
+    live = await live_reminders(tx, thread)
+    return next((each for each in live if _identity(each.payload) == wanted), None)
+
+
+async def live_reminders(tx: Tx, thread: Thread) -> list[Timer]:
+    sql = (
+        "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder' AND thread_id = :thread "
+        "AND wake_at IS NOT NULL ORDER BY wake_at, id"
+    )
+    return readable(Timer.of, await tx.all(sql, user=thread.user_id, thread=thread.id))
+
+
+def _identity(payload: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """What makes two reminders equal: text and time, or of recurring ones the rule, since each was
+    first due after it was made. None for a reminder that was stored without them.
+    """
+    text, schedule = payload.get("text"), payload.get("schedule")
+    if not text or not isinstance(schedule, dict):
+        return None
+    if not schedule.get("every"):
+        return text, schedule.get("first")
+    return text, *(schedule.get(name) for name in ("every", "until", "zone"))

@@ -84,8 +84,9 @@ class Removal(Part):
         """Remove whole batches, archived or not, with the nested batches that they asked for.
 
         The thread's newest batch and unfinished ones stay. Title, preview and count follow what is
-        left. Turns, decisions, summaries and memories stay; a person's answer in a turn's payload
-        goes. Call `wipe` after the last call.
+        left. Turns, timers, decisions, summaries and memories stay; a person's answer in a turn's
+        payload goes, and so do the prompt, data or text of ended timers that began a removed batch.
+        Call `wipe` after the last call.
         """
         thread = await lock_thread(tx, thread_id)
         # Judged again: since the batches were chosen, the thread may have gone on.
@@ -156,6 +157,12 @@ async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
         payload = {k: v for k, v in json.loads(row["payload"]).items() if k != "answer"}
         sql = "UPDATE turns SET payload = :payload WHERE id = :id"
         await tx.run(sql, payload=to_json(payload), id=row["id"])
+    # The key stays, so that a request is still made once.
+    sql = (
+        "UPDATE timers SET payload = '{}' WHERE thread_id = :thread AND wake_at IS NULL "
+        f"AND turn_id IN (SELECT id {of_batch})"
+    )
+    await tx.run(sql, **place)
     sql = "DELETE FROM messages WHERE thread_id = :thread AND batch = :batch"
     return await tx.run(sql, **place)
 

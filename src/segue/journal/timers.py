@@ -32,8 +32,9 @@ from segue.journal.follow_ups import (
     check_timer,
     count_follow_ups,
     end_timer,
-    find_key,
+    find_equal,
     find_live,
+    live_reminders,
     prepare_arming,
     record_decisions,
 )
@@ -103,20 +104,27 @@ class Timers(Part):
         ids: SnowflakeSource,
         now: datetime,
         epoch: int | None = None,
+        most: int | None = None,
     ) -> Timer:
         """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
 
         A thread has at most one live follow-up without a key: arming again cancels the old one. A
-        key that was used before in the thread changes nothing: its timer is returned.
+        key that was used before in the thread changes nothing, nor does a reminder that equals a
+        live one in text and time: the timer that is there is returned. `ConflictError` if the
+        thread has `most` live reminders.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
-        if row := await find_key(tx, thread.id, timer.key):
-            return Timer.of(row)
+        if equal := await find_equal(tx, thread, timer):
+            return equal
         if epoch not in (None, thread.epoch):
             raise ConflictError(
                 f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
                 "decided. Nothing was written."
+            )
+        if most is not None and len(await live_reminders(tx, thread)) >= most:
+            raise ConflictError(
+                f"This thread has {most} reminders, the most it can have; cancel one first."
             )
         rising = RisingIds(thread, ids, now)
         arming = await prepare_arming(tx, thread, timer, rising.next(), now)

@@ -15,7 +15,7 @@ from segue.journal.effects import queueing
 from segue.journal.follow_ups import (
     cancel_continuations,
     check_timer,
-    find_key,
+    find_equal,
     let_wait_again,
     prepare_arming,
     recording,
@@ -373,7 +373,7 @@ async def _end(
     timers = [
         await prepare_arming(tx, thread, timer, rising.next(), now, replaces=bool(row["has_timer"]))
         for timer in _to_arm(thread, turn, end.ending)
-        if await find_key(tx, thread.id, timer.key) is None
+        if await find_equal(tx, thread, timer) is None
     ]
     if end.ending.postponed_until is not None:
         await let_wait_again(tx, turn.id, end.ending.postponed_until, now)

@@ -7,7 +7,7 @@ comes again.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Self
@@ -83,8 +83,6 @@ class Reminders:
         self._autonomy_of = autonomy_of
         self._wakeup = wakeup
         self._zone = zone
-        # Two requests at once must not both find that a reminder is not there.
-        self._arming = asyncio.Lock()
 
     async def remind(
         self, thread: Thread, text: str, *, key: str | None = None, **when: Any
@@ -104,23 +102,9 @@ class Reminders:
         # In a thread: to find the times of a strange rule takes a quarter of a second.
         parse = partial(parse_schedule, now=self._now(), zone=preferences.time_zone, **when)
         schedule = await asyncio.to_thread(parse)
-        async with self._arming:
-            return await self._arm(thread, text, schedule, key)
-
-    async def _arm(
-        self, thread: Thread, text: str, schedule: Schedule, key: str | None
-    ) -> Reminder:
-        live = await self._live(thread)
-        for timer in live:
-            if reminder_text(timer) == text and _is_same(schedule_of(timer), schedule):
-                return Reminder.of(timer)
-        if len(live) >= MOST:
-            raise ConflictError(
-                f"This thread has {MOST} reminders, the most it can have; cancel one first."
-            )
         settings = self._autonomy_of(thread.agent_id).reminders
         new = new_reminder(thread.id, text, schedule, settings, key or self._key())
-        timer = await self._journal.timers.arm(new, ids=self._ids, now=self._now())
+        timer = await self._journal.timers.arm(new, ids=self._ids, now=self._now(), most=MOST)
         if self._wakeup is not None:
             self._wakeup.at(timer.due_at)
         return Reminder.of(timer)
@@ -231,10 +215,3 @@ def _check_text(text: Any) -> str:
     if len(text) > LONGEST_TEXT:
         raise UsageError(f"The text has {len(text):,} characters; shorten it to {LONGEST_TEXT:,}.")
     return storable(text.strip())
-
-
-def _is_same(one: Schedule, other: Schedule) -> bool:
-    """Recurring ones are compared by their rule: each was first due after it was made."""
-    if one.every is not None:
-        return replace(one, first=other.first) == other
-    return (one.every, one.first) == (other.every, other.first)

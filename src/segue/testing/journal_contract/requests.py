@@ -23,6 +23,10 @@ EVENT: dict[str, Any] = {"kind": TimerKind.EVENT, "trigger_type": "event"}
 REMINDER: dict[str, Any] = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
 
 
+DAILY = {"first": "2027-01-15T09:00:00+00:00", "zone": "UTC", "every": "FREQ=DAILY", "until": None}
+ONCE = {**DAILY, "every": None}
+
+
 async def state_of(chat: Chat, timer_id: int) -> TimerState:
     timer = await chat.journal.timers.find(timer_id)
     assert timer is not None
@@ -174,3 +178,45 @@ async def test_the_end_of_a_turn_arms_a_key_once(chat: Chat, journal: Journal) -
         new = NewTimer("chat", chat.now + HOUR, key="promise", **REMINDER)
         await chat.finish(await chat.take_turn(), AIMessage(text), timers=[new])
     assert len(await journal.timers.list_reminders("ada")) == 1
+
+
+async def test_an_equal_reminder_is_the_one_that_lives(chat: Chat, journal: Journal) -> None:
+    """Same text and same time, or same rule; another text or time, or one that ended, is new."""
+    for n, schedule in enumerate((ONCE, DAILY)):
+        wanted = {"text": "call mum", "schedule": schedule}
+        made = await chat.arm(HOUR, key=f"{n}a", payload=wanted, **REMINDER)
+        assert (await chat.arm(HOUR, key=f"{n}b", payload=wanted, **REMINDER)).id == made.id
+        later = {**schedule, "first": "2027-01-16T09:00:00+00:00"}
+        moved = await chat.arm(HOUR, key=f"{n}c", payload={**wanted, "schedule": later}, **REMINDER)
+        assert (moved.id == made.id) is (schedule is DAILY)
+        other = await chat.arm(HOUR, key=f"{n}d", payload={**wanted, "text": "rest"}, **REMINDER)
+        assert other.id != made.id
+        await journal.timers.cancel_reminder(made.id, DROPPED, now=chat.now)
+        assert (await chat.arm(HOUR, key=f"{n}e", payload=wanted, **REMINDER)).id != made.id
+
+
+async def test_the_end_of_a_turn_sets_no_equal_reminder(chat: Chat, journal: Journal) -> None:
+    """What another process set while the reply was written is not set again."""
+    payload = {"text": "call mum", "schedule": ONCE}
+    await chat.say()
+    lease = await chat.take_turn()
+    await chat.arm(HOUR, key="r", payload=payload, **REMINDER)
+    new = NewTimer("chat", chat.now + HOUR, key="promise", payload=payload, **REMINDER)
+    await chat.finish(lease, AIMessage("I will remind you."), timers=[new])
+    assert len(await journal.timers.list_reminders("ada")) == 1
+
+
+async def test_a_thread_has_a_limit_of_reminders(chat: Chat, journal: Journal) -> None:
+    """One that is there already is returned all the same."""
+    made = [
+        await chat.arm(HOUR, key=key, payload={"text": key, "schedule": ONCE}, **REMINDER)
+        for key in ("a", "b")
+    ]
+    for key, text in (("a", "x"), ("c", "b")):
+        payload = {"text": text, "schedule": ONCE}
+        new = NewTimer("chat", chat.now + HOUR, key=key, payload=payload, **REMINDER)
+        equal = await journal.timers.arm(new, ids=chat.ids, now=chat.now, most=2)
+        assert equal in made
+    new = NewTimer("chat", chat.now + HOUR, key="d", payload={"text": "d"}, **REMINDER)
+    with pytest.raises(ConflictError, match="cancel one first"):
+        await journal.timers.arm(new, ids=chat.ids, now=chat.now, most=2)

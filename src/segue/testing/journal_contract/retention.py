@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.metadata import BatchType
 from segue.core.snowflake import MAX_ID
 from segue.journal.journal import Journal
-from segue.journal.records import TimerKind, TimerState, nested_id
+from segue.journal.records import NextTime, TimerKind, TimerState, nested_id
 from segue.journal.retention import Removed
 from segue.testing.journal_contract.chat import HOUR, Chat, texts
 
@@ -152,3 +152,36 @@ async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat
     assert (await journal.turns.get(turn.id)).payload["answer"] == "Secret."
     await journal.removal.remove_batches("chat", [turn.batch])
     assert "answer" not in (await journal.turns.get(turn.id)).payload
+
+
+async def test_what_was_requested_is_made_once_however_old_its_batch(
+    journal: Journal, chat: Chat
+) -> None:
+    """The key outlives the removed batch, its prompt and data do not; what waits is untouched."""
+    told = await chat.arm(key="program:a", payload={"prompt": "Ask about the mill."})
+    waits = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
+    reminder = await chat.arm(HOUR, key="reminder:b", payload={"text": "the mill"}, **waits)
+    event = await chat.arm(HOUR, key="event:c", kind=TimerKind.EVENT, payload={"data": "mill"})
+    turn = await chat.fire(await chat.take_timer())
+    assert turn is not None
+    await chat.reply("How was the mill?")
+    await chat.exchange()
+    assert await journal.removal.remove_batches("chat", [turn.batch]) == Removed(1, 2)
+    again = await chat.arm(key="program:a", payload={"prompt": "Once more."})
+    assert (again.id, again.state, again.payload) == (told.id, TimerState.FIRED, {})
+    assert [await journal.timers.find(timer.id) for timer in (reminder, event)] == [reminder, event]
+
+
+async def test_a_recurring_reminder_outlives_what_it_said(journal: Journal, chat: Chat) -> None:
+    """Its old messages leave; text and rule stay for the next time."""
+    waits = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
+    payload = {"text": "the mill"}
+    reminder = await chat.arm(key="reminder:b", payload=payload, **waits)
+    lease = await chat.take_timer()
+    turn = await chat.fire(lease, again=NextTime(chat.now + HOUR, payload))
+    assert turn is not None
+    await chat.reply("The mill!")
+    await chat.exchange()
+    assert await journal.removal.remove_batches("chat", [turn.batch]) == Removed(1, 2)
+    [waiting] = await journal.timers.list_reminders("ada")
+    assert (waiting.id, waiting.payload, waiting.turn_id) == (reminder.id, payload, turn.id)
