@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from segue.core.speech.phrases import LANGUAGES
 from tests.cli.programs import running
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,13 @@ def test_texts_name_extras_that_exist_and_cost_no_compiler(wheel: Path) -> None:
     }
     assert {"server", "local"} <= named <= set(fields.get_all("Provides-Extra", []))
     assert "smollm2" not in " ".join(fields.get_all("Requires-Dist", []))
+
+
+def test_the_wheel_holds_the_phrases_of_each_language(wheel: Path) -> None:
+    """Without them no message of a user could be read."""
+    speech = wheel / "segue" / "core" / "speech"
+    assert (speech / "machinery.toml").exists()
+    assert {file.stem for file in speech.glob("languages/*.toml")} == set(LANGUAGES)
 
 
 @pytest.mark.anyio

@@ -26,8 +26,12 @@ from segue.agent.models import can_call_tools, load_model
 from segue.agent.reminder_tools import reminder_tools
 from segue.agent.summariser import load_summariser
 from segue.agent.tools import ask_agent_tool, continue_tool
+from segue.core.acts import acts_of
 from segue.core.compression import Strategy
-from segue.core.speech.stops import compile_grammars
+from segue.core.speech.guard import find_machinery
+from segue.core.speech.promises import find_promise
+from segue.core.speech.silence import promises_silence
+from segue.core.speech.stops import read_request
 from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.journal import Journal
@@ -304,9 +308,16 @@ def _books(settings: Settings, deps: Deps) -> dict[str, MemoryBook]:
     }
 
 
+def _compile_phrases() -> None:
+    """Read a text by all rules: the first use of their patterns takes most of a second."""
+    for read in (read_request, promises_silence, find_machinery, acts_of):
+        read("Hello!")
+    find_promise("I'll remind you.", "Hello!")
+
+
 async def _prepare(books: Mapping[str, MemoryBook]) -> None:
-    """In the background: compile the grammars, load embedders, embed memories without a vector."""
-    await asyncio.to_thread(compile_grammars)
+    """In the background: compile phrases, load embedders, embed memories without a vector."""
+    await asyncio.to_thread(_compile_phrases)
     for agent_id, book in books.items():
 
         def report(done: int, total: int, agent_id: str = agent_id) -> None:

@@ -80,11 +80,6 @@ def is_question(sentence: str) -> bool:
     return sentence.rstrip(" )]!…").endswith("?")
 
 
-def phrases(lines: str) -> re.Pattern[str]:
-    """A pattern that matches any of the phrases, one per line, as whole words."""
-    return re.compile(r"(?<![\w'])(" + "|".join(lines.strip().split("\n    ")) + r")(?![\w'])")
-
-
 def is_quote(text: str, hidden: Iterable[str], visible: Iterable[str]) -> bool:
     """Whether a text repeats a part of the hidden texts that is in none of the visible ones."""
     units = _units(text)

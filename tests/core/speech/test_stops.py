@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from segue.core.autonomy.requests import resolve_when
-from segue.core.speech.languages.grammar import Part, When
+from segue.core.speech.grammar import Part, When
 from segue.core.speech.stops import FollowUpRequest, Wish, read_request
 
 TABLE = tomllib.loads(Path(__file__).with_name("requests.toml").read_text())

@@ -19,6 +19,7 @@ from segue.core.acts import (
     asks_fact,
     asks_something,
     ends_conversation,
+    is_english,
     looks_for_something,
 )
 from segue.core.batch import Batch, BatchState
@@ -27,7 +28,6 @@ from segue.core.memory import text_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, is_settled
 from segue.core.sentences import is_question, sentences_of
-from segue.core.speech.languages.english import is_english
 from segue.core.speech.silence import promises_silence
 from segue.core.speech.stops import Wish, read_request, says_goodbye
 from segue.core.triggers import TriggerType

@@ -5,7 +5,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 
 from segue.core.autonomy.local_time import as_utc
-from segue.core.speech.languages.grammar import Part, When
+from segue.core.speech.grammar import Part, When
 from segue.core.speech.stops import FollowUpRequest, Wish
 
 _MORNING: Final = time(9)

@@ -6,28 +6,21 @@ is left open.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from segue.core.durations import show_duration
 from segue.core.sentences import is_question, sentences_of
-from segue.core.speech.languages.grammar import folded
-from segue.core.speech.languages.reminding import REMINDING, Reminding, words
+from segue.core.speech.grammar import UNITS, read_numbers
+from segue.core.speech.phrases import alternatives, folded, languages, whole_words
 from segue.core.text import one_line
 
 LONGEST_TEXT: Final = 1000
-_UNIT_LENGTHS: Final = {
-    "minutes": timedelta(minutes=1),
-    "hours": timedelta(hours=1),
-    "days": timedelta(days=1),
-    "weeks": timedelta(weeks=1),
-}
-# In every promise; looked for one by one, which is ten times as fast as a pattern.
-_MENTIONS: Final = (
-    "remind|nudge|ping|erinner|rappel|viendrai|record|recuerd|ricord|promemoria|lembr".split("|")
-)
+_UNITS: Final = {name: length for name, length in UNITS.items() if name != "months"}
+_DATES: Final = r"\d{1,2}[./]\d{1,2}[./]?(\d{2,4})?(?= |$)|\d{4}-\d\d(-\d\d)?|\d{1,2}(st|nd|rd|th|er|e|o|a)|\d{1,2}\. \w+"
 # A reply may round the time that the user named.
 _AGREEMENT: Final = timedelta(minutes=2)
 
@@ -82,17 +75,56 @@ class Promise:
     time: PromisedTime | None
 
 
+class _Reminders:
+    """The phrases of one language."""
+
+    def __init__(self, language: Mapping[str, Any]) -> None:
+        table, times = language["reminders"], language["times"]
+        # In every promise; looked for one by one, which is ten times as fast as a pattern.
+        self.mentions: list[str] = table["mentions"]
+        self.promise = whole_words(table["promises"], table.get("words"))
+        self.other = whole_words(table["others"])
+        self.ask = whole_words(table["asks"])
+        self.unclear_time = whole_words(f"{table['unclear']}\n{_DATES}")
+        self.morning = whole_words(table["morning"])
+        self.later = whole_words(table["later"])
+        self.days = [*map(whole_words, table["days"])]
+        self.weekdays = [*map(whole_words, times["weekdays"])]
+        rough = re.compile(table["rough"])
+        self.numbers = {w: n for w, n in read_numbers(times).items() if not rough.search(w)}
+        units = "|".join(f"(?P<{name}>{alternatives(times['units'][name])})" for name in _UNITS)
+        count = rf"\d{{1,4}}|{'|'.join(sorted(self.numbers, key=len, reverse=True))}"
+        # With `within` if it is the time from now on.
+        self.duration = re.compile(
+            rf"(?<![\w'])(?P<within>(?:{table['within']})\s)?(?P<count>{count})"
+            rf"[\s-]?(?:{units})(?![\w'])"
+        )
+        at, separator, suffix = (
+            alternatives(table[name]) for name in ("at", "separator", "suffix")
+        )
+        self.clock = re.compile(
+            rf"(?<![\w:.,/-])(?P<at>(?:{at})\s?)?(?P<hour>\d{{1,2}})"
+            rf"(?:(?P<between>[:.]|{separator})(?P<minute>\d\d))?"
+            rf"(?P<suffix>\s?(?:{suffix}))?(?![\w:]|[.,/-]\d)"
+        )
+
+
+@cache
+def _languages() -> tuple[_Reminders, ...]:
+    return tuple(map(_Reminders, languages()))
+
+
 def may_promise(reply: str) -> bool:
     """Whether `find_promise` is worth its time: few replies speak of reminders."""
     lower = reply.lower()
-    return any(word in lower for word in _MENTIONS)
+    return any(word in lower for language in _languages() for word in language.mentions)
 
 
 def find_promise(reply: str, request: str) -> Promise | None:
     """The promise to remind in a reply to a request of the user; None if there is none."""
     sentences = [(each, folded(each)) for each in sentences_of(reply)]
     for plain, sentence in sentences:
-        for language in REMINDING:
+        for language in _languages():
             if is_question(plain) or not _promises(sentence, language):
                 continue
             asked = [s for s in map(folded, sentences_of(request)) if language.ask.search(s)]
@@ -102,14 +134,14 @@ def find_promise(reply: str, request: str) -> Promise | None:
     return None
 
 
-def _promises(sentence: str, language: Reminding) -> bool:
+def _promises(sentence: str, language: _Reminders) -> bool:
     return bool(language.promise.search(sentence) and not language.other.search(sentence))
 
 
-def _names_time(sentence: str, read: PromisedTime | None, language: Reminding) -> bool:
+def _names_time(sentence: str, read: PromisedTime | None, language: _Reminders) -> bool:
     if read is not None:
         return read != PromisedTime()
-    days = (*language.weekdays, *map(words, language.days))
+    days = (*language.weekdays, *language.days)
     return any(char.isdecimal() for char in sentence) or any(d.search(sentence) for d in days)
 
 
@@ -123,24 +155,23 @@ def _joined(times: list[PromisedTime | None]) -> PromisedTime | None:
     return joined if joined.is_known else None
 
 
-def _own_words(text: str, language: Reminding) -> str:
+def _own_words(text: str, language: _Reminders) -> str:
     """The sentence about the reminder as it was written."""
     lines = re.split(r"(?<=[.!?…])\s+|\n+", text.strip())
     about = [line for line in lines if language.ask.search(folded(line.casefold()))]
     return one_line(next(iter(about), text), LONGEST_TEXT)
 
 
-def _read_time(sentence: str, language: Reminding) -> PromisedTime | None:
+def _read_time(sentence: str, language: _Reminders) -> PromisedTime | None:
     """The times that a sentence names, which may be none at all; None if they are unclear."""
     if language.unclear_time.search(sentence):
         return None
-    morning, later = words(language.morning), words(language.later)
-    is_morning = morning.search(sentence) is not None
-    is_later = later.search(sentence) is not None
-    rest = morning.sub(" ", sentence)
+    is_morning = language.morning.search(sentence) is not None
+    is_later = language.later.search(sentence) is not None
+    rest = language.morning.sub(" ", sentence)
     days = set()
     for n in (2, 1, 0):  # "the day after tomorrow" contains "tomorrow"
-        rest, count = words(language.days[n]).subn(" ", rest)
+        rest, count = language.days[n].subn(" ", rest)
         days |= {n} if count else set()
     durations = frozenset(_durations(rest, language))
     rest = language.duration.sub(lambda m: " " if m["within"] else m[0], rest)
@@ -158,13 +189,13 @@ def _read_time(sentence: str, language: Reminding) -> PromisedTime | None:
     )
 
 
-def _durations(text: str, language: Reminding) -> Iterator[timedelta]:
+def _durations(text: str, language: _Reminders) -> Iterator[timedelta]:
     for found in language.duration.finditer(text):
         if found["within"]:
-            unit = next(unit for unit in _UNIT_LENGTHS if found[unit])
+            unit = next(unit for unit in _UNITS if found[unit])
             count = found["count"]
             number = int(count) if count.isdecimal() else language.numbers[count]
-            yield number * _UNIT_LENGTHS[unit]
+            yield number * _UNITS[unit]
 
 
 def _is_clock(found: re.Match[str]) -> bool:

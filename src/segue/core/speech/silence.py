@@ -7,26 +7,28 @@ It is a whole clause of the agent's, about itself and the user: "I won't write t
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from typing import Final
 
 from segue.core.sentences import is_question, sentences_of
-from segue.core.speech.languages.acknowledgements import ACKNOWLEDGEMENTS, Acknowledgement
-from segue.core.speech.languages.grammar import folded
+from segue.core.speech.phrases import alternatives, folded, languages, whole_clause
 
 # A promise stands at the beginning or the end of a reply.
 _EDGE: Final = 4
 _MOST_CLAUSES: Final = 8
-_REPEATS: Final = 4
 _LONGEST: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;.!…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
-# A condition of the promise, which does not weaken it.
-_UNLESS: Final = re.compile(
-    r"[\s,]+(?:unless|until you|except|es sei denn|bis (?:du|sie)|ausser|sauf|a moins|jusqu'a ce que"
-    r"|salvo|a menos|hasta que|a meno|finche|a nao ser|ate que|tenzij|totdat)\b.*"
-)
-_IF: Final = re.compile(r"(?:if|when|wenn|falls|si|se|quando|als|indien)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """How one language promises; `link` joins clauses that share the `subject`."""
+
+    promise: re.Pattern[str]
+    link: re.Pattern[str]
+    subject: str
 
 
 def promises_silence(text: str) -> bool:
@@ -37,13 +39,15 @@ def promises_silence(text: str) -> bool:
 
 
 def _is_promise(sentence: str) -> bool:
-    if is_question(sentence) or _IF.match(sentence):
+    if is_question(sentence) or _any_of("conditions").match(sentence):
         return False
     own = sentence.partition(":")[0]  # "You can tell him: I won't write to you any more"
-    parts = {part for text in (own, _UNLESS.sub("", own)) for part in _parts(text)}
+    condition = _any_of("unless", before=r"[\s,]+").search(own)
+    promise = own[: condition.start()] if condition else own
+    parts = {part for text in (own, promise) for part in _parts(text)}
     return any(
-        _pattern(each).fullmatch(clause)
-        for each in ACKNOWLEDGEMENTS
+        each.promise.fullmatch(clause)
+        for each in _languages()
         for part in parts
         for clause in _linked(part, each)
     )
@@ -56,10 +60,10 @@ def _parts(sentence: str) -> Iterator[str]:
         yield " ".join(clauses[start:end])[:_LONGEST]
 
 
-def _linked(part: str, language: Acknowledgement) -> Iterator[str]:
+def _linked(part: str, language: _Language) -> Iterator[str]:
     """The part, and what follows each of its conjunctions, with the subject that it shares."""
     yield part
-    for link in re.finditer(rf"\s(?:{language.link})\s", part):
+    for link in language.link.finditer(part):
         rest = part[link.end() :]
         yield rest
         if language.subject and re.search(rf"\b{language.subject}\b", part[: link.start()]):
@@ -67,8 +71,20 @@ def _linked(part: str, language: Acknowledgement) -> Iterator[str]:
 
 
 @cache
-def _pattern(language: Acknowledgement) -> re.Pattern[str]:
-    promises = "|".join(line.strip() for line in language.promises.strip().splitlines())
-    leads = rf"(?:(?:{language.leads})\s){{0,{_REPEATS}}}"
-    endings = rf"(?:\s(?:{language.endings})){{0,{_REPEATS}}}"
-    return re.compile(f"{leads}(?:{promises}){endings}".replace(")*", f"){{0,{_REPEATS}}}"))
+def _languages() -> tuple[_Language, ...]:
+    tables = [language["silence"] for language in languages()]
+    return tuple(
+        _Language(
+            whole_clause(table, "promises"),
+            re.compile(rf"\s(?:{table['links']})\s"),
+            table["subject"],
+        )
+        for table in tables
+    )
+
+
+@cache
+def _any_of(name: str, before: str = "") -> re.Pattern[str]:
+    """The words of this name in any language."""
+    words = "|".join(alternatives(language["silence"][name]) for language in languages())
+    return re.compile(rf"{before}(?:{words})\b")

@@ -1,35 +1,28 @@
 """Whether a user asks to be left alone, to be written to later, or to be written to again.
 
 A request is a clause of the user's own, addressed to the agent: "My boss won't stop writing to me"
-and "stop the music" are not requests. Each language has its grammar in `languages`.
+and "stop the music" are not requests.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from segue.core.sentences import sentences_of
-from segue.core.speech.languages import GRAMMARS
-from segue.core.speech.languages.grammar import Grammar, When, folded
+from segue.core.speech.grammar import Grammar, When, grammars
+from segue.core.speech.phrases import alternatives, folded, languages
 
 # A request stands at the beginning or the end of a message; the middle may be pasted text.
 _EDGE: Final = 4
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
-# What follows is not the user's own text: "Translate this: leave me alone".
 # Without width: a stop is one with such characters in it, too.
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
+# What follows is not the user's own text: "Translate this: leave me alone".
 _INTRODUCES: Final = re.compile(r":\s*$", re.MULTILINE)
-
-# A question that is a request: "Could you …?"
-_ASKS: Final = re.compile(
-    r"\W*(?:please |bitte |hey |ok |und |and )*(?:can|could|will|would|kannst|konn?test|koenntest"
-    r"|wurdest|wuerdest|(?:tu )?peux|pourrais|(?:vous )?pouvez|pourriez|(?:me )?puedes|podrias|puede"
-    r"|podria|puoi|potresti|puo|potrebbe|podes|pode|poderia|podias|voce|vc|kun|kan|kunt|zou|wil)\b"
-)
 
 
 class Wish(StrEnum):
@@ -58,7 +51,7 @@ def read_request(text: str) -> FollowUpRequest | None:
     own = text[: introduced.start()] if (introduced := _INTRODUCES.search(text)) else text
     sentences = sentences_of(own)
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
-    if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in GRAMMARS):
+    if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in grammars()):
         return FollowUpRequest(Wish.STOP)
     if len(sentences) > 2 * _EDGE:
         sentences = sentences[:_EDGE] + sentences[-_EDGE:]
@@ -67,26 +60,20 @@ def read_request(text: str) -> FollowUpRequest | None:
     return next(reversed(stops or found), None)
 
 
-def compile_grammars() -> None:
-    """Compile all patterns now, which takes half a second, instead of at the first message."""
-    for grammar in GRAMMARS:
-        grammar.compile()
-
-
 def says_goodbye(text: str) -> bool:
     """Whether a clause of a user's message is a goodbye in one of the languages."""
     sentences = [folded(each) for each in sentences_of(text)]
     return any(
         grammar.goodbye.fullmatch(clause)
         for sentence in sentences[:_EDGE] + sentences[-_EDGE:]
-        for grammar in GRAMMARS
+        for grammar in grammars()
         for clause in _clauses(sentence, grammar)
         if len(clause) <= _LONGEST_CLAUSE
     )
 
 
 def _requests_in(sentence: str) -> Iterator[FollowUpRequest]:
-    for grammar in GRAMMARS:
+    for grammar in grammars():
         reported = False
         for clause in _clauses(sentence, grammar):
             is_own = not reported and len(clause) <= _LONGEST_CLAUSE
@@ -124,9 +111,16 @@ def _loose_request(sentence: str, grammar: Grammar) -> FollowUpRequest | None:
     plain = _CLAUSE_END.sub(" ", sentence).strip()
     if not grammar.loose_stop.search(plain) or grammar.veto.search(plain):
         return None
-    if sentence.endswith("?") and not _ASKS.match(sentence):  # "You don't write to me any more?"
+    if sentence.endswith("?") and not _asks().match(sentence):  # "You don't write to me any more?"
         return None
-    if any(each.reports.search(sentence) for each in GRAMMARS):  # "Was heisst leave me alone?"
+    if any(each.reports.search(sentence) for each in grammars()):  # "Was heisst leave me alone?"
         return None
     when = next((when for when, _ in grammar.timed(plain)), None)
     return FollowUpRequest(Wish.LATER, when) if when else FollowUpRequest(Wish.STOP)
+
+
+@cache
+def _asks() -> re.Pattern[str]:
+    """The beginning of a question that is a request: "Could you …?"."""
+    verbs = "|".join(alternatives(each["requests"]["asking"]) for each in languages())
+    return re.compile(rf"\W*(?:please |bitte |hey |ok |und |and )*(?:{verbs})\b")

@@ -1,0 +1,60 @@
+"""The phrases of each language: `languages/*.toml`, one file for whoever translates or adds one.
+
+The only module of the core that reads files, and only its own package's, at first use.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from unicodedata import category, combining, normalize
+
+LANGUAGES: Final = ("english", "german", "french", "spanish", "italian", "portuguese", "dutch")
+
+_NAME: Final = re.compile(r"<(\w+)>")
+_GROUP: Final = re.compile(r"\((?!\?)")
+# Words of one kind in a row. Without a bound, hostile text takes exponential time.
+_REPEATS: Final = 5
+_INVERTED: Final = str.maketrans("¿¡", "  ")
+
+
+@cache
+def read_phrases(name: str) -> dict[str, Any]:
+    """The tables of a file, such as `languages/german`."""
+    return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
+
+
+def languages() -> Iterator[dict[str, Any]]:
+    """The tables of each language; English comes first."""
+    return (read_phrases(f"languages/{name}") for name in LANGUAGES)
+
+
+def alternatives(lines: str, words: Mapping[str, str] | None = None) -> str:
+    """One pattern for all lines; a name in angle brackets stands for one of these words."""
+    pattern = "|".join(filter(None, map(str.strip, lines.splitlines())))
+    pattern = _NAME.sub(lambda name: f"(?:{alternatives((words or {})[name[1]], words)})", pattern)
+    return _GROUP.sub("(?:", pattern).replace(")*", f"){{0,{_REPEATS}}}")
+
+
+def whole_words(lines: str, words: Mapping[str, str] | None = None) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'])(?:{alternatives(lines, words)})(?![\w'])")
+
+
+def whole_clause(table: Mapping[str, Any], phrases: str) -> re.Pattern[str]:
+    """A clause of the leading words of a table, one of its phrases, and what may follow it."""
+    leads, core, endings = (
+        alternatives(table[name], table.get("words")) for name in ("leads", phrases, "endings")
+    )
+    return re.compile(
+        rf"(?:(?:{leads})\s){{0,{_REPEATS}}}(?:{core})"
+        rf"(?:\s(?:{endings})(?![\w'])){{0,{_REPEATS}}}+"
+    )
+
+
+def folded(sentence: str) -> str:
+    """The sentence without accents, emojis, inverted marks and double blanks."""
+    plain = "".join(sign for sign in normalize("NFKD", sentence) if not combining(sign))
+    plain = "".join(" " if category(sign).startswith("S") else sign for sign in plain)
+    return " ".join(plain.translate(_INVERTED).split())
