@@ -1,5 +1,7 @@
 """Retention: whole batches leave, and what is left is right."""
 
+from typing import Any
+
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.metadata import BatchType
@@ -174,7 +176,7 @@ async def test_what_was_requested_is_made_once_however_old_its_batch(
 
 async def test_a_recurring_reminder_outlives_what_it_said(journal: Journal, chat: Chat) -> None:
     """Its old messages leave; text and rule stay for the next time."""
-    waits = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
+    waits: dict[str, Any] = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
     payload = {"text": "the mill"}
     reminder = await chat.arm(key="reminder:b", payload=payload, **waits)
     lease = await chat.take_timer()
