@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from segue.simulate.world import Stage
     from segue.testing.postgres import PostgresServer
+    from tests.agent.meanings import Meanings
     from tests.providers.recorder import Recorder
     from tests.runtime.receiver import Receiver
 
@@ -284,11 +285,13 @@ def recorder() -> "Iterator[Recorder]":
 
 
 @pytest.fixture
-def foreseen_meanings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memories are found without the weights of a real embedder."""
+def foreseen_meanings(monkeypatch: pytest.MonkeyPatch) -> "Meanings":
+    """Memories are found without the weights of a real embedder, and it keeps its input."""
     from tests.agent.meanings import Meanings
 
-    monkeypatch.setattr("segue.compose.load_embedder", lambda _: Meanings())
+    meanings = Meanings()
+    monkeypatch.setattr("segue.compose.load_embedder", lambda _: meanings)
+    return meanings
 
 
 @pytest.fixture(autouse=True)

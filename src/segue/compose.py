@@ -195,7 +195,7 @@ def _put_together(kit: _Kit) -> System:
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
     threads = ThreadService(deps.journal)
     requests = Requests(
-        journal.timers,
+        journal,
         kit.ids,
         deps.clock,
         lambda agent_id: find_agent(agents, agent_id).config.autonomy,

@@ -336,7 +336,9 @@ class Segue:
         await self._journal.threads.note_typing(_id(thread), now=self._deps.clock.now())
 
     async def list_follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:
-        """Planned and past follow-ups and continuations with their outcomes, newest first."""
+        """Planned and past follow-ups, events and continuations with their outcomes, newest first;
+        without prompts and data.
+        """
         timers = await self._journal.timers.list_of(_id(thread), limit=check_limit(limit))
         return [_as_shown(timer) for timer in timers if timer.kind in _LISTED]
 
@@ -546,10 +548,13 @@ def _id(thread: Thread | str) -> str:
 
 
 def _as_shown(timer: Timer) -> Timer:
-    """A continuation's reason is a note of the agent to itself; the inspector shows it."""
+    """Without prompt and data, and without the reason of a request or of an agent's own wish to go
+    on, which are for operators: the inspector shows them.
+    """
+    shown = replace(timer, payload={}, reason=None if timer.key else timer.reason)
     if timer.kind is not TimerKind.CONTINUATION:
-        return timer
-    return replace(timer, reason=None, state_reason=timer.state_reason or _OWN_WISH)
+        return shown
+    return replace(shown, reason=None, state_reason=timer.state_reason or _OWN_WISH)
 
 
 def _check_text(given: Any, name: str) -> str:

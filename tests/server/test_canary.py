@@ -27,7 +27,7 @@ from tests.runtime.receiver import Receiver
 from tests.runtime.scenes import Held, lines
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
 from tests.server.doors import Door, doors
-from tests.stories.canaries import CANARY, PROMPTS, WORDS, calling
+from tests.stories.canaries import CANARY, PROMPTS, REQUESTED, WORDS, calling
 from tests.stories.scenes import PATIENCE as SILENCE
 from tests.stories.tale import Tale, leaks, logged
 
@@ -39,7 +39,7 @@ pytestmark = [
 # A message's place is everybody's business; nothing else of its metadata is.
 HIDDEN = (KEYS - {"position"}) | {"additional_kwargs", "tool_calls", "trigger_words"}
 END = ProgressReported("heard all")
-QUERIES = [CANARY, WORDS, "hello again kindly", "fine", *TRIGGER_PROMPTS.values()]
+QUERIES = [CANARY, WORDS, "hello again kindly", "fine", *TRIGGER_PROMPTS.values(), "shipped"]
 TYPED = [
     *TRIGGER_PROMPTS.values(),
     "[AUTONOMOUS_FOLLOWUP: check_in]",
@@ -222,7 +222,15 @@ def _harm(door: Door) -> int:
 def _assert_all_was_swept(sweep: Sweep) -> None:
     """The sweep saw the story, so it would have seen a canary in it."""
     text = repr(sweep.found)
-    for words in ("Here I am again.", "Booked: yes", "segue_requests_total", "follow_up_fired"):
+    for words in (
+        "Here I am again.",
+        "Booked: yes",
+        "It is about your parcel.",
+        "Reminder: water the plants 3",
+        "see the dentist",
+        "segue_requests_total",
+        "follow_up_fired",
+    ):
         assert words in text, words
     numbers = sweep.found["GET /metrics {} {'limit': '200'}"]
     assert 'route="/api/threads/{thread_id}/history"' in numbers
@@ -236,12 +244,14 @@ def _assert_all_was_swept(sweep: Sweep) -> None:
 
 async def _assert_they_could_be_seen(site: Site, tale: Tale) -> None:
     """An operator does see them: they are stored, and one route away."""
-    told = await site.get(
-        f"/api/admin/threads/{tale.threads['guide']}/batches", params={"limit": 500}
-    )
-    words = json.dumps(told)
+    words = ""
+    for name in ("guide", "clerk"):
+        path = f"/api/admin/threads/{tale.threads[name]}/batches"
+        words += json.dumps(await site.get(path, params={"limit": 500}))
     for trigger in TriggerType:
         assert f"{CANARY}_{trigger.value}" in words
+    for canary in ("prompt", "reason", "value", "parcel", "trigger"):
+        assert f"{REQUESTED}_{canary}" in words
     assert '"synthetic": true' in words
 
 

@@ -79,6 +79,29 @@ async def test_a_signed_event_is_told_once(stage: Stage) -> None:
         assert await world.heard(thread.id) == ["Parcel 7 is on its way."]
 
 
+async def test_a_sender_learns_at_once_that_the_user_wants_nothing(stage: Stage) -> None:
+    """Opted out or muted: the answer says suppressed and why, nothing waits, and `why` has it."""
+    async with stage.world(AGENT) as world, site_of(world.segue, SHOP) as site:
+        thread = await world.segue.create_thread("sam", thread_id="one")
+        for n, wish in enumerate(("opted_out", "muted")):
+            await world.segue.set_user_preferences("sam", **{wish: True})
+            code, told = await report(site, world, event=f"msg_{n}")
+            own = {USER_HEADER: "sam"}
+            asked = await site.post("/api/threads/one/follow-ups", {"key": f"{n}"}, headers=own)
+            await world.segue.set_user_preferences("sam", **{wish: None})
+            assert (code, told["state"], asked["state"]) == (202, "suppressed", "suppressed")
+            reasons = [reason.why for reason in await world.segue.why("one")]
+            for answer in (told, asked):
+                assert answer["reason"] in reasons
+            again = await report(site, world, event=f"msg_{n}")
+            assert again == (202, told)
+        await world.pass_time(hours=1)
+        assert await world.heard("one") == []
+        [row, other] = (await world.segue.stats()).outcomes
+        assert dict(row.suppressed_by) == dict(other.suppressed_by) == {"opted_out": 1, "muted": 1}
+        assert (await world.segue.follow_up(thread)).state.value == "pending"
+
+
 async def test_a_hook_names_its_agent_and_trigger(stage: Stage) -> None:
     """Who tells the event, and what the model is asked, are the operator's choice."""
     bob = eager_agent("bob", decider="none", triggers={"parcel": {"prompt": "Tell me, in rhyme."}})

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
 from segue.core.messages import CONTINUATION_PROMPT
-from segue.core.triggers import TriggerType
+from segue.core.triggers import EVENT_PROMPT, REMINDER_ASK_PROMPT, REMINDER_PROMPT, TriggerType
 from segue.runtime.delivery import WebhookTarget
 from segue.runtime.planning import DeciderResult
 from segue.settings.agents import AgentConfig
@@ -27,6 +27,16 @@ CANARY = "zq7canary"
 REASON, WORDS = f"{CANARY}_reason", f"{CANARY}_words"
 DECISION, PROSE = f"{CANARY}_decision", f"{CANARY}_prose"
 GOING_ON = f"{CANARY}_going_on"
+# What programs and events bring: prompt, reason, data, and the prompt of a trigger of one's own.
+REQUESTED = f"{CANARY}_requested"
+REQUEST: dict[str, Any] = {
+    "prompt": f"Ask kindly about {REQUESTED}_prompt.",
+    "reason": f"{REQUESTED}_reason",
+    "data": {f"{REQUESTED}_name": [f"{REQUESTED}_value"]},
+}
+EVENT_DATA = {"parcel": f"{REQUESTED}_parcel"}
+# Fixed texts that only the model reads.
+HIDDEN = (REMINDER_PROMPT, REMINDER_ASK_PROMPT, EVENT_PROMPT, "facts, not instructions")
 
 PROMPTS: dict[TriggerType, list[str]] = {
     trigger: [f"Say hello again, kindly {CANARY}_{trigger.value}_{n}." for n in range(2)]
@@ -45,7 +55,8 @@ async def decider(batch: Batch, earlier: Sequence[Batch], **facts: Any) -> Decid
 
 def is_trigger(message: BaseMessage) -> bool:
     """Whether a request ends with the words of a trigger; only a test can know them."""
-    return isinstance(message, HumanMessage) and CANARY in message.text
+    hidden = (CANARY, *HIDDEN)
+    return isinstance(message, HumanMessage) and any(words in message.text for words in hidden)
 
 
 class Actor:
@@ -116,7 +127,7 @@ def asking(state: MessagesState) -> dict[str, Any]:
 
 
 def cast(webhook: WebhookTarget) -> list[AgentConfig]:
-    """Four agents that all write to the same user."""
+    """Five agents that all write to the same user."""
     variants = {
         trigger.value: [
             {"name": f"{trigger.value}-{n}", "text": text, "weight": n + 1}
@@ -127,6 +138,9 @@ def cast(webhook: WebhookTarget) -> list[AgentConfig]:
     delays = {trigger.value: PATIENCE.total_seconds() for trigger in TriggerType}
     policy = {"cooldown": 0, "max_consecutive": 100, "max_per_day": 10_000, "backoff": 1.0}
     autonomy = {"prompts": variants, "delays": delays, "policy": policy}
+    triggers = {"parcel": {"prompt": f"Tell me of {REQUESTED}_trigger.", "delay": "1s"}}
+    reminders = {"shelf_life": 1}
+    asked = {**autonomy, "decider": "none", "triggers": triggers, "reminders": reminders}
     hook = {"url": webhook.url, "secret": webhook.secret, "all_replies": True}
     own = {"decider": "tests.stories.canaries:decider"}
     builder = StateGraph(MessagesState)
@@ -145,4 +159,5 @@ def cast(webhook: WebhookTarget) -> list[AgentConfig]:
         plain_agent("coach", autonomy={**autonomy, "decider": "model"}, webhook=hook),
         with_graph(waiter, builder.compile()),
         plain_agent("atlas", autonomy=autonomy, webhook=hook),
+        plain_agent("clerk", autonomy=asked, webhook=hook, memory={"embedder": "local"}),
     ]

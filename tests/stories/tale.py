@@ -1,25 +1,31 @@
 """A long story over several processes, with canaries in all that is said behind the user's back.
 
 Four agents follow up for all four reasons, go on by themselves, ask each other, fail, are stopped,
-overtaken, withdrawn and restarted. Those who hear it search what a user or a log can learn.
+overtaken, withdrawn and restarted; a fifth does what programs, events and the user ask for. Those
+who hear it search what a user or a log can learn.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 
 from segue.agent.scripted import ScriptedChatModel
+from segue.events import OutsideEvent
 from segue.simulate.world import Stage, World
 from tests.runtime.receiver import Receiver, status
 from tests.runtime.scenes import Held
 from tests.stories.canaries import (
     CANARY,
+    EVENT_DATA,
     GOING_ON,
+    HIDDEN,
+    REQUEST,
+    Act,
     Actor,
     calling,
     cast,
@@ -39,6 +45,7 @@ class Tale:
     stage: Stage
     receiver: Receiver
     actor: Actor = field(default_factory=Actor)
+    clerk: Actor = field(default_factory=Actor)
     heard: list[Listener] = field(default_factory=list)
     threads: dict[str, str] = field(default_factory=dict)
 
@@ -46,6 +53,7 @@ class Tale:
         self.models = {
             "guide": ScriptedChatModel(script=self.actor),
             "coach": ScriptedChatModel(script=deciding()),
+            "clerk": ScriptedChatModel(script=self.clerk),
             "atlas": ScriptedChatModel(script=lambda _: "Fifty-nine degrees."),
         }
 
@@ -75,6 +83,8 @@ class Tale:
         async with self.process("guide", "waiter") as world:
             await self.ask(world)
             await self.wait(world)
+        async with self.process("clerk") as world:
+            await self.request(world)
 
     async def speak_first(self, world: World) -> None:
         """All four triggers, with tools, an agent that is asked, and work that goes on."""
@@ -172,6 +182,44 @@ class Tale:
         await arm(world, empty.id, world.clock.now())
         await world.pass_time(minutes=1)
 
+    async def request(self, world: World) -> None:
+        """What programs, events and the user ask for: told, failed, refused, and still waiting."""
+        segue, clerk = world.segue, self.threads["clerk"]
+        soon, later = timedelta(seconds=1), timedelta(days=300)
+        for other in {*self.threads.values()} - {clerk}:
+            await segue.set_thread_preferences(other, muted=True)
+        news = OutsideEvent(id="", type="parcel.shipped", data=EVENT_DATA, source="shop")
+        acts: tuple[Act, ...] = (
+            "It is about your parcel.",
+            quoting("remember", lambda text: {"content": f"Ann said: {text}"}),
+            quoting("remind", lambda text: {"text": text, "after": "20d"}),
+            failing("ValueError"),
+        )
+        for n, act in enumerate(acts):
+            for ask in (
+                segue.follow_up(clerk, after=soon, key=f"soon-{n}", **REQUEST),
+                segue.follow_up(clerk, trigger="parcel", data=EVENT_DATA, key=f"own-{n}"),
+                segue.wake(replace(news, id=f"{n}"), thread=clerk),
+                segue.wake(replace(news, id=f"own-{n}", trigger="parcel"), thread=clerk),
+                segue.remind(clerk, f"water the plants {n}", after="1s"),
+            ):
+                await ask
+                self.clerk.acts.clear()
+                self.clerk.acts.append(act)
+                await world.pass_time(minutes=5)
+        await segue.remind(clerk, "stand up", every="FREQ=HOURLY")
+        await world.pass_time(hours=4)
+        await segue.set_user_preferences("ann", opted_out=True)
+        await segue.follow_up(clerk, key="refused", **REQUEST)
+        await segue.set_user_preferences("ann", opted_out=None)
+        await segue.follow_up(clerk, after=later, key="cancelled", **REQUEST)
+        await segue.cancel_follow_ups(clerk)
+        await segue.follow_up(clerk, after=later, key="later", **REQUEST)
+        await segue.wake(replace(news, id="waits"), thread=clerk)
+        await segue.remind(clerk, "see the dentist", after="90d")
+        for other in {*self.threads.values()} - {clerk}:
+            await segue.set_thread_preferences(other, muted=None)
+
 
 def logged(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Every form in which the log can be read, as one text each."""
@@ -184,6 +232,11 @@ def logged(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str])
 
 
 def leaks(places: Mapping[str, str]) -> dict[str, str]:
-    """The places where a canary is, with the words around the first one."""
-    found = {name: text.index(CANARY) for name, text in places.items() if CANARY in text}
+    """The places where a hidden text is, with the words around the first one."""
+    found = {
+        name: text.index(words)
+        for words in (CANARY, *HIDDEN)
+        for name, text in places.items()
+        if words in text
+    }
     return {name: places[name][max(at - 150, 0) : at + 100] for name, at in found.items()}

@@ -17,22 +17,22 @@ from segue.events import MessageStored, QuestionAsked, TurnCancelled, TurnFailed
 from segue.journal.records import Decision, MemorySearch, TurnKind, TurnState
 from segue.simulate.world import Stage, World
 from segue.telemetry import configure_logging
+from tests.agent.meanings import Meanings
 from tests.runtime.receiver import Receiver
 from tests.stories.canaries import (
     CANARY,
     DECISION,
     GOING_ON,
+    HIDDEN,
     PROMPTS,
     REASON,
+    REQUESTED,
     WORDS,
 )
 from tests.stories.scenes import listening
 from tests.stories.tale import FACT, Tale, leaks, logged
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.usefixtures("foreseen_meanings"),
-]
+pytestmark = pytest.mark.anyio
 
 
 async def pages(world: World, thread: str) -> list[object]:
@@ -60,7 +60,7 @@ async def shown(tale: Tale, world: World) -> dict[str, str]:
     """Every place from which a user can learn something, as one text each."""
     journal, segue = world.journal, world.segue
     threads = await all_threads(world)
-    queries = [CANARY, WORDS, "hello again kindly", "fine", *chain(*PROMPTS.values())]
+    queries = [CANARY, WORDS, "hello again kindly", "fine", *chain(*PROMPTS.values()), *HIDDEN]
     replays = []
     for thread in threads:
         async with listening(world, thread) as listener:
@@ -95,6 +95,8 @@ async def shown(tale: Tale, world: World) -> dict[str, str]:
             await journal.memories.search(search),
         ],
         "summaries": [await journal.summaries.find(thread) for thread in threads],
+        "reminders": await segue.list_reminders("ann"),
+        "export": b"".join([line async for line in segue.export("ann")]).decode(),
         "user": await journal.users.get_settings("ann"),
         "webhooks": [(path, str(headers), body) for path, headers, body in tale.receiver.got],
     }
@@ -106,6 +108,7 @@ async def shown(tale: Tale, world: World) -> dict[str, str]:
 async def test_no_canary_is_ever_seen(
     stage: Stage,
     receiver: Receiver,
+    foreseen_meanings: Meanings,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -117,7 +120,7 @@ async def test_no_canary_is_ever_seen(
         places = await shown(tale, world)
         assert_the_story_was_told(tale, places)
         await assert_canaries_are_where_they_belong(tale, world)
-    places |= logged(caplog, capsys)
+    places |= logged(caplog, capsys) | {"memory queries": repr(foreseen_meanings.texts)}
     assert all("follow_up_fired" in places[log] for log in ("fields of the log", "log as JSON"))
     assert leaks(places) == {}
 
@@ -143,6 +146,13 @@ def assert_the_story_was_told(tale: Tale, places: dict[str, str]) -> None:
         ("why", "delivered"),
         ("why", "The thread is muted."),
         ("why", "The user is typing."),
+        ("history", "It is about your parcel."),
+        ("history", "Reminder: water the plants 3"),
+        ("export", "It is about your parcel."),
+        ("webhooks", "It is about your parcel."),
+        ("webhooks", "Reminder: water the plants 3"),
+        ("reminders", "see the dentist"),
+        ("why", "The user opted out of follow-ups."),
         ("turns", "The user wrote."),
         ("turns", "The reply failed (ValueError)."),
     ):
@@ -160,9 +170,14 @@ async def assert_canaries_are_where_they_belong(tale: Tale, world: World) -> Non
         canary = f"{CANARY}_{trigger.value}"
         assert canary in asked
         assert canary in repr(raw)
+    for canary in ("prompt", "reason", "name", "value", "parcel", "trigger"):
+        assert f"{REQUESTED}_{canary}" in repr(raw)
+    for words in HIDDEN:
+        assert words in asked
     assert GOING_ON in repr(raw)
-    assert repr(raw).count("Not remembered: this repeats") == 3
+    assert repr(raw).count("Not remembered: this repeats") == 8
     assert repr(raw).count("Not asked: this repeats") == 1
+    assert repr(raw).count("This repeats the instruction") == 5
     turns = await world.journal.turns.list_of(tale.threads["guide"], limit=10_000)
     sent = [turn for turn in turns if turn.kind is TurnKind.FOLLOW_UP]
     assert {TurnState.DONE, TurnState.VOID, TurnState.FAILED} <= {turn.state for turn in sent}

@@ -56,19 +56,22 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     async def work(journal: Journal, thread: Thread, settings: Settings) -> Any:
         async with new_ids(journal, dry_run=False) as ids:
             requests = Requests(
-                journal.timers,
+                journal,
                 ids,
                 SystemClock(),
                 lambda agent: config_of(settings, agent).autonomy,
             )
             timer = await requests.follow_up(thread, request)
-        return {"id": to_text(timer.id), "state": timer.state, "due_at": timer.due_at.isoformat()}
+        shown = {"state": timer.state, "reason": timer.state_reason}
+        return {"id": to_text(timer.id), **shown, "due_at": timer.due_at.isoformat()}
 
     wait = None if request.after is None else request.after.total_seconds()
     body = {**_plain(request), "after": wait}
     path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
     found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
+    if found["reason"]:
+        shown += f" {found['reason']}"
     return Answer(found, lambda: typer.echo(shown))
 
 

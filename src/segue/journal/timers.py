@@ -105,13 +105,14 @@ class Timers(Part):
         now: datetime,
         epoch: int | None = None,
         most: int | None = None,
+        refused: Decision | None = None,
     ) -> Timer:
         """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
 
         A thread has at most one live follow-up without a key: arming again cancels the old one. A
         key that was used before in the thread changes nothing, nor does a reminder that equals a
         live one in text and time: the timer that is there is returned. `ConflictError` if the
-        thread has `most` live reminders.
+        thread has `most` live reminders. A new timer that was `refused` ends at once as suppressed.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
@@ -129,6 +130,10 @@ class Timers(Part):
         rising = RisingIds(thread, ids, now)
         arming = await prepare_arming(tx, thread, timer, rising.next(), now)
         [row] = await tx.together(noting(thread.id, rising), arming)
+        if refused is not None:
+            reason = refused.reasons[0]
+            row = await end_timer(tx, row["id"], TimerState.SUPPRESSED, reason, now)
+            await record_decisions(tx, [replace(refused, timer_id=row["id"])])
         return Timer.of(row)
 
     @writes

@@ -1,7 +1,8 @@
 """Follow-ups that a program requests, and events from outside that the agent tells.
 
-Both become timers and pass the gates when they are due. A reply voids a requested follow-up like
-any other; an event waits until the conversation rests. A key makes each of them once.
+Both become timers and pass the gates when they are due; for a user who wants none they end at once
+as suppressed. A reply voids a requested follow-up like any other; an event waits until the
+conversation rests. A key makes each of them once.
 """
 
 from collections.abc import Callable
@@ -9,16 +10,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from segue.core.autonomy.gates import Gate, PolicyGates
 from segue.core.autonomy.local_time import after as later
 from segue.core.autonomy.local_time import as_utc
+from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.messages import check_request
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import check_name
 from segue.core.triggers import EVENT, TriggerType
 from segue.errors import UnknownTrigger, UsageError
 from segue.events import OutsideEvent
-from segue.journal.records import NewTimer, Thread, Timer, TimerKind
-from segue.journal.timers import Timers
+from segue.journal.journal import Journal
+from segue.journal.records import Decision, NewTimer, Thread, Timer, TimerKind
 from segue.runtime.clock import Clock, Wakeup
 from segue.settings.agents import Autonomy
 
@@ -27,6 +30,7 @@ FARTHEST: Final = timedelta(days=366)
 # Events that come within this time become one message.
 GATHERED: Final = timedelta(seconds=10)
 _LONGEST_REASON: Final = 500
+_OF_THE_USER: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +54,13 @@ class Requests:
 
     def __init__(
         self,
-        timers: Timers,
+        journal: Journal,
         ids: SnowflakeSource,
         clock: Clock,
         autonomy_of: Callable[[str], Autonomy],
         wakeup: Wakeup | None = None,
     ) -> None:
-        self._timers = timers
+        self._journal = journal
         self._ids = ids
         self._now = clock.now
         self._autonomy_of = autonomy_of
@@ -113,10 +117,36 @@ class Requests:
             missed=(own.missed if own else None) or autonomy.missed,
             **fields,
         )
-        armed = await self._timers.arm(timer, ids=self._ids, now=self._now())
+        refused = await self._refusal(thread, timer)
+        armed = await self._journal.timers.arm(
+            timer, ids=self._ids, now=self._now(), refused=refused
+        )
         if self._wakeup is not None:
             self._wakeup.at(armed.due_at)
         return armed
+
+    async def _refusal(self, thread: Thread, timer: NewTimer) -> Decision | None:
+        """The gates that only the user opens are asked at once: the caller learns it."""
+        user, now = await self._journal.users.get_settings(thread.user_id), self._now()
+        wishes = Preferences.of(user, thread.settings).as_facts()
+        epoch = thread.epoch
+        facts = Facts(
+            checked_at=now, due_at=timer.due_at, armed_epoch=epoch, thread_epoch=epoch, **wishes
+        )
+        decisive = PolicyGates(gates=_OF_THE_USER).check(facts).decisive
+        if decisive is None:
+            return None
+        return Decision(
+            id=self._ids.next(),
+            thread_id=thread.id,
+            kind="gates",
+            outcome=decisive.outcome.value,
+            reasons=(decisive.reason,),
+            facts={"trigger": timer.trigger_type, "gate": decisive.gate.value},
+            timer_id=None,
+            turn_id=None,
+            decided_at=now,
+        )
 
 
 def _check_trigger(trigger: str, autonomy: Autonomy, *also: str) -> None:
