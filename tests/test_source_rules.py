@@ -278,6 +278,15 @@ PUBLIC_MODULES = {
         "TurnCancelled",
         "TurnFailed",
     },
+    "segue.middleware": {
+        "Bounds",
+        "Invisibility",
+        "McpTools",
+        "RetrieveMemories",
+        "TellTime",
+        "UniqueIds",
+        "mcp_tools",
+    },
     "segue.testing.world": {"Overrides", "ScriptedChatModel", "Stage", "World", "plain_agent"},
     "segue.webhooks": {
         "EVENT_ID_HEADER",

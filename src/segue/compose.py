@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from langchain_core.language_models import BaseChatModel
@@ -59,6 +59,9 @@ from segue.settings import Settings
 from segue.settings.agents import AgentConfig
 from segue.stores import checkpoints_of, journal_of, make_folder
 
+if TYPE_CHECKING:
+    from segue.agent.mcp.toolbox import Toolbox
+
 logger = logging.getLogger(__name__)
 
 
@@ -102,7 +105,12 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
         http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
-        kit = _Kit(settings, overrides, journal, checkpoints, ids, owner, http)
+        toolboxes = {
+            config.id: await stack.enter_async_context(load_toolbox(config).open())
+            for config in settings.agents
+            if config.mcp
+        }
+        kit = _Kit(settings, overrides, journal, checkpoints, ids, owner, http, toolboxes)
         system = _put_together(kit)
         async with system.runtime.running():
             preparing = asyncio.create_task(_prepare(system.books))
@@ -125,6 +133,8 @@ class _Kit:
     ids: LeasedIds
     owner: str
     http: httpx.AsyncClient
+    # By agent id.
+    toolboxes: Mapping[str, "Toolbox"]
 
 
 async def _open_stores(
@@ -245,8 +255,9 @@ def _agent(
     reminders: Reminders,
     book: MemoryBook | None,
 ) -> LangGraphAgent:
+    toolbox = kit.toolboxes.get(config.id)
     if config.graph is not None:
-        return LangGraphAgent(config, build_graph(config), kit.checkpoints, book)
+        return LangGraphAgent(config, build_graph(config), kit.checkpoints, book, toolbox)
     tools: list[BaseTool] = []
     if config.continuations:
         tools.append(continue_tool(config.continuations, deps.clock.now))
@@ -259,8 +270,20 @@ def _agent(
         tools += (
             reminder_tools(deps.journal, reminders) if config.autonomy.reminders.enabled else []
         )
-    built = build_graph(config, model=model, memories=book, tools=tools)
+    if toolbox is not None and not can_call_tools(model):
+        raise UsageError(f"agent {config.id!r}: mcp: the model {config.model!r} calls no tools.")
+    built = build_graph(config, model=model, memories=book, tools=tools, toolbox=toolbox)
     return LangGraphAgent(config, built, kit.checkpoints)
+
+
+def load_toolbox(config: AgentConfig) -> "Toolbox":
+    """The tools of an agent's MCP servers; `UsageError` if the extra is not installed."""
+    try:
+        from segue.agent.mcp.toolbox import toolbox_of  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        hint = f"it needs {error.name}; pip install 'segue[mcp]'."
+        raise UsageError(f"agent {config.id!r}: mcp: {hint}") from error
+    return toolbox_of(config)
 
 
 def _model(config: AgentConfig, overrides: Overrides) -> BaseChatModel:

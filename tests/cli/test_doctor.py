@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import sqlite3
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -239,3 +240,25 @@ def test_missing_time_zones_are_found(
     monkeypatch.setattr("segue.cli.doctor.zoneinfo.ZoneInfo", nowhere)
     code, found = outcomes(segue)
     assert (code, found["time zones"]) == (1, "fail")
+
+
+def test_the_tools_of_mcp_servers_are_listed(segue: Segue, tmp_path: Path) -> None:
+    """By name; a server that cannot be started fails, with the reason."""
+    server = Path(__file__).parents[1] / "agent" / "mcp_server.py"
+    path = write_config(tmp_path)
+    more = f"""
+        [agents.ada.mcp.notes]
+        command = "{sys.executable}"
+        args = ["-I", "-S", "{server}", "polite", "{tmp_path}"]
+        connect_time = "100s"
+        [agents.ada.mcp.gone]
+        command = "no-such-program"
+        """
+    path.write_text(path.read_text() + more)
+    result = segue("doctor")
+    assert result.exit_code == 1
+    assert "ok    mcp server notes of ada: Tools: notes__read." in result.stdout
+    missing = (
+        "FAIL  mcp server gone of ada: There is no program 'no-such-program'; is it installed?"
+    )
+    assert missing in result.stdout

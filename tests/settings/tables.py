@@ -28,7 +28,12 @@ BEGIN: Final = "<!-- made by `make docs`: tables -->"
 END: Final = "<!-- end of tables -->"
 
 # Placeholders for the names of entries, in settings that contain sections by name.
-_ENTRIES: Final[Mapping[str, str]] = {"agents": "ID", "prompts": "TRIGGER", "by_type": "TYPE"}
+_ENTRIES: Final[Mapping[str, str]] = {
+    "agents": "ID",
+    "prompts": "TRIGGER",
+    "by_type": "TYPE",
+    "mcp": "NAME",
+}
 
 
 def make_tables() -> str:

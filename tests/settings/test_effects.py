@@ -40,6 +40,7 @@ REQUESTS = "tests/stories/test_requests.py::"
 HOOKS = "tests/server/test_hooks.py::"
 AGENT = "tests/agent/test_langgraph_agent.py::"
 MEMORY = "tests/agent/test_memory.py::"
+MCP = "tests/agent/test_mcp.py::"
 RETRIEVAL = "tests/agent/test_retrieval.py::"
 TURNS = "tests/runtime/test_turns.py::"
 INBOX = "tests/runtime/test_inbox.py::"
@@ -100,6 +101,20 @@ SHOWN = {
     ),
     "AgentConfig.may_ask": "tests/stories/test_asking_agents.py::"
     "test_an_agent_gets_anothers_words_as_its_tools_result",
+    "AgentConfig.mcp": f"{MCP}test_the_built_in_agent_calls_them",
+    "McpConfig.command": f"{MCP}test_tools_of_a_program_are_named_by_server_and_work",
+    "McpConfig.args": f"{MCP}test_tools_of_a_program_are_named_by_server_and_work",
+    "McpConfig.env": f"{MCP}test_tools_of_a_program_are_named_by_server_and_work",
+    "McpConfig.url": f"{MCP}test_tools_over_http_survive_a_restart_of_the_server",
+    "McpConfig.headers": f"{MCP}test_tools_over_http_survive_a_restart_of_the_server",
+    "McpConfig.tools": f"{MCP}test_only_the_tools_that_are_named_are_offered",
+    "McpConfig.connect_time": (
+        f"{MCP}test_a_server_that_never_answers_costs_the_first_run_its_limit_only"
+    ),
+    "McpConfig.call_time": (
+        f"{MCP}test_a_call_that_hangs_ends_at_its_limit_and_the_program_is_replaced"
+    ),
+    "McpConfig.result_chars": f"{MCP}test_a_long_result_loses_its_middle",
     "AgentConfig.webhook": f"{EFFECTS}test_a_follow_up_reaches_the_receiver_signed",
     "MemoryConfig.enabled": f"{HERE}test_an_agent_without_memories_has_no_book",
     "MemoryConfig.embedder": f"{HERE}test_the_embedder_is_loaded_by_its_name",

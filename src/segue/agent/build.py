@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
@@ -13,6 +13,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
+from segue.agent.mcp_tools import McpTools
 from segue.agent.memory import MemoryBook
 from segue.agent.middleware import (
     Bounds,
@@ -27,6 +28,9 @@ from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.tools import memory_tools
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
+
+if TYPE_CHECKING:
+    from segue.agent.mcp.toolbox import Toolbox
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -45,9 +49,11 @@ def build_graph(
     model: BaseChatModel | None = None,
     memories: MemorySource | None = None,
     tools: Sequence[BaseTool] = (),
+    toolbox: "Toolbox | None" = None,
 ) -> BuiltGraph:
     """The graph of an agent. `tools` are added to those of the config, unless their name is taken;
-    `model` replaces its model. With a `MemoryBook` the model can also remember and forget.
+    `model` replaces its model, `toolbox` has the tools of its MCP servers. With a `MemoryBook` the
+    model can also remember and forget.
     """
     has_memories = memories or (config.keeps_memories and config.graph)
     memory_tokens = config.memory.max_tokens if has_memories else 0
@@ -63,9 +69,8 @@ def build_graph(
                 "that graph's. Put RetrieveMemories into its middleware."
             )
         return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
-    middleware: list[AgentMiddleware[Any, Any, Any]] = [
-        ContextWindow(config.context_tokens - memory_tokens)
-    ]
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [McpTools(toolbox)] if toolbox else []
+    middleware.append(ContextWindow(config.context_tokens - memory_tokens))
     if memories is not None:
         middleware.append(RetrieveMemories(memories, config.memory))
     middleware += [TellTime(), UniqueIds(), Invisibility(), Bounds(config.limits)]

@@ -11,6 +11,7 @@ from segue.runtime.run import Run
 # LangGraph does not store keys that begin with underscores.
 RUN_KEY: Final = "__segue_run"
 MEMORIES_KEY: Final = "__segue_memories"
+TOOLBOX_KEY: Final = "__segue_toolbox"
 
 
 def current_run(config: RunnableConfig | None = None) -> Run | None:

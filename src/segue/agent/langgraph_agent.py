@@ -22,7 +22,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 from segue.agent.build import BuiltGraph, Graph
 from segue.agent.checkpoints.savers import AttemptSaver
 from segue.agent.checkpoints.store import Checkpoints, declared_types, named_types
-from segue.agent.current import MEMORIES_KEY, RUN_KEY
+from segue.agent.current import MEMORIES_KEY, RUN_KEY, TOOLBOX_KEY
 from segue.agent.ids import missing_messages, with_position_ids
 from segue.agent.memory import MemoryBook
 from segue.agent.models import counting_callbacks
@@ -51,8 +51,9 @@ class LangGraphAgent:
         built: BuiltGraph,
         checkpoints: Checkpoints,
         book: MemoryBook | None = None,
+        toolbox: Any = None,
     ) -> None:
-        """`book` is for an agent with a custom graph; the built-in one has middleware for it."""
+        """`book` and `toolbox` are for a custom graph; the built-in one has middleware for them."""
         if not isinstance(built, BuiltGraph):
             raise UsageError(
                 f"LangGraphAgent takes what build_graph() returns, not {type(built).__name__}; "
@@ -67,6 +68,7 @@ class LangGraphAgent:
         self._built = built
         self._checkpoints = checkpoints
         self._book = book
+        self._toolbox = toolbox
         # By batch, until it is forgotten.
         self._savers: dict[int, AttemptSaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
@@ -134,6 +136,7 @@ class LangGraphAgent:
                 "thread_id": str(run.batch.id),
                 RUN_KEY: run,
                 MEMORIES_KEY: self._book,
+                TOOLBOX_KEY: self._toolbox,
             },
             "recursion_limit": self.config.limits.steps,
             "metadata": {"thread": run.thread_id, "agent": run.agent_id},

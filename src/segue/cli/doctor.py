@@ -23,7 +23,7 @@ from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
 from segue.cli.access import Place, new_ids, open_journal
 from segue.cli.output import FAILED, Answer
-from segue.compose import webhook_target
+from segue.compose import load_toolbox, webhook_target
 from segue.core.snowflake import time_of
 from segue.errors import BackendError, SegueError, UsageError
 from segue.journal.journal import Journal
@@ -98,6 +98,7 @@ async def _diagnose(place: Place, *, is_live: bool) -> list[Diagnosis]:
     found += [each async for each in _check_database(settings)]
     for agent in settings.agents:
         found += _check_agent(agent)
+        found += [each async for each in _check_mcp(agent)]
         if is_live:
             found += [await _connect(agent, *each) for each in _addresses(agent)]
     return [*found, _check_zones(), server]
@@ -225,6 +226,27 @@ def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
         detail = f"It has an address and a secret. {_NOT_TRIED}"
         fix = "docs/runtime.md says what a webhook needs."
         yield _attempt(f"webhook of {agent.id}", lambda: webhook_target(agent), detail, fix)
+
+
+async def _check_mcp(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
+    """The tools of its MCP servers, by listing them; none of them is called."""
+    if not agent.mcp:
+        return
+    try:
+        async with load_toolbox(agent).open() as toolbox:
+            tools = [tool.name for tool in await toolbox.tools()]
+            servers = {server.name: server.problem for server in toolbox.servers}
+    except UsageError as error:
+        yield Diagnosis(f"mcp of {agent.id}", "fail", str(error))
+        return
+    for name, problem in servers.items():
+        listed = ", ".join(tool for tool in tools if tool.startswith(f"{name}__"))
+        where = f"mcp server {name} of {agent.id}"
+        if problem is None:
+            yield Diagnosis(where, "ok", f"Tools: {listed or 'none'}.")
+        else:
+            fix = "Without it the agent runs without its tools. `segue serve` keeps trying."
+            yield Diagnosis(where, "fail", problem, fix)
 
 
 def _attempt(name: str, load: Callable[[], object], detail: str, fix: str) -> Diagnosis:

@@ -24,6 +24,7 @@ from segue.core.durations import OR_NONE, parse_duration
 from segue.core.triggers import FIXED_PROMPTS, PromptVariant, TriggerType, check_trigger_name
 from segue.errors import UsageError
 from segue.settings.config import FROM_TEXT, Config, Count, Share, Span
+from segue.settings.mcp import McpConfig, check_server_names
 from segue.settings.schema import Expected, error_at
 
 POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
@@ -327,6 +328,10 @@ class AgentConfig(Config):
     """How often the agent may continue one batch by itself, with `continue_later`."""
     may_ask: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of ids")] = ()
     """Ids of other agents that it may ask, with `ask_agent`."""
+    mcp: Annotated[
+        Mapping[str, McpConfig], AfterValidator(check_server_names), Expected("a table by name")
+    ] = Field(default_factory=dict)
+    """MCP servers whose tools the agent may use, by name."""
     webhook: WebhookConfig | None = None
     """Where the agent's messages are sent."""
 

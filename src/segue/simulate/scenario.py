@@ -155,7 +155,8 @@ def _read_agent(given: Any) -> Any:
     # A summary would use up replies that the scenario has for its users.
     off = {"enabled": False}
     model = {} if "graph" in given else {"model": SCRIPTED}
-    read = {**model, "memory": off, "compression": off, **given}
+    # Weeks pass in seconds: no real server is to be called meanwhile.
+    read = {**model, "memory": off, "compression": off, **given, "mcp": {}}
     match given:
         case {"autonomy": {"policy": {"quiet_hours": hours} as policy} as autonomy}:
             try:

@@ -1,0 +1,193 @@
+"""One MCP server of an agent: connected in the background, and again when it was lost.
+
+One session stays open and is shared by all runs: starting a program takes up to seconds, and MCP
+answers requests in any order. Whatever the server does wrong becomes an error result, or tools
+that are absent and a line in the log; a run never fails by it.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
+
+import httpx
+from langchain_core.tools import BaseTool
+from mcp import ClientSession, McpError
+from mcp.types import (
+    CallToolResult,
+    PaginatedRequestParams,
+    ServerNotification,
+    TextContent,
+    Tool,
+    ToolListChangedNotification,
+)
+
+from segue.agent.mcp.offers import make_tools
+from segue.agent.mcp.transports import connect
+from segue.core.durations import show_duration
+from segue.errors import BackendError, SegueError
+from segue.settings.mcp import McpConfig
+
+logger = logging.getLogger(__name__)
+
+# The SDK logs messages with their content; what goes wrong is logged here, without it.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
+
+# Seconds between two attempts to connect; the first comes at once, then they double.
+_LONGEST_PAUSE: Final = 60.0
+# After a session of this many seconds a loss counts as the first one.
+_STABLE_AFTER: Final = 10.0
+# Between two looks at the tools of a server that keeps announcing changes.
+_LOOK_PAUSE: Final = 1.0
+_MOST_TOOLS: Final = 200
+
+
+class McpServer:
+    """A server and its tools as they are now; `keep` connects it until it is cancelled."""
+
+    def __init__(self, name: str, config: McpConfig) -> None:
+        self.name = name
+        self.tools: tuple[BaseTool, ...] = ()
+        # Why it is not connected.
+        self.problem: str | None = f"No answer within {show_duration(config.connect_time)}."
+        self._config = config
+        self._session: ClientSession | None = None
+        self._lost = asyncio.Event()
+        # Set when the first attempt to connect has ended.
+        self._tried = asyncio.Event()
+        # Not set while an attempt to connect is under way.
+        self._settled = asyncio.Event()
+        # Set when the tools are to be listed again; that also shows whether the server is alive.
+        self._look = asyncio.Event()
+
+    async def tried(self) -> None:
+        """Wait for the end of the first attempt to connect, for as long as it may take."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.connect_time.total_seconds()):
+                await self._tried.wait()
+
+    async def keep(self) -> None:
+        """Connect, and connect again whenever the session is lost."""
+        loop, pause = asyncio.get_running_loop(), 0.0
+        while True:
+            began = loop.time()
+            try:
+                async with AsyncExitStack() as stack:
+                    await self._watch(await self._connect(stack))
+            except Exception as error:
+                # Errors of the transport may cover a cancellation.
+                if (task := asyncio.current_task()) and task.cancelling():
+                    raise asyncio.CancelledError from error
+                self._note_failure(error)
+            if loop.time() - began > _STABLE_AFTER + self._config.connect_time.total_seconds():
+                pause = 0.0
+            if pause:
+                self._settled.set()
+                await asyncio.sleep(pause)
+            self._settled.clear()
+            pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool. Raises nothing: any failure is an error result for the model."""
+        limit = self._config.call_time
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                return await self._send(name, arguments)
+        except TimeoutError:
+            reason = f"It did not answer within {show_duration(limit)}."
+        except Exception as error:  # noqa: BLE001 - a server may do anything
+            reason = str(error) if isinstance(error, McpError) else _describe(error)
+        self._look.set()
+        # Not the reason: it may quote the conversation.
+        logger.warning("A call of tool %.80r failed at MCP server %s", name, self.name)
+        text = f"MCP server {self.name} failed: {reason}"
+        return CallToolResult(content=[TextContent(type="text", text=text)], isError=True)
+
+    async def _send(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        if self._session is None:
+            await self._settled.wait()
+        if self._session is None:
+            raise BackendError(f"It is not connected. {self.problem or ''}".strip())
+        call = asyncio.ensure_future(self._session.call_tool(name, arguments))
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait({call, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                why = self.problem or "The connection was lost."
+                raise BackendError(f"{why} The call may have had effects.")
+            return call.result()
+        finally:
+            call.cancel()
+            lost.cancel()
+
+    async def _connect(self, stack: AsyncExitStack) -> ClientSession:
+        async with asyncio.timeout(self._config.connect_time.total_seconds()):
+            streams = await stack.enter_async_context(connect(self.name, self._config))
+            session = ClientSession(*streams, message_handler=self._hear)
+            await stack.enter_async_context(session)
+            await session.initialize()
+            self.tools = await self._list_tools(session)
+        self.problem, self._session, self._lost = None, session, asyncio.Event()
+        self._settled.set()
+        self._tried.set()
+        logger.info("MCP server %s is connected; %d tools", self.name, len(self.tools))
+        return session
+
+    async def _watch(self, session: ClientSession) -> None:
+        """List the tools again on demand; raises when the session is lost."""
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            async with asyncio.timeout(self._config.connect_time.total_seconds()):
+                self.tools = await self._list_tools(session)
+            await asyncio.sleep(_LOOK_PAUSE)
+
+    async def _hear(self, message: Any) -> None:
+        """A message that answers no request."""
+        if isinstance(message, ServerNotification) and isinstance(
+            message.root, ToolListChangedNotification
+        ):
+            self._look.set()
+
+    async def _list_tools(self, session: ClientSession) -> tuple[BaseTool, ...]:
+        found, cursor = list[Tool](), None
+        while len(found) < _MOST_TOOLS:
+            page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            found += page.tools
+            cursor = page.nextCursor
+            if not cursor:
+                break
+        return make_tools(self.name, found[:_MOST_TOOLS], self._config, self.call)
+
+    def _note_failure(self, error: Exception) -> None:
+        """Tools of a session that was lost stay: a call of one waits for the new session."""
+        self.problem = _describe(error)
+        if self._session is None:
+            self.tools = ()
+            logger.warning(
+                "MCP server %s cannot be reached, its tools are absent: %s", self.name, self.problem
+            )
+        else:
+            logger.warning("The session with MCP server %s is lost: %s", self.name, self.problem)
+        self._session = None
+        self._lost.set()
+        self._look.clear()
+        self._tried.set()
+
+
+def _describe(error: BaseException) -> str:
+    """What went wrong, without addresses, which may contain keys, and without the server's words,
+    which may quote the conversation.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case TimeoutError():
+            return "It does not answer."
+        case SegueError():
+            return str(error)
+        case httpx.HTTPStatusError():
+            return f"It answers with status {error.response.status_code}."
+        case OSError() | httpx.TransportError():
+            return f"{type(error).__name__}: {error}"[:200]
+    return f"It does not follow the protocol: {type(error).__name__}."

@@ -1,0 +1,65 @@
+"""The settings of an MCP server whose tools an agent may use."""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Final, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from segue.errors import UsageError
+from segue.settings.config import FROM_TEXT, Config, Count, Span
+from segue.settings.schema import Expected
+
+# The first part of its tools' names. Without double underscores, and in small letters, so that
+# `files__read` has one reading and a variable can name the server.
+_NAME: Final = re.compile(r"(?=.{1,24}$)[a-z](?:_?[a-z0-9])*", re.ASCII)
+
+
+def check_server_names(servers: Mapping[str, "McpConfig"]) -> Mapping[str, "McpConfig"]:
+    for name in servers:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r:.60} cannot name an MCP server; expected small letters, digits and "
+                "single underscores, at most 24, such as 'files'"
+            )
+    return servers
+
+
+class McpConfig(Config):
+    """An MCP server: a program that Segue starts, or an address. Its tools are `NAME__tool`."""
+
+    command: str | None = None
+    """The program to start, which talks over its standard input and output."""
+    # Not in `repr`: arguments and addresses may contain keys.
+    args: Annotated[tuple[str, ...], Field(repr=False), FROM_TEXT, Expected("a list of texts")] = ()
+    """The program's arguments."""
+    env: Mapping[str, SecretStr] = Field(default_factory=dict)
+    """Variables of the program; of Segue's own it gets `PATH`, `HOME` and the like only."""
+    url: Annotated[
+        str | None, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
+    ] = None
+    """The server's address (streamable HTTP), instead of a program."""
+    headers: Mapping[str, SecretStr] = Field(default_factory=dict)
+    """Headers of each request to the address, such as `Authorization`."""
+    tools: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
+    """The tools that the agent gets, by the server's own names; without any, all."""
+    connect_time: Span = timedelta(seconds=15)
+    """Time limit of connecting, with the start of the program; first replies wait for it."""
+    call_time: Span = timedelta(seconds=30)
+    """Time limit of one call, besides `limits.tool_time`."""
+    result_chars: Count = 20_000
+    """Longest result in characters; of longer ones the middle is left out."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise UsageError("expected either `command`, a program to start, or `url`, an address")
+        if self.url is not None and not self.url.startswith(("https://", "http://")):
+            raise UsageError("`url` is not an address; expected one that starts with 'https://'")
+        mine, theirs = ("url", "command") if self.url else ("command", "url")
+        wrong = {"command": ("headers",), "url": ("args", "env")}[mine]
+        for name in wrong:
+            if getattr(self, name):
+                raise UsageError(f"`{name}` goes with `{theirs}`, and this server has a `{mine}`")
+        return self
