@@ -8,7 +8,14 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final
 
-from segue.core.speech.phrases import alternatives, languages, whole_clause, whole_words
+from segue.core.speech.phrases import (
+    alternatives,
+    languages,
+    may_match,
+    whole_clause,
+    whole_words,
+    words_in,
+)
 
 UNITS: Final = {
     "minutes": timedelta(minutes=1),
@@ -48,6 +55,11 @@ def grammars() -> tuple["Grammar", ...]:
     return tuple(map(Grammar, languages()))
 
 
+def grammars_for(sentence: str) -> list["Grammar"]:
+    """The grammars of the languages that a sentence may be in."""
+    return [grammar for grammar in grammars() if may_match(grammar.words, sentence)]
+
+
 class Grammar:
     """The patterns of one language: of whole clauses, and of words to search for."""
 
@@ -62,6 +74,9 @@ class Grammar:
         self.reports = whole_words(requests["reporting"], words)
         self.loose_stop = whole_words(requests["loose_stops"], words)
         self.veto = whole_words(requests["vetoes"], words)
+        self.words = words_in(
+            *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop)
+        )
         self.conjunction = re.compile(rf"\s(?:{alternatives(requests['conjunctions'])})\s")
         self._numbers = read_numbers(times)
         self._when = _when(times, self._numbers)

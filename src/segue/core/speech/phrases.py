@@ -15,6 +15,7 @@ LANGUAGES: Final = ("english", "german", "french", "spanish", "italian", "portug
 
 _NAME: Final = re.compile(r"<(\w+)>")
 _GROUP: Final = re.compile(r"\((?!\?)")
+_WORD: Final = re.compile(r"[a-z']{2,}")
 # Words of one kind in a row. Without a bound, hostile text takes exponential time.
 _REPEATS: Final = 5
 _INVERTED: Final = str.maketrans("¿¡", "  ")
@@ -51,6 +52,21 @@ def whole_clause(table: Mapping[str, Any], phrases: str) -> re.Pattern[str]:
         rf"(?:(?:{leads})\s){{0,{_REPEATS}}}(?:{core})"
         rf"(?:\s(?:{endings})(?![\w'])){{0,{_REPEATS}}}+"
     )
+
+
+def words_in(*patterns: re.Pattern[str]) -> frozenset[str]:
+    """The words of patterns, to tell cheaply whether they `may_match`."""
+    return frozenset(word for each in patterns for word in _WORD.findall(each.pattern))
+
+
+def may_match(words: frozenset[str], sentence: str) -> bool:
+    """Whether a fifth of the sentence's words, at least, are among those of some patterns.
+
+    A request or promise consists mostly of such words. Trying the patterns of all languages on
+    each sentence would take milliseconds.
+    """
+    said = set(_WORD.findall(sentence))
+    return 5 * len(said & words) >= len(said)
 
 
 def folded(sentence: str) -> str:

@@ -8,12 +8,19 @@ It is a whole clause of the agent's, about itself and the user: "I won't write t
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Final
 
 from segue.core.sentences import is_question, sentences_of
-from segue.core.speech.phrases import alternatives, folded, languages, whole_clause
+from segue.core.speech.phrases import (
+    alternatives,
+    folded,
+    languages,
+    may_match,
+    whole_clause,
+    words_in,
+)
 
 # A promise stands at the beginning or the end of a reply.
 _EDGE: Final = 4
@@ -27,10 +34,12 @@ class _Language:
     """How one language promises; `link` joins clauses that share the `subject`."""
 
     promise: re.Pattern[str]
+    words: frozenset[str]
     link: re.Pattern[str]
     subject: str
 
 
+@lru_cache(maxsize=16)  # the decider and the end of the turn read the same reply
 def promises_silence(text: str) -> bool:
     """Whether a reply says that the agent will not write on its own any more."""
     sentences = [folded(sentence) for sentence in sentences_of(text)]
@@ -48,6 +57,7 @@ def _is_promise(sentence: str) -> bool:
     return any(
         each.promise.fullmatch(clause)
         for each in _languages()
+        if may_match(each.words, sentence)
         for part in parts
         for clause in _linked(part, each)
     )
@@ -75,7 +85,8 @@ def _languages() -> tuple[_Language, ...]:
     tables = [language["silence"] for language in languages()]
     return tuple(
         _Language(
-            whole_clause(table, "promises"),
+            promise := whole_clause(table, "promises"),
+            words_in(promise),
             re.compile(rf"\s(?:{table['links']})\s"),
             table["subject"],
         )

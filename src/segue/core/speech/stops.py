@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from segue.core.sentences import sentences_of
-from segue.core.speech.grammar import Grammar, When, grammars
+from segue.core.speech.grammar import Grammar, When, grammars, grammars_for
 from segue.core.speech.phrases import alternatives, folded, languages
 
 # A request stands at the beginning or the end of a message; the middle may be pasted text.
@@ -66,14 +66,14 @@ def says_goodbye(text: str) -> bool:
     return any(
         grammar.goodbye.fullmatch(clause)
         for sentence in sentences[:_EDGE] + sentences[-_EDGE:]
-        for grammar in grammars()
+        for grammar in grammars_for(sentence)
         for clause in _clauses(sentence, grammar)
         if len(clause) <= _LONGEST_CLAUSE
     )
 
 
 def _requests_in(sentence: str) -> Iterator[FollowUpRequest]:
-    for grammar in grammars():
+    for grammar in grammars_for(sentence):
         reported = False
         for clause in _clauses(sentence, grammar):
             is_own = not reported and len(clause) <= _LONGEST_CLAUSE
