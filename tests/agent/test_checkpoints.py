@@ -32,7 +32,7 @@ from segue.agent.checkpoints.store import (
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.scripted import ScriptedChatModel
 from segue.errors import BackendError, UsageError
-from segue.runtime.run import MessageFinished, Question, Run
+from segue.runtime.run import MessageFinished, Question, Run, StateChanged
 from segue.settings.agents import AgentConfig
 from segue.testing.postgres import PostgresServer
 
@@ -123,7 +123,7 @@ async def test_state_of_ones_own_is_kept_over_a_break(checkpoints: Checkpoints) 
     config = AgentConfig(id="guide", graph=builder)
     agent = LangGraphAgent(config, build_graph(config), checkpoints)
     run = Run.of("Two pizzas.", SnowflakeGenerator(node=1), agent_id="guide")
-    assert [type(event) async for event in agent.run(run)] == [Question]
+    assert [type(event) async for event in agent.run(run)] == [Question, StateChanged]
     going_on = Run(run.thread_id, "guide", "ada", run.batch, answer="yes")
     said = texts([event async for event in agent.run(going_on)])
     assert said == ["{'pizza': 2} yes"]
@@ -313,7 +313,7 @@ async def test_a_graph_inside_gets_its_own_types_back(monkeypatch: pytest.Monkey
 def test_a_saver_that_learns_a_type_is_still_the_same() -> None:
     """A copy would not know what the other one holds back or has stored."""
     strict = JsonPlusSerializer(allowed_msgpack_modules=())
-    saver = AttemptSaver(InMemorySaver(serde=strict), (1, 1), is_lazy=True)
+    saver = AttemptSaver(InMemorySaver(serde=strict), "7", (1, 1), is_lazy=True)
     assert saver.with_allowlist({("somewhere", "Thing")}) is saver
 
 
@@ -366,7 +366,7 @@ async def test_nothing_is_stored_for_a_run_that_is_over() -> None:
             return await super().aput(*args)
 
     below = Slow()
-    saver = AttemptSaver(below, (1, 1))
+    saver = AttemptSaver(below, "7", (1, 1))
     config: Any = {"configurable": {"thread_id": "7", "checkpoint_ns": ""}}
     put = asyncio.create_task(saver.aput(config, empty_checkpoint(), {"step": 1}, {}))
     await begun.wait()

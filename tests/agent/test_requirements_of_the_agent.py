@@ -775,6 +775,7 @@ BOUNDS: dict[str, tuple[type[Config], tuple[Any, ...], tuple[Any, ...]]] = {
     "memory.duplicate_at": (MemoryConfig, *SHARE),
     "memory.capacity": (MemoryConfig, *COUNT),
     "limits.steps": (Limits, *COUNT),
+    "limits.state_bytes": (Limits, *COUNT),
     "limits.model_time": (Limits, *SPAN),
     "limits.tool_time": (Limits, *SPAN),
     "autonomy.holdout": (Autonomy, *SHARE),

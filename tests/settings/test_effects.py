@@ -128,6 +128,8 @@ SHOWN = {
     "MemoryConfig.duplicate_at": f"{HERE}test_a_fact_replaces_one_that_is_as_similar_as_it_is_set",
     "MemoryConfig.capacity": f"{MEMORY}test_a_full_book_refuses_and_says_what_to_do",
     "Limits.steps": f"{AGENT}test_steps_are_counted_as_the_config_says",
+    "Limits.state_bytes": "tests/stories/test_graph_state.py::"
+    "test_state_that_is_too_large_fails_the_turn_and_stays_as_it_was",
     "Limits.model_time": f"{AGENT}test_a_turn_that_fails_is_closed_and_the_next_one_works",
     "Limits.tool_time": f"{AGENT}test_a_tool_that_fails_is_answered_and_the_reply_goes_on",
     "Autonomy.enabled": f"{HERE}test_an_agent_without_autonomy_never_speaks_first",

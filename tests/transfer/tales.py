@@ -18,6 +18,7 @@ from segue.journal.records import (
     NewEffect,
     NewMemory,
     NewTimer,
+    StateValue,
     TimerKind,
     TimerState,
     TurnKind,
@@ -80,7 +81,9 @@ class Tale:
         if lease := await self._taken():
             effect = NewEffect("webhook", {"turn": lease.turn.id}, f"reply {lease.turn.id}")
             timer = NewTimer(lease.turn.thread_id, self.now + LEASE, "check_in", "quiet")
-            ending = Ending(effects=[effect], timers=[timer], decisions=[self._decision(lease)])
+            state = {"plan": StateValue("msgpack", "list", b"\x00\xff%d" % lease.turn.id)}
+            decisions = [self._decision(lease)]
+            ending = Ending([effect], [timer], decisions, state=state)
             await self._finish(lease, ending)
 
     async def use_a_tool(self) -> None:

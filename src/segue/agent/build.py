@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, tool
+from langgraph.constants import END
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
+from segue.agent.current import check_context
 from segue.agent.mcp_tools import McpTools
 from segue.agent.memory import MemoryBook
 from segue.agent.middleware import (
@@ -25,6 +28,7 @@ from segue.agent.middleware import (
 )
 from segue.agent.models import load_model
 from segue.agent.retrieval import MemorySource, RetrieveMemories
+from segue.agent.state import MESSAGES, PREVIOUS
 from segue.agent.tools import memory_tools
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
@@ -37,10 +41,15 @@ Graph = Pregel[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class BuiltGraph:
-    """A compiled graph, and whether its state holds the window or only the batch."""
+    """A compiled graph, and whether its state holds the window or only the batch.
+
+    `output` is the channel with its messages. `notes` are for the operator.
+    """
 
     graph: Graph
     holds_window: bool
+    output: str = MESSAGES
+    notes: tuple[str, ...] = ()
 
 
 def build_graph(
@@ -68,7 +77,7 @@ def build_graph(
                 f"agent {config.id!r} has a graph of its own; its model, tools and memories are "
                 "that graph's. Put RetrieveMemories into its middleware."
             )
-        return BuiltGraph(load_graph(config.graph, f"agent {config.id!r}"), holds_window=True)
+        return _custom(load_graph(config.graph, f"agent {config.id!r}"), config)
     middleware: list[AgentMiddleware[Any, Any, Any]] = [McpTools(toolbox)] if toolbox else []
     middleware.append(ContextWindow(config.context_tokens - memory_tokens))
     if memories is not None:
@@ -87,6 +96,22 @@ def build_graph(
     return BuiltGraph(built, holds_window=False)
 
 
+def _custom(graph: Graph, config: AgentConfig) -> BuiltGraph:
+    check_context(graph.context_schema, f"agent {config.id!r}")
+    saver, notes = graph.checkpointer, list[str]()
+    if saver:
+        notes.append(
+            f"Its graph was compiled with a checkpointer ({type(saver).__name__}), which is not "
+            "used: the journal keeps the messages and the state of each thread."
+        )
+    if PREVIOUS not in graph.channels:
+        return BuiltGraph(graph, holds_window=True, notes=tuple(notes))
+    # A workflow of `@entrypoint` shows its reply only; its state is what it gets as `previous`.
+    graph = copy(graph)
+    graph.stream_channels = [END, PREVIOUS]
+    return BuiltGraph(graph, holds_window=True, output=END, notes=tuple(notes))
+
+
 def load_graph(given: Any, whose: str) -> Graph:
     """Compile a graph, a builder, a function that returns one, or the path of one of these."""
     found = load_attribute(given, f"{whose}: graph") if isinstance(given, str) else given
@@ -102,7 +127,7 @@ def load_graph(given: Any, whose: str) -> Graph:
             f"{whose}: graph is {type(found).__name__}; expected a LangGraph graph, a builder of "
             "one, or a function that returns one."
         )
-    if "messages" not in found.channels:
+    if MESSAGES not in found.channels and PREVIOUS not in found.channels:
         raise UsageError(
             f"{whose}: the graph has no `messages` in its state; it has: "
             f"{', '.join(sorted(found.stream_channels_list)) or 'nothing'}."

@@ -1,9 +1,9 @@
 """`LangGraphAgent`: one run of a graph answers one batch.
 
-LangGraph's thread is the batch, so checkpoints hold running turns only. An interrupted run goes on
-where it stopped: finished tools do not run again. Each attempt has its own checkpoints, so an
-attempt that lost its lease does not disturb its successor. The graph's output comes out as events;
-the caller stores it.
+Checkpoints are stored by batch, so they hold running turns only. An interrupted run goes on where
+it stopped: finished tools do not run again. Each attempt has its own checkpoints, so an attempt
+that lost its lease does not disturb its successor. The graph's output and the state that it is to
+get back in the next turn come out as events; the caller stores them.
 """
 
 import logging
@@ -22,16 +22,17 @@ from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 from segue.agent.build import BuiltGraph, Graph
 from segue.agent.checkpoints.savers import AttemptSaver
 from segue.agent.checkpoints.store import Checkpoints, declared_types, named_types
-from segue.agent.current import MEMORIES_KEY, RUN_KEY, TOOLBOX_KEY
+from segue.agent.current import MEMORIES_KEY, RUN_KEY, TOOLBOX_KEY, context_of, ids_of
 from segue.agent.ids import missing_messages, with_position_ids
 from segue.agent.memory import MemoryBook
 from segue.agent.models import counting_callbacks
 from segue.agent.retrieval import recall_for
+from segue.agent.state import MESSAGES, SEED_STEP, GraphState, input_of, messages_in, seed
 from segue.agent.stream import MODEL_NODE, GraphEvents
 from segue.core.batch import Batch
 from segue.core.context import build_context
 from segue.errors import BackendError, UsageError
-from segue.runtime.run import AgentEvent, Run, log_if_empty, log_shortened
+from segue.runtime.run import AgentEvent, Run, StateChanged, log_if_empty, log_shortened
 from segue.settings.agents import AgentConfig
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,11 @@ class LangGraphAgent:
         self._savers: dict[int, AttemptSaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
         self._types = declared_types(built.graph) | named_types(config.checkpoint_types)
+        self._state: GraphState | None = None
+        if built.holds_window:
+            self._state = GraphState(built.graph, self._types, config.limits.state_bytes)
+        for note in built.notes:
+            logger.warning("Agent %s: %s", config.id, note)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Answer the run's batch, or continue it where it was interrupted.
@@ -82,20 +88,28 @@ class LangGraphAgent:
         """
         _log_if_empty(run)
         graph, config = await self._graph_for(run)
-        events = GraphEvents(run, self._silent)
+        events = GraphEvents(run, self._silent, self._built.output)
         state = await self._find_state(graph, config, run)
         if state is None:
             given = await self._first_input(graph, config, run)
         else:
-            given = _next_input(run, state)
+            given = self._next_input(run, state)
             for event in events.from_state(state, is_answered=isinstance(given, Command)):
                 yield event
-        if given is _NOTHING:
-            return
-        if recalled := await recall_for(run, self._book, self.config.memory):
-            yield recalled
+        if given is not _NOTHING:
+            if recalled := await recall_for(run, self._book, self.config.memory):
+                yield recalled
+            async with aclosing(self._answer(graph, given, config, run, events)) as answer:
+                async for event in answer:
+                    yield event
+        if self._state is not None and (changes := self._state.changes(events.values, run)):
+            yield StateChanged(changes)
+
+    async def _answer(
+        self, graph: Graph, given: Any, config: RunnableConfig, run: Run, events: GraphEvents
+    ) -> AsyncGenerator[AgentEvent]:
         # Typed as an iterator, but a generator: closing it stops the graph.
-        stream = cast("AsyncGenerator[Any]", self._stream(graph, given, config))
+        stream = cast("AsyncGenerator[Any]", self._stream(graph, given, config, run))
         try:
             async with aclosing(stream) as parts:
                 async for part in parts:
@@ -122,10 +136,11 @@ class LangGraphAgent:
         """Lazy for a new batch of the built-in agent, whose first step can be repeated."""
         goes_on = _may_have_checkpoints(run)
         is_lazy = not goes_on and not self._built.holds_window
-        saver = AttemptSaver(self._checkpoints.saver(), run.attempt, is_lazy=is_lazy)
+        batch = str(run.batch.id)
+        saver = AttemptSaver(self._checkpoints.saver(), batch, run.attempt, is_lazy=is_lazy)
         self._savers[run.batch.id] = saver.with_allowlist(self._types)
         if goes_on:
-            await saver.take_over(str(run.batch.id))
+            await saver.take_over()
         return saver
 
     async def _graph_for(self, run: Run) -> tuple[Graph, RunnableConfig]:
@@ -133,7 +148,7 @@ class LangGraphAgent:
         graph.checkpointer = await self._saver_for(run)
         config: RunnableConfig = {
             "configurable": {
-                "thread_id": str(run.batch.id),
+                **ids_of(run),
                 RUN_KEY: run,
                 MEMORIES_KEY: self._book,
                 TOOLBOX_KEY: self._toolbox,
@@ -144,10 +159,13 @@ class LangGraphAgent:
         }
         return graph, config
 
-    def _stream(self, graph: Graph, given: Any, config: RunnableConfig) -> AsyncIterator[Any]:
+    def _stream(
+        self, graph: Graph, given: Any, config: RunnableConfig, run: Run
+    ) -> AsyncIterator[Any]:
         return graph.astream(
             given,
             config,
+            context=context_of(graph.context_schema, run),
             stream_mode=_MODES,
             version="v2",
             durability="async",
@@ -166,9 +184,9 @@ class LangGraphAgent:
         if not _may_have_checkpoints(run):
             return None
         state = await graph.aget_state(config)
-        if state.created_at is None:
+        if state.created_at is None or (state.metadata or {}).get("step") == SEED_STEP:
             return None
-        missing = missing_messages(_messages_in(state), run.batch)
+        missing = missing_messages(self._messages_in(state), run.batch)
         if not self._built.holds_window and any(isinstance(m, AIMessage) for m in missing):
             await self._checkpoints.drop(str(run.batch.id))
             return None
@@ -178,18 +196,36 @@ class LangGraphAgent:
         """The input of a graph without a checkpoint: the window, or the batch so far."""
         if run.answer is not None:
             logger.warning("Batch %s has no checkpoint; it asks its question again", run.batch.id)
-        if self._built.holds_window:
+        if self._state is not None:
+            if values := self._state.decode(run):
+                await seed(graph, self._savers[run.batch.id], config, values)
             memory_tokens = self.config.memory.max_tokens if self._book else 0
             max_tokens = self.config.context_tokens - memory_tokens
             context = build_context(run.batches, run.batch.id, max_tokens, summary=run.summary)
             log_shortened(run, context)
-            return {"messages": with_position_ids(context.messages, run.batch.id)}
+            return input_of(graph, with_position_ids(context.messages, run.batch.id))
         so_far = {"messages": list(run.batch.messages)}
         stopped_after = _stopped_after(run.batch)
         if stopped_after not in graph.nodes:
             return _NOTHING if run.batch.is_complete else so_far
         await graph.aupdate_state(config, so_far, as_node=stopped_after)
         return None
+
+    def _next_input(self, run: Run, state: StateSnapshot) -> Any:
+        """The input of a graph that ran before: None continues an interrupted run."""
+        if state.interrupts:
+            answers = _answers(run, state.interrupts)
+            return Command(resume=answers) if answers else _NOTHING
+        if _is_unfinished(state):
+            return None
+        if self._built.output != MESSAGES:
+            return _NOTHING
+        # A continuation: the batch got a message after the graph had ended.
+        later = _later(run.batch, self._messages_in(state))
+        return {MESSAGES: later} if later else _NOTHING
+
+    def _messages_in(self, state: StateSnapshot) -> list[BaseMessage]:
+        return messages_in(state.values, self._built.output)
 
 
 def _log_if_empty(run: Run) -> None:
@@ -201,18 +237,6 @@ def _log_if_empty(run: Run) -> None:
 
 def _may_have_checkpoints(run: Run) -> bool:
     return not run.is_new or run.answer is not None
-
-
-def _next_input(run: Run, state: StateSnapshot) -> Any:
-    """The input of a graph that ran before: None continues an interrupted run."""
-    if state.interrupts:
-        answers = _answers(run, state.interrupts)
-        return Command(resume=answers) if answers else _NOTHING
-    if _is_unfinished(state):
-        return None
-    # A continuation: the batch got a message after the graph had ended.
-    later = _later(run.batch, _messages_in(state))
-    return {"messages": later} if later else _NOTHING
 
 
 def _is_unfinished(state: StateSnapshot) -> bool:
@@ -233,11 +257,6 @@ def _stopped_after(batch: Batch) -> str | None:
     if any(exchange.message is said[-1] for exchange in batch.pairing.unanswered):
         return MODEL_NODE
     return _TOOLS_NODE if said and isinstance(batch.messages[-1], ToolMessage) else None
-
-
-def _messages_in(state: StateSnapshot) -> list[BaseMessage]:
-    messages: list[BaseMessage] = state.values.get("messages", [])
-    return messages
 
 
 def _answers(run: Run, interrupts: Sequence[Interrupt]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from langgraph.types import Interrupt, StateSnapshot
 
 from segue.agent.ids import id_in_thread, is_graph_input, unused_id
+from segue.agent.state import MESSAGES, messages_in
 from segue.core.calls import calls_of, has_content
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.stamp import plain_type
@@ -37,11 +38,14 @@ class GraphEvents:
     """The events of one run. Knows which messages were already emitted or stored.
 
     `silent` are the nodes of a custom graph whose tokens are not for the user. None means the
-    built-in agent, where only the model's node speaks.
+    built-in agent, where only the model's node speaks. `output` is the channel with the messages.
     """
 
-    def __init__(self, run: Run, silent: Collection[str] | None = None) -> None:
+    def __init__(
+        self, run: Run, silent: Collection[str] | None = None, output: str = MESSAGES
+    ) -> None:
         self._run = run
+        self._output = output
         self._silent = silent
         # Ids of known messages, in the thread and in the graph.
         self._known = {message.id for message in run.batch.messages}
@@ -50,6 +54,8 @@ class GraphEvents:
         self._notes: list[BaseMessage] = []
         self._last: BaseMessage = run.batch.messages[-1]
         self._has_question = False
+        # The last state of the graph, as far as it is known.
+        self.values: Any = None
 
     def from_part(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
         """The events of one part of the graph's stream; state of subgraphs is ignored."""
@@ -62,15 +68,17 @@ class GraphEvents:
         elif kind == "updates" and is_outer:
             yield from self._questions(data.get(_INTERRUPT, ()))
             for update in _updates(data):
-                yield from self._fresh(_messages_of(update))
+                yield from self._fresh(messages_in(update, self._output))
         elif kind == "values" and is_outer:
             # Not in updates: results that an interrupted run had finished, and messages that get
             # their type or id only in the state.
-            yield from self._fresh(_messages_of(data))
+            self.values = data
+            yield from self._fresh(messages_in(data, self._output))
 
     def from_state(self, state: StateSnapshot, *, is_answered: bool) -> Iterator[AgentEvent]:
         """The messages and questions of an earlier run of the batch that were not emitted."""
-        yield from self._fresh(_messages_of(state.values))
+        self.values = state.values
+        yield from self._fresh(messages_in(state.values, self._output))
         if not is_answered:
             yield from self._questions(state.interrupts)
 
@@ -148,13 +156,6 @@ def _updates(data: Mapping[str, Any]) -> Iterator[Any]:
     for node, update in data.items():
         if node != _INTERRUPT:
             yield from update if isinstance(update, list | tuple) else [update]
-
-
-def _messages_of(values: Any) -> list[BaseMessage]:
-    """The messages of an update or a state; other forms become messages in the next state."""
-    given = values.get("messages") if isinstance(values, Mapping) else None
-    given = given if isinstance(given, list | tuple) else [given]
-    return [message for message in given if isinstance(message, BaseMessage)]
 
 
 def _storable(message: BaseMessage) -> BaseMessage | None:

@@ -21,6 +21,7 @@ from segue.journal.messages import Feed, Messages
 from segue.journal.registry import Keys, Nodes, Users
 from segue.journal.retention import Removal
 from segue.journal.search import Search
+from segue.journal.states import States
 from segue.journal.stats import Stats
 from segue.journal.summaries import Summaries
 from segue.journal.threads import Threads
@@ -38,6 +39,7 @@ class Journal(ABC):
         self.messages = Messages(db)
         self.feed = Feed(db)
         self.turns = Turns(db)
+        self.states = States(db)
         self.timers = Timers(db)
         self.effects = Effects(db)
         self.decisions = Decisions(db)

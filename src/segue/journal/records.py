@@ -251,13 +251,25 @@ class FollowUpCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class StateValue(Record):
+    """An encoded value of a channel of a graph's state: how it is encoded, and the channel's type
+    as the graph declared it at that time.
+    """
+
+    form: str
+    declared: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """What is recorded with a turn's end and its last messages.
 
     A follow-up of `timers` is armed only if the user has not written since the turn was queued.
     `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch open
     for a person's answer. `postponed_until` lets the timers of a withdrawn turn wait again.
-    `preferences` are merged into the user's settings.
+    `preferences` are merged into the user's settings. `state` has the new values of channels of the
+    graph's state; None removes one. Only a turn that is done changes it.
     """
 
     effects: Sequence["NewEffect"] = ()
@@ -267,6 +279,7 @@ class Ending:
     is_waiting: bool = False
     postponed_until: datetime | None = None
     preferences: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, StateValue | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Form(Enum):
     TIME = auto()
     JSON = auto()
     VECTOR = auto()
+    BYTES = auto()
     # A message: parsed, or as stored, which saves encoding it again.
     BODY = auto()
 
@@ -132,6 +133,7 @@ EFFECTS: Final = Table(
         "wake_at:time?* created_at:time"
     ),
 )
+STATES: Final = Table("states", ("channel",), _columns("channel form declared value:bytes"))
 USERS: Final = Table(
     "users", ("user_id",), _columns("user_id settings:json updated_at:time"), of_thread=False
 )
@@ -145,7 +147,7 @@ MEMORIES: Final = Table(
     of_thread=False,
 )
 # The tables of a thread, in the order of an export.
-OF_THREAD: Final = (MESSAGES, SUMMARIES, TURNS, TIMERS, DECISIONS, EFFECTS)
+OF_THREAD: Final = (MESSAGES, SUMMARIES, TURNS, TIMERS, DECISIONS, EFFECTS, STATES)
 
 # Leases are not exported; claimed rows are imported as pending.
 _AT_REST: Final[Mapping[str, Mapping[str, str]]] = {

@@ -10,7 +10,7 @@ from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
 from segue.journal.rows import merge_settings, to_json
 from segue.journal.tx import Part, Row, Tx, change, get, insertion, looks, writes
 
-_OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries")
+_OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries", "states")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
 
 

@@ -35,6 +35,7 @@ from segue.journal.records import (
 )
 from segue.journal.registry import merge_user_settings
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, read_time_or_none, readable, to_json
+from segue.journal.states import storing_state
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.tx import (
     Part,
@@ -385,7 +386,8 @@ async def _end(
         for each in storing(tx, thread, message, now, rising.last)
     ] or [noting(thread.id, rising)]
     decisions = map(recording, end.ending.decisions)
-    [closed] = await tx.together(*last, *effects, *timers, *decisions, closing)
+    state = storing_state(thread.id, end.ending.state) if end.state is TurnState.DONE else ()
+    [closed] = await tx.together(*last, *effects, *timers, *decisions, *state, closing)
     if end.ending.preferences and turn.epoch == thread.epoch:  # the user's newer word counts
         await merge_user_settings(tx, thread.user_id, end.ending.preferences, now)
     if closed["has_others"]:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
@@ -28,6 +29,7 @@ from segue.runtime.run import (
     MessageFinished,
     Question,
     Run,
+    StateChanged,
     Token,
     TurnOutput,
     clock_of,
@@ -106,6 +108,8 @@ class SessionProcessor:
             current = next((batch for batch in window.batches if batch.id == turn.batch), None)
             if current is None:  # the window leaves out a damaged batch; loading it raises why
                 current = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
+            has_state = agent.config.graph is not None
+            state = await self._journal.states.load(turn.thread_id) if has_state else {}
         run = Run(
             turn.thread_id,
             turn.agent_id,
@@ -118,6 +122,7 @@ class SessionProcessor:
             asked=turn.payload.get("asked"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
             attempt=(turn.id, lease.token),
+            state=state,
             notes=dict(turn.payload),  # tools read there which agent waits for this run
         )
         if turn.kind is not TurnKind.REPLY:
@@ -144,6 +149,8 @@ class SessionProcessor:
                 await self._take(output, event.message)
             elif isinstance(event, Question):
                 output.questions[event.id] = event.value
+            elif isinstance(event, StateChanged):
+                output.state = event.changes
             else:
                 output.reports.append(event)
                 self._send_reports(output)
@@ -222,7 +229,7 @@ class SessionProcessor:
         else:
             _complete(output)
         with journal_errors():
-            ending = await self._after_turn.build_ending(output)
+            ending = replace(await self._after_turn.build_ending(output), state=output.state)
             stored = await self._journal.turns.finish(
                 output.lease, output.last, ids=self._ids, now=self._clock(), ending=ending
             )

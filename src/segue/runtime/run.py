@@ -3,7 +3,7 @@
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -25,7 +25,7 @@ from segue.core.window import has_exchange
 from segue.errors import UsageError
 from segue.events import MemoriesRecalled, ProgressReported
 from segue.journal.journal import Journal
-from segue.journal.records import Turn, TurnLease, Window
+from segue.journal.records import StateValue, Turn, TurnLease, Window
 from segue.settings.agents import Autonomy
 from segue.telemetry import log_event
 
@@ -60,6 +60,8 @@ class Run:
     is_new: bool = False
     # Orders the tries of a batch: a later try has a higher value.
     attempt: tuple[int, ...] = ()
+    # The encoded state of the agent's own graph, by channel, as the last turn left it.
+    state: Mapping[str, StateValue] = field(default_factory=dict)
     # What this run keeps from one model call to the next.
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -141,7 +143,14 @@ class Question:
     value: Any
 
 
-AgentEvent = Token | MessageFinished | Question | MemoriesRecalled | ProgressReported
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The state of the graph at the end of the run: what is stored with the end of the turn."""
+
+    changes: Mapping[str, StateValue | None]
+
+
+AgentEvent = Token | MessageFinished | Question | StateChanged | MemoriesRecalled | ProgressReported
 
 
 @dataclass
@@ -157,6 +166,8 @@ class TurnOutput:
     # The newest message, held back while it may be the reply: that is stored with the turn's end.
     last: list[BaseMessage] = field(default_factory=list)
     questions: dict[str, Any] = field(default_factory=dict)
+    # Channels of the graph's state that are stored with the end of the turn.
+    state: Mapping[str, StateValue | None] = field(default_factory=dict)
     first_token_at: datetime | None = None
     # The text that is being written, held back until the guard has read the opening of a follow-up.
     opening: list[Token] = field(default_factory=list)

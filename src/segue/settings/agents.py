@@ -154,6 +154,8 @@ class Limits(Config):
     """Time limit of one model call."""
     tool_time: Span = timedelta(seconds=60)
     """Time limit of one tool call."""
+    state_bytes: Count = 2_000_000
+    """Largest size of the state that your own graph keeps from turn to turn, in bytes."""
 
 
 class TriggerConfig(Config):

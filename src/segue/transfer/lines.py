@@ -23,6 +23,7 @@ from segue.journal.tables import (
     EFFECTS,
     MEMORIES,
     MESSAGES,
+    STATES,
     SUMMARIES,
     THREADS,
     TIMERS,
@@ -48,6 +49,7 @@ TYPES: Final[Mapping[str, Table]] = {
     "timer": TIMERS,
     "decision": DECISIONS,
     "effect": EFFECTS,
+    "state": STATES,
     "preferences": USERS,
     "memory": MEMORIES,
 }
@@ -273,6 +275,13 @@ def _from_time(value: Any) -> datetime:
     return moment
 
 
+def _from_base64(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise ValueError from None
+
+
 def _to_vector(vector: Any) -> str:
     import numpy as np  # noqa: PLC0415 - slow to import, and only memories have vectors
 
@@ -282,10 +291,7 @@ def _to_vector(vector: Any) -> str:
 def _from_vector(value: Any) -> Any:
     import numpy as np  # noqa: PLC0415 - see `_to_vector`
 
-    try:
-        vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
-    except binascii.Error:
-        raise ValueError from None
+    vector = np.frombuffer(_from_base64(value), dtype="<f4")
     if not vector.size or not np.isfinite(vector).all():
         raise ValueError
     return vector
@@ -311,6 +317,7 @@ _CODECS: Final[Mapping[Form, _Codec]] = {
     Form.FLAG: _Codec("true or false", _of(bool)),
     Form.TIME: _Codec("a time such as 2027-01-15T08:00:00.000000Z", _from_time, to_time),
     Form.JSON: _Codec("an object of whole characters", _object),
+    Form.BYTES: _Codec("base64", _from_base64, lambda value: base64.b64encode(value).decode()),
     Form.VECTOR: _Codec("32-bit numbers in base64", _from_vector, _to_vector),
 }
 _REASONS: Final = _Codec("a list of texts", lambda value: [*map(_of(str), _of(list)(value))])

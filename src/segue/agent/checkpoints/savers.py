@@ -1,4 +1,9 @@
-"""A saver around LangGraph's: one namespace per attempt, and nothing stored before it is needed.
+"""A saver around LangGraph's: each batch has a place of its own, and in it each attempt; nothing is
+stored before it is needed.
+
+A graph knows its thread, which lives for years; what is stored is a running batch. So the thread's
+name in a graph's config is replaced by the batch on the way to the saver, and put back on the way
+to the graph.
 
 A turn in which the model only answers has nothing to lose: if it is interrupted, the model is asked
 again. So its checkpoints stay in memory, and most turns never touch the database. All of them are
@@ -38,16 +43,22 @@ Attempt = tuple[int, ...]
 
 
 class AttemptSaver(BaseCheckpointSaver[Any]):
-    """Stores on another saver, in the namespace of its attempt.
+    """Stores on another saver, under the name of its batch and in the namespace of its attempt.
 
     A lazy one holds checkpoints in memory until they are worth storing.
     """
 
     def __init__(
-        self, saver: BaseCheckpointSaver[Any], attempt: Attempt, *, is_lazy: bool = False
+        self,
+        saver: BaseCheckpointSaver[Any],
+        batch: str,
+        attempt: Attempt,
+        *,
+        is_lazy: bool = False,
     ) -> None:
         super().__init__(serde=saver.serde)
         self._saver = saver
+        self._batch = batch
         self._attempt = attempt
         # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
         self._earlier: list[Attempt] = []
@@ -73,14 +84,14 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         async with self._storing:
             self._is_closed = True
 
-    async def take_over(self, thread_id: str) -> None:
+    async def take_over(self) -> None:
         """Copy the newest attempt's checkpoints, so that what it stores later does not matter.
 
         The graph's own checkpoint is copied last and makes the copy valid: an interrupted copy is
         made again by the next attempt.
         """
         saver = _raw(self._saver)
-        found = await _attempts(saver, thread_id)
+        found = await _attempts(saver, self._batch)
         self._earlier = sorted(found.keys() - {self._attempt}, reverse=True)
         if self._attempt in found or not self._earlier:
             return
@@ -94,8 +105,8 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
             return max(own, key=_step_of, default=None)
         saver = await self._readable()
         for attempt in [self._attempt, *self._earlier]:
-            if found := await saver.aget_tuple(_stored_config(config, attempt)):
-                return _for_graph(found)
+            if found := await saver.aget_tuple(self._stored_config(config, attempt)):
+                return _for_graph(found, config)
         return None
 
     async def alist(
@@ -107,9 +118,10 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         saver = await self._readable()
-        stored = None if config is None else _stored_config(config, self._attempt)
+        given = config or {"configurable": {"thread_id": self._batch}}
+        stored = self._stored_config(given, self._attempt)
         async for found in saver.alist(stored, filter=filter, before=before, limit=limit):
-            yield _for_graph(found)
+            yield _for_graph(found, given)
 
     async def aput(
         self,
@@ -118,13 +130,13 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        stored = _stored_config(config, self._attempt)
+        stored = self._stored_config(config, self._attempt)
         async with self._storing:
             if self._is_closed:
                 return config
             if self._held is None:
                 put = await self._saver.aput(stored, checkpoint, metadata, new_versions)
-                return _graph_config(put)
+                return _graph_config(put, config)
             self._held.append(("aput", (stored, checkpoint, metadata, new_versions)))
             self._steps[checkpoint["id"]] = metadata.get("step", -1)
             place = config["configurable"]
@@ -143,7 +155,7 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        stored = _stored_config(config, self._attempt)
+        stored = self._stored_config(config, self._attempt)
         async with self._storing:
             if self._is_closed:
                 return
@@ -154,6 +166,10 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
             await self._put_held(self._saver)
             self._held = None
             await self._saver.aput_writes(stored, writes, task_id, task_path)
+
+    def _stored_config(self, config: RunnableConfig, attempt: Attempt) -> RunnableConfig:
+        namespace = config["configurable"].get("checkpoint_ns", "")
+        return _moved(config, self._batch, _join(attempt, namespace))
 
     def _is_worth_storing(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
         step = self._steps.get(config["configurable"].get("checkpoint_id", ""), -1)
@@ -190,11 +206,11 @@ def _raw(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
 
 
 async def _attempts(
-    saver: BaseCheckpointSaver[Any], thread_id: str
+    saver: BaseCheckpointSaver[Any], batch: str
 ) -> dict[Attempt, dict[str, CheckpointTuple]]:
     """The newest checkpoint of each graph, by attempt; without interrupted copies."""
     found: dict[Attempt, dict[str, CheckpointTuple]] = defaultdict(dict)
-    async for stored in saver.alist({"configurable": {"thread_id": thread_id}}):
+    async for stored in saver.alist({"configurable": {"thread_id": batch}}):
         attempt, namespace = _split(stored.config["configurable"]["checkpoint_ns"])
         newest = found[attempt].setdefault(namespace, stored)
         if _step_of(newest) < _step_of(stored):
@@ -209,7 +225,7 @@ def _step_of(stored: CheckpointTuple) -> int:
 
 async def _copy(saver: BaseCheckpointSaver[Any], found: CheckpointTuple, namespace: str) -> None:
     """Writes first: they are not read before their checkpoint is there."""
-    own = _moved(found.config, namespace)
+    own = _moved(found.config, found.config["configurable"]["thread_id"], namespace)
     writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for task_id, channel, value in found.pending_writes or ():
         writes[task_id].append((channel, value))
@@ -236,19 +252,17 @@ def _split(stored: str) -> tuple[Attempt, str]:
     return tuple(map(int, name.removeprefix(_MARK).split("."))), namespace
 
 
-def _stored_config(config: RunnableConfig, attempt: Attempt) -> RunnableConfig:
-    namespace = config["configurable"].get("checkpoint_ns", "")
-    return _moved(config, _join(attempt, namespace))
+def _graph_config(stored: RunnableConfig, given: RunnableConfig) -> RunnableConfig:
+    """A stored place as the graph that gave a config names it."""
+    namespace = _split(stored["configurable"].get("checkpoint_ns", ""))[1]
+    return _moved(stored, given["configurable"]["thread_id"], namespace)
 
 
-def _graph_config(stored: RunnableConfig) -> RunnableConfig:
-    return _moved(stored, _split(stored["configurable"].get("checkpoint_ns", ""))[1])
+def _moved(config: RunnableConfig, thread_id: str, namespace: str) -> RunnableConfig:
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    return {**config, "configurable": {**config["configurable"], **place}}
 
 
-def _moved(config: RunnableConfig, namespace: str) -> RunnableConfig:
-    return {**config, "configurable": {**config["configurable"], "checkpoint_ns": namespace}}
-
-
-def _for_graph(found: CheckpointTuple) -> CheckpointTuple:
-    parent = None if found.parent_config is None else _graph_config(found.parent_config)
-    return found._replace(config=_graph_config(found.config), parent_config=parent)
+def _for_graph(found: CheckpointTuple, given: RunnableConfig) -> CheckpointTuple:
+    parent = None if found.parent_config is None else _graph_config(found.parent_config, given)
+    return found._replace(config=_graph_config(found.config, given), parent_config=parent)

@@ -48,6 +48,11 @@ class LocalClock:
             lines.append(f"The user has been silent for {silence}.")
         return "\n".join(lines)
 
+    @property
+    def local_time(self) -> datetime:
+        """The time `at`, in the user's zone."""
+        return self._local(self.at)
+
     def describe(self, moment: datetime) -> str:
         """Another time on this clock, such as `14:05 (Europe/Berlin)`, with its date on another day
         than that of `at`.

@@ -15,6 +15,7 @@ from segue.journal.records import (
     Ending,
     NewEffect,
     NewTimer,
+    StateValue,
     TimerKind,
     TimerState,
     TurnLease,
@@ -200,3 +201,40 @@ async def test_a_decision_is_not_overwritten(chat: Chat) -> None:
     with pytest.raises(ConflictError):
         await chat.journal.decisions.record(replace(made, outcome="allow"))
     assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
+
+
+STATE = {
+    "plan": StateValue("msgpack", "list", b"\x00\xff"),
+    "turns": StateValue("msgpack", "int", b"1"),
+}
+
+
+async def test_the_state_of_a_graph_is_stored_with_the_end(chat: Chat) -> None:
+    """Each value comes back byte by byte; a change leaves the others, and None removes one."""
+    await chat.say("Hello.")
+    await ENDS["finish"](chat, await chat.take_turn(), Ending(state=STATE))
+    assert await chat.journal.states.load(chat.thread_id) == STATE
+    await chat.say("Again.")
+    later = StateValue("msgpack", "str", b"2")
+    change = Ending(state={"turns": later, "plan": None})
+    await ENDS["finish"](chat, await chat.take_turn(), change)
+    assert await chat.journal.states.load(chat.thread_id) == {"turns": later}
+    with pytest.raises(NotFoundError):
+        await chat.journal.states.load("another")
+
+
+@pytest.mark.parametrize("end", ["fail", "withdraw"])
+async def test_only_a_turn_that_is_done_changes_the_state(chat: Chat, end: str) -> None:
+    await chat.follow_up()
+    await ENDS[end](chat, await chat.take_turn(), Ending(state=STATE))
+    assert await chat.journal.states.load(chat.thread_id) == {}
+
+
+async def test_a_lost_lease_changes_no_state(chat: Chat) -> None:
+    await chat.say("Hello.")
+    lost = await chat.take_turn()
+    chat.now += 2 * LEASE
+    await chat.take_turn()
+    with pytest.raises(ConflictError):
+        await ENDS["finish"](chat, lost, Ending(state=STATE))
+    assert await chat.journal.states.load(chat.thread_id) == {}
