@@ -4,6 +4,7 @@
 
 # Before timers had keys.
 _WITHOUT_KEYS = """
+DROP INDEX turns_reminders;
 DROP INDEX timers_keys;
 DROP INDEX timers_by_key;
 DROP INDEX timers_of_turns;

@@ -12,12 +12,13 @@ from segue.agent.scripted import Line
 from segue.core.metadata import is_synthetic
 from segue.core.triggers import REMINDER_ASK_PROMPT, REMINDER_PROMPT
 from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.events import MessageStored
 from segue.journal.records import TimerKind, TimerState, TurnKind
 from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
 from segue.simulate.world import Stage, World
 from tests.stories.canaries import calling, failing
-from tests.stories.scenes import eager_agent, model_of, told
+from tests.stories.scenes import eager_agent, listening, model_of, told
 
 pytestmark = pytest.mark.anyio
 
@@ -294,6 +295,28 @@ async def test_a_reminder_is_not_lost_because_of_the_model(stage: Stage, bad: Li
         assert (await told(w, "one", "a reminder"))[-1].startswith("sent_plainly:")
         await w.say("one", "Thanks!")
         assert (await w.heard("one"))[-1] != "Reminder: call mum"
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+async def test_a_reminder_says_what_it_is_about(stage: Stage, blocks: bool) -> None:
+    """A weak model may talk of anything: then the user's own words follow, and are counted."""
+    small_talk = "How is it going? I hope that you are well."
+    content: list[str | dict[str, str]] = [{"type": "text", "text": small_talk}]
+    weak = AIMessage(content) if blocks else small_talk
+    async with world(stage, weak, "Your mum!", "And you?") as w:
+        await start(w)
+        async with listening(w, "one") as listener:
+            await w.segue.remind("one", "call mum", after="2m")
+            await w.segue.remind("one", "call mum again", after="1h")
+            await w.pass_time(hours=2)
+        said = [e.message.text for e in listener.events if isinstance(e, MessageStored)]
+        assert said == await w.heard("one") == [f"{small_talk}\n\nReminder: call mum", "Your mum!"]
+        [record] = [r for r in await told(w, "one", "a reminder") if r.startswith("sent_plainly")]
+        assert "did not name the reminder" in record
+        counted = (await w.segue.stats()).reminders
+        assert (counted.sent, counted.plainly) == (2, 1)
+        await w.say("one", "I called her.")
+        assert (await w.heard("one"))[-1] == "And you?"
 
 
 async def test_nobody_is_reminded_plainly_who_opted_out_meanwhile(stage: Stage) -> None:

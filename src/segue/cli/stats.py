@@ -138,6 +138,11 @@ def _sentences(found: Json) -> Iterator[str]:
             f"Memory queries without text of the user: {_rate(fallbacks)} of "
             f"{fallbacks['cases']}; {found['memory']['failed']} searches failed."
         )
+    if (reminders := found["reminders"])["sent"]:
+        yield (
+            f"Reminders: {reminders['sent']:,} sent, {reminders['plainly']:,} of them in plain "
+            "words, because the model failed or did not name what to remind of."
+        )
     if found["unmarked"]:
         yield f"{found['unmarked']} stored triggers have no metadata: a store loses data."
 

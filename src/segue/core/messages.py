@@ -142,6 +142,16 @@ def spoken_text(message: BaseMessage) -> str:
     return message.text or words_beside(message)
 
 
+def with_text(message: AIMessage, text: str) -> AIMessage:
+    """The message with a paragraph added at its end."""
+    content = message.content
+    if isinstance(content, str):
+        added: str | list[Any] = f"{spoken_text(message)}\n\n{text}".strip()
+    else:
+        added = [*content, {"type": "text", "text": f"\n\n{text}"}]
+    return message.model_copy(update={"content": added})
+
+
 def shown_content(message: BaseMessage) -> str | list[Any]:
     """The content without tool calls and without reasoning, which may quote a trigger."""
     content = message.content

@@ -22,6 +22,7 @@ from segue.journal.stats import (
     FollowUpOutcome,
     OutcomeCount,
     OutcomeQuery,
+    ReminderCount,
     SearchCount,
 )
 
@@ -159,6 +160,7 @@ class Stats:
     searches: Searches
     # Follow-ups whose stored trigger has lost its metadata.
     unmarked: int
+    reminders: ReminderCount
 
     def as_json(self) -> dict[str, Any]:
         searches = self.searches
@@ -174,6 +176,7 @@ class Stats:
                 "failed": searches.failed,
             },
             "unmarked": self.unmarked,
+            "reminders": asdict(self.reminders),
         }
 
 
@@ -205,11 +208,12 @@ def build_query(
 
 async def stats(journal: Journal, query: OutcomeQuery) -> Stats:
     """What became of follow-ups, as far as it is known at `query.now`."""
-    counts, arms, searches, unmarked = await asyncio.gather(
+    counts, arms, searches, unmarked, reminders = await asyncio.gather(
         journal.stats.count_outcomes(query),
         journal.stats.count_arms(query),
         journal.stats.count_searches(query),
         journal.stats.count_unmarked(query),
+        journal.stats.count_reminders(query),
     )
     return Stats(
         None if query.since == _EARLIEST else query.since,
@@ -219,6 +223,7 @@ async def stats(journal: Journal, query: OutcomeQuery) -> Stats:
         tuple(_arms(arms)),
         _searches(searches),
         unmarked,
+        reminders,
     )
 
 

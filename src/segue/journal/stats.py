@@ -92,6 +92,14 @@ class SearchCount(Record):
     failed: int = field(metadata={"read": int})
 
 
+@dataclass(frozen=True, slots=True)
+class ReminderCount(Record):
+    """Number of reminders that were shown, and of those that had to say it in plain words."""
+
+    sent: int
+    plainly: int
+
+
 _NEXT_REPLY: Final = (
     "(SELECT later.queued_at FROM turns AS later WHERE later.thread_id = {0}.thread_id "
     "AND later.id > {0}.id AND later.kind = 'reply' ORDER BY later.id LIMIT 1)"
@@ -218,6 +226,14 @@ JOIN messages ON messages.thread_id = fired.thread_id AND messages.batch = fired
 WHERE (messages.synthetic = false OR messages.trigger_type IS NULL)
     AND (:trigger_type::text IS NULL OR fired.trigger_type = :trigger_type)"""
 
+_REMINDERS: Final = """
+SELECT count(*) AS sent, count(plain.id) AS plainly FROM turns
+LEFT JOIN decisions AS plain ON plain.turn_id = turns.id AND plain.kind = 'reminder'
+    AND plain.kind <> 'plan'
+WHERE turns.kind = 'reminder' AND turns.queued_at >= :since AND turns.queued_at < :until
+    AND turns.shown_at IS NOT NULL AND turns.agent_id = coalesce(:agent_id, turns.agent_id)
+    AND :trigger_type::text IS NULL"""
+
 
 class Stats(Part):
     """What became of follow-ups. The cost grows with the follow-ups in question.
@@ -253,3 +269,9 @@ class Stats(Part):
         """Follow-ups whose stored trigger has lost its metadata; 0 unless a store loses data."""
         [row] = await tx.all(_UNMARKED, **asdict(query))
         return int(row["count"])
+
+    @reads
+    async def count_reminders(self, tx: Tx, query: OutcomeQuery) -> ReminderCount:
+        """Count the reminders that were shown; none if the query names a trigger."""
+        [row] = await tx.all(_REMINDERS, **asdict(query))
+        return ReminderCount.of(row)

@@ -13,10 +13,11 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.batch import Batch, BatchState
 from segue.core.memory import QuerySource, text_of
-from segue.core.messages import visible_messages
+from segue.core.messages import spoken_text, visible_messages, with_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import parse, to_text
 from segue.core.speech.guard import Machinery
+from segue.core.speech.reminding import names_reminder, plain_reminder
 from segue.core.speech.silence import promises_silence
 from segue.core.speech.stops import FollowUpRequest, Wish
 from segue.core.text import storable
@@ -55,6 +56,7 @@ WEBHOOK: Final = "webhook"
 _WITHHELD: Final = 500
 # How much of the conversation a decider gets besides the batch.
 _EARLIER_TOKENS: Final = 2_000
+_NOT_NAMED: Final = "The model's message did not name the reminder, so it was added in plain words."
 _SOURCES: Final = {
     QuerySource.CURRENT_MESSAGE: "Memories were searched with the message itself.",
     QuerySource.LAST_REAL_USER_MESSAGE: "Memories were searched with the user's last words.",
@@ -107,7 +109,11 @@ class AfterTurn:
         return Ending(decisions=[decision])
 
     async def build_ending(self, output: TurnOutput) -> Ending:
-        """What is stored with the end of a turn: a plan or continuation, decisions, effects."""
+        """What is stored with the end of a turn: a plan or continuation, decisions, effects.
+
+        A reminder that the model worded badly is completed in `output`.
+        """
+        named = await self._name_reminder(output)
         turn, batch = output.turn, output.batch
         config = self._deps.agent_of(turn.agent_id).config
         if batch.state is BatchState.AWAITING_CONTINUATION:
@@ -123,7 +129,12 @@ class AfterTurn:
         return replace(
             ending,
             effects=[*effects, *ending.effects],
-            decisions=[*ending.decisions, *promised.decisions, *self._memory_decisions(output)],
+            decisions=[
+                *ending.decisions,
+                *promised.decisions,
+                *self._memory_decisions(output),
+                *named,
+            ],
             preferences=promised.preferences,
         )
 
@@ -143,9 +154,29 @@ class AfterTurn:
         self, turn: Turn, batch: Batch, reason: str, decisions: Sequence[Decision]
     ) -> tuple[AIMessage, Ending]:
         """The reminder in the user's own words, where the model has none, and how its turn ends."""
-        text = f"Reminder: {reminder_text(await self._timer_of(turn))}"
+        text = plain_reminder(reminder_text(await self._timer_of(turn)))
         message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
-        decision = Decision(
+        config = self._deps.agent_of(turn.agent_id).config
+        effects = _webhooks(turn, Batch(batch.id, [*batch.messages, message]), config)
+        return message, Ending(
+            effects=effects, decisions=[*decisions, self._sent_plainly(turn, reason)]
+        )
+
+    async def _name_reminder(self, output: TurnOutput) -> list[Decision]:
+        """Add the user's own words to a reminder that says nothing of them; the record of it."""
+        turn, batch = output.turn, output.batch
+        last = output.last[-1] if output.last else None
+        if turn.kind is not TurnKind.REMINDER or not isinstance(last, AIMessage):
+            return []
+        text = reminder_text(await self._timer_of(turn))
+        if names_reminder("\n".join(map(spoken_text, visible_replies(turn, batch))), text):
+            return []
+        output.last[-1] = with_text(last, plain_reminder(text))
+        output.batch = Batch(batch.id, [*batch.messages[:-1], output.last[-1]])
+        return [self._sent_plainly(turn, _NOT_NAMED)]
+
+    def _sent_plainly(self, turn: Turn, reason: str) -> Decision:
+        return Decision(
             id=self._deps.ids.next(),
             thread_id=turn.thread_id,
             kind="reminder",
@@ -156,9 +187,6 @@ class AfterTurn:
             turn_id=turn.id,
             decided_at=self._deps.clock.now(),
         )
-        config = self._deps.agent_of(turn.agent_id).config
-        effects = _webhooks(turn, Batch(batch.id, [*batch.messages, message]), config)
-        return message, Ending(effects=effects, decisions=[*decisions, decision])
 
     async def _plan(self, output: TurnOutput, autonomy: Autonomy) -> Ending:
         """The rules decide at once; a model or custom decider decides later, as an effect."""

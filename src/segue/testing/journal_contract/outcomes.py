@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, Ending, NewTimer, TimerState, TurnLease
+from segue.journal.records import Decision, Ending, NewTimer, TimerKind, TimerState, TurnLease
 from segue.journal.stats import ArmCount, FollowUpOutcome, OutcomeCount, OutcomeQuery, SearchCount
 from segue.testing.journal_contract.chat import HOUR, Chat
 
@@ -354,3 +354,21 @@ async def test_whose_words_a_search_used_is_counted(journal: Journal, chat: Chat
         SearchCount("conversation_summary", 2, 1)
     ]
     assert await journal.stats.count_searches(query(chat, trigger_type="task_incomplete")) == []
+
+
+async def test_reminders_are_counted_apart(chat: Chat, journal: Journal) -> None:
+    """Those that were shown, and those of them that came in plain words."""
+    for n, outcome in enumerate((None, "sent_plainly")):
+        await chat.arm(key=f"{n}", kind=TimerKind.REMINDER, trigger_type="reminder")
+        turn = await chat.fire(await chat.take_timer())
+        assert turn is not None
+        lease = await chat.take_turn()
+        counts = await journal.stats.count_reminders(query(chat))
+        assert (counts.sent, counts.plainly) == (n, 0)
+        await journal.turns.show(lease, now=chat.now)
+        said = [replace(gates(chat, "reminder", outcome), turn_id=turn.id)] if outcome else []
+        await chat.finish(lease, AIMessage("Your mum!"), decisions=said)
+    counts = await journal.stats.count_reminders(query(chat))
+    assert (counts.sent, counts.plainly) == (2, 1)
+    for asked in (query(chat, agent_id="other"), query(chat, trigger_type="check_in")):
+        assert (await journal.stats.count_reminders(asked)).sent == 0
