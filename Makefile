@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Without byte code on disk, every process that a test starts would compile its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
+.PHONY: vendor types test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not long" $(ARGS)
@@ -39,6 +39,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) types
 	$(MAKE) test
 
 format: $(READY)
@@ -68,6 +69,19 @@ evals: $(READY)
 	$(BIN)/python -m evals.retrieval
 	$(BIN)/python -m evals.naturalness
 	$(BIN)/python -m evals.decider
+
+# For developers with node: the page's libraries from their locked packages, and its types.
+tools/web/node_modules: tools/web/package-lock.json
+	cd tools/web && npm ci --silent --no-audit --no-fund
+	touch $@
+
+vendor: tools/web/node_modules
+	cd tools/web && npm run --silent vendor
+
+types:
+	@if command -v npm > /dev/null; then $(MAKE) --silent tools/web/node_modules \
+		&& cd tools/web && npm run --silent types; \
+	else echo "The types of the page were not checked: there is no npm."; fi
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

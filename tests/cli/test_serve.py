@@ -4,7 +4,6 @@ import asyncio
 import gc
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,25 +206,6 @@ async def test_a_conversation_outlives_its_server(tmp_path: Path) -> None:
                 assert said[4] == answer.strip()
                 again.send(signal.SIGINT)
                 assert await again.ended() == 0
-
-
-@pytest.mark.anyio
-async def test_the_first_page_names_the_program_as_the_banner_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a path that can be typed; whoever comes through a proxy is not told the path."""
-    write_config(tmp_path)
-    script = tmp_path / "bin" / "segue"
-    script.parent.mkdir()
-    script.touch()
-    monkeypatch.setattr(sys, "argv", [str(script), "serve"])
-    async with serving(monkeypatch, tmp_path, port=0) as server:
-        typed = f"{script} chat --url {server.address}"
-        assert f"  chat     {typed}\n" in server.printed
-        async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
-            assert f"<code>{typed}</code>" in (await client.get("/")).text
-            public = await client.get("/", headers={"Host": "chat.example.org"})
-        assert str(script) not in public.text
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""The pages for people: what they show, and that they are whole in themselves."""
+"""The pages without scripts: what they show, and that they are whole in themselves."""
 
 import base64
 import hashlib
@@ -10,14 +10,12 @@ import pytest
 from fastapi import FastAPI
 
 from segue.server.app import create_app
-from segue.simulate.world import Stage
-from tests.server.clients import site_of
 
 pytestmark = pytest.mark.anyio
 
 ADDRESS = "http://127.0.0.1:8000"
 # Besides those of the document: ours, and those that FastAPI makes of itself.
-UNLISTED = ["/", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/metrics"]
+UNLISTED = ["/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/metrics"]
 
 
 class Parsed(HTMLParser):
@@ -63,7 +61,7 @@ async def pages(app: FastAPI) -> dict[str, httpx.Response]:
 
 async def test_no_page_names_a_foreign_host(pages: dict[str, httpx.Response]) -> None:
     """No script, and nothing to load: not from elsewhere, not from here; a policy keeps it so."""
-    assert {"/", "/docs"} <= pages.keys()
+    assert {"/docs"} <= pages.keys()
     for path, page in pages.items():
         parsed = Parsed(page.text)
         assert set(re.findall(r"https?://[^\s<'\"]+", page.text)) <= {ADDRESS}, path
@@ -88,7 +86,7 @@ async def test_pages_can_be_read_by_everybody(pages: dict[str, httpx.Response]) 
 
 async def test_links_lead_somewhere(app: FastAPI, pages: dict[str, httpx.Response]) -> None:
     """To a route of this server, or to a place in the page; relative, as the app may be mounted."""
-    paths = {*app.openapi()["paths"], *UNLISTED}
+    paths = {*app.openapi()["paths"], *UNLISTED, "/"}
     for path, page in pages.items():
         parsed = Parsed(page.text)
         for link in parsed.values("href"):
@@ -120,11 +118,3 @@ async def test_a_mark_in_the_document_stays_a_word(app: FastAPI) -> None:
         parsed = Parsed((await client.get("/docs")).text)
     assert not {"script", "img"} & {tag for tag, _ in parsed.tags}
     assert "<script>alert(1)</script>" in parsed.words
-
-
-async def test_the_first_page_says_how_to_chat(stage: Stage) -> None:
-    """With the address under which it was asked for, which cannot bring marks of its own."""
-    async with stage.world() as world, site_of(world.segue) as site:
-        assert f"segue chat --url {site.address}<" in (await site.http.get("/")).text
-        odd = await site.http.get("/", headers={"Host": "a<b>'&;ls"})
-        assert "<b>" not in odd.text

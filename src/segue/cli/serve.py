@@ -18,7 +18,7 @@ from segue.core.speech.stops import read_request
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.server.app import create_app
-from segue.server.serving import Lifespan, check_bind, is_loopback, open_socket, serving
+from segue.server.serving import Lifespan, check_bind, open_socket, serving
 from segue.server.serving import logger as serving_logger
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
@@ -45,8 +45,6 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
             closed.set()
 
     app = create_app(open_segue, server)
-    if is_loopback(server.host):  # other machines cannot use a path of this one
-        app.state.program = program()
     lifespan: Lifespan = app.state.lifespan
     stop = _handle_stop_signals()
     with _segue_errors_not_logged():
@@ -107,6 +105,7 @@ def _greeting(settings: Settings, place: str, address: str) -> list[str]:
         f"Segue serves at {address}",
         f"  agents   {agents}",
         f"  data     {place}",
+        f"  page     {here}/",
         f"  chat     {program()} chat --url {here}",
         f"  routes   {here}/docs",
         "  stop     Ctrl-C",

@@ -29,6 +29,7 @@ from segue.server.routes import (
     threads,
     transfers,
     users,
+    web,
 )
 from segue.server.routes.transfers import IMPORT
 from segue.server.serving import Lifespan, SegueFactory
@@ -81,7 +82,6 @@ def create_app(
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
     app.state.authenticator = None
-    app.state.program = "segue"  # the command line sets its path
     app.state.connections = {"socket": Counter(), "stream": Counter()}
     app.state.credential_checks = {}
     app.state.slots = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
@@ -106,6 +106,7 @@ def _add_routes(app: FastAPI) -> None:
         transfers.admin,
         pages.health,
         pages.router,
+        web.router,
         socket.router,
     ):
         app.include_router(router)

@@ -1,13 +1,12 @@
 """What needs no key, because it shows no stored data: pages for people, health and metrics.
 
-`/` explains how to chat, `/docs` lists all routes; these pages have no scripts and load nothing.
+`/docs` lists all routes; it has no scripts and loads nothing.
 """
 
 import base64
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -20,7 +19,6 @@ from pydantic import BaseModel
 from segue.server.access import lifespan_of, require_local
 from segue.server.metrics import Metrics
 from segue.server.problems import ApiError, errors
-from segue.server.serving import is_loopback
 
 Node = Mapping[str, Any]
 
@@ -162,27 +160,6 @@ _HEADERS: Final = {
     ),
     "Referrer-Policy": "no-referrer",
 }
-
-# Links are relative, so that they work in a mounted app.
-_HOME: Final = """<h1>Segue</h1>
-<p>This server runs agents that speak first. Chat with them in a terminal:</p>
-<pre><code>{program} chat --url {address}</code></pre>
-<p>If the server has keys, add one with <code>--key</code>; <code>{program} keys create NAME</code>
-creates one.</p>
-<ul>
-<li><a href="docs">All routes</a>, also as <a href="openapi.json">openapi.json</a></li>
-<li><a href="readyz">Is it ready?</a></li>
-<li><a href="metrics">Metrics</a> for Prometheus</li>
-</ul>"""
-
-
-@router.get("/")
-async def home(request: Request) -> HTMLResponse:
-    """How to chat."""
-    address = shlex.quote(str(request.base_url).rstrip("/"))
-    is_here = is_loopback(request.url.hostname or "")  # not behind a proxy
-    program = request.app.state.program if is_here else "segue"
-    return _page("Segue", _HOME.format(address=escape(address), program=escape(program)))
 
 
 @router.get("/docs")

@@ -1,0 +1,228 @@
+/**
+ * A client of a Segue server, for browsers and any runtime with `fetch` and `WebSocket`.
+ *
+ *     const segue = new SegueClient({ api: "https://segue.example/", key: "sgu_…" });
+ *     const thread = await segue.createThread({ agent_id: "ada" });
+ *     segue.listen({ onFrame: (frame) => console.log(frame) });
+ *     await segue.send(thread.id, "Which chords first?");
+ */
+
+import { SegueStream } from "./stream.js";
+
+import { ThreadStreams } from "./thread-streams.js";
+
+export { SegueStream };
+
+/** @import { Accepted, Agent, Content, FollowUp, Found, Frame, HistoryPage, Me, Memory, Preferences, Reason, Reminder, StreamState, Thread } from "./types.js" */
+/** @import { Message, Block } from "./types.js" */
+
+/** What the server refused, and why. */
+export class SegueError extends Error {
+  /** @param {number} status @param {string} code @param {string} detail */
+  constructor(status, code, detail) {
+    super(detail);
+    this.name = "SegueError";
+    /** The HTTP status; 0 if the server could not be reached. */
+    this.status = status;
+    /** A stable word for programs. */
+    this.code = code;
+  }
+}
+
+/** @template T @typedef {{items: T[], next: string | null}} Page */
+
+export class SegueClient {
+  /**
+   * @param {object} [options]
+   * @param {string | URL} [options.api]  The server's address; this page's own by default.
+   * @param {string | null} [options.key]  An API key or a JWT.
+   * @param {(request: Request) => Promise<Response>} [options.fetch]
+   */
+  constructor({ api = globalThis.location?.href, key = null, fetch } = {}) {
+    this.api = new URL(`${api}`.replace(/\/?([?#].*)?$/, "/"));
+    this.key = key;
+    this.fetch = fetch ?? ((request) => globalThis.fetch(request));
+  }
+
+  /**
+   * One stream for all threads of the user, or for one thread.
+   * @param {{onFrame: (frame: Frame) => void, onState?: (state: StreamState, code?: number) => void, since?: string | null, thread?: string}} options
+   */
+  listen({ thread, ...options }) {
+    if (!thread) return /** @type {any} */ (new ThreadStreams(this, options, (/** @type {string} */ id, /** @type {string | null} */ since) => new WebSocket(Object.assign(this.#url(this.#of(id, "ws"), { since }), { protocol: "ws:" }), ["segue"])));
+    const path = thread ? `api/threads/${encodeURIComponent(thread)}/ws` : "api/ws";
+    const protocols = ["segue", ...(this.key ? [`bearer.${this.key}`] : [])];
+    return new SegueStream((since) => {
+      const url = this.#url(path, { since });
+      url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+      return new WebSocket(url, protocols);
+    }, options);
+  }
+
+  /** @returns {Promise<Me>} */
+  getMe = () => this.#get("api/me");
+  /** @param {Preferences} changes @returns {Promise<Me>} */
+  setPreferences = (changes) => this.#call("PATCH", "api/me", changes);
+  /** @returns {Promise<Page<Agent>>} */
+  listAgents = () => this.#list("api/agents", "agents");
+
+  /** @param {{limit?: number, after?: string | null}} [page] @returns {Promise<Page<Thread>>} */
+  listThreads = (page = {}) => this.#list("api/threads", "threads", page);
+  /** @param {{agent_id?: string, title?: string}} [thread] @returns {Promise<Thread>} */
+  createThread = (thread = {}) => this.#call("POST", "api/threads", thread);
+  /** @param {string} id @returns {Promise<Thread>} */
+  getThread = (id) => this.#get(this.#of(id));
+  /** @param {string} id @param {Preferences & {title?: string}} changes @returns {Promise<Thread>} */
+  updateThread = (id, changes) => this.#call("PATCH", this.#of(id), changes);
+  /** @param {string} id @returns {Promise<unknown>} */
+  deleteThread = (id) => this.#call("DELETE", this.#of(id));
+  /** @param {string} id @param {string} position @returns {Promise<Thread>} */
+  markRead = (id, position) => this.#call("POST", this.#of(id, "read"), { position });
+
+  /**
+   * What a person sees, oldest first.
+   * @param {string} id
+   * @param {{limit?: number, before?: string | null, after?: string | null}} [page]
+   * @returns {Promise<HistoryPage>}
+   */
+  async getHistory(id, page = {}) {
+    const { items, messages, ...cursors } = await this.#get(this.#of(id, "history"), page);
+    return { messages: items ?? messages, ...cursors };
+  }
+
+  /**
+   * Send a message; sent again with the same `client_message_id`, it is stored once.
+   * @param {string} id
+   * @param {Content} content
+   * @param {{client_message_id?: string, strategy?: "enqueue" | "interrupt" | "reject" | "collect"}} [options]
+   * @returns {Promise<Accepted>}
+   */
+  send = (id, content, options = {}) =>
+    this.#call("POST", this.#of(id, "messages"), { content, ...options });
+  /** @param {string} id @returns {Promise<unknown>} */
+  cancel = (id) => this.#call("POST", this.#of(id, "cancel"));
+  /** @param {string} id @param {string} turn_id @param {unknown} answer @returns {Promise<unknown>} */
+  answer = (id, turn_id, answer) => this.#call("POST", this.#of(id, "answer"), { turn_id, answer });
+  /** @param {string} id @returns {Promise<unknown>} */
+  reportTyping = (id) => this.#call("POST", this.#of(id, "typing"));
+  /** @param {string} id @returns {Promise<Page<Reason>>} */
+  why = (id) => this.#list(this.#of(id, "why"), "reasons");
+
+  /** @param {string} id @returns {Promise<Page<FollowUp>>} */
+  listFollowUps = (id) => this.#list(this.#of(id, "follow-ups"), "follow_ups");
+  /** @param {string} id @returns {Promise<unknown>} */
+  cancelFollowUps = (id) => this.#call("DELETE", this.#of(id, "follow-ups"));
+  /** @param {string} id @param {string} until @returns {Promise<Thread>} */
+  snooze = (id, until) => this.#call("POST", this.#of(id, "follow-ups/snooze"), { until });
+
+  /** @returns {Promise<Page<Reminder>>} */
+  listReminders = () => this.#list("api/reminders", "reminders");
+  /**
+   * @param {string} id
+   * @param {{text: string, after?: string, at?: string, every?: string, until?: string}} reminder
+   * @returns {Promise<Reminder>}
+   */
+  createReminder = (id, reminder) => this.#call("POST", this.#of(id, "reminders"), reminder);
+  /** @param {string} id @returns {Promise<unknown>} */
+  cancelReminder = (id) => this.#call("DELETE", `api/reminders/${encodeURIComponent(id)}`);
+
+  /** @param {{agent_id?: string, limit?: number, before?: string}} [page] @returns {Promise<Page<Memory>>} */
+  listMemories = (page = {}) => this.#list("api/memories", "memories", page);
+  /** @param {string} q @param {string} [agent_id] @returns {Promise<Page<Memory>>} */
+  searchMemories = (q, agent_id) => this.#list("api/memories/search", "memories", { q, agent_id });
+  /** @param {{content: string, key?: string, agent_id?: string}} memory @returns {Promise<Memory>} */
+  createMemory = (memory) => this.#call("POST", "api/memories", memory);
+  /** @param {string} key @param {{content: string, agent_id?: string}} memory @returns {Promise<Memory>} */
+  updateMemory = (key, memory) => this.#call("PUT", `api/memories/${encodeURIComponent(key)}`, memory);
+  /** @param {string} key @param {string} [agent_id] @returns {Promise<unknown>} */
+  deleteMemory = (key, agent_id) =>
+    this.#call("DELETE", `api/memories/${encodeURIComponent(key)}`, undefined, { agent_id });
+
+  /** @param {string} q @returns {Promise<Page<Found>>} */
+  search = (q) => this.#list("api/search", "found", { q });
+
+  /**
+   * What operators read of a thread.
+   * @param {string} id
+   * @param {"batches" | "decisions" | "timers" | "turns"} what
+   * @returns {Promise<any[]>}
+   */
+  inspect = async (id, what) =>
+    (await this.#list(`api/admin/threads/${encodeURIComponent(id)}/${what}`, what)).items;
+  /** The next request to the model. @param {string} id @returns {Promise<any>} */
+  getContext = (id) => this.#get(`api/admin/threads/${encodeURIComponent(id)}/context`);
+  /** @param {Record<string, unknown>} [query] @returns {Promise<any>} */
+  getStats = (query = {}) => this.#get("api/admin/stats", query);
+
+  /** @param {string} id @param {string} [rest] */
+  #of = (id, rest) => `api/threads/${encodeURIComponent(id)}${rest ? `/${rest}` : ""}`;
+
+  /** @param {string} path @param {Record<string, unknown>} [query] */
+  #url(path, query = {}) {
+    const url = new URL(path, this.api);
+    for (const [name, value] of Object.entries(query)) {
+      if (value !== undefined && value !== null) url.searchParams.set(name, `${value}`);
+    }
+    return url;
+  }
+
+  /** @param {string} path @param {Record<string, unknown>} [query] */
+  #get = (path, query) => this.#call("GET", path, undefined, query);
+
+  /** @param {string} path @param {string} name @param {Record<string, unknown>} [query] */
+  async #list(path, name, query) {
+    const body = await this.#get(path, query);
+    if (Array.isArray(body)) return { items: body, next: null };
+    return { items: body.items ?? body[name], next: body.next ?? null };
+  }
+
+  /** All that the user wrote and received, as JSON lines. @returns {Promise<Blob>} */
+  exportAll = async () => (await this.#respond("GET", "api/export")).blob();
+
+  /**
+   * @param {string} method @param {string} path
+   * @param {unknown} [body] @param {Record<string, unknown>} [query]
+   * @returns {Promise<any>}
+   */
+  async #call(method, path, body, query) {
+    const text = await (await this.#respond(method, path, body, query)).text();
+    return text ? JSON.parse(text) : null;
+  }
+
+  /**
+   * @param {string} method @param {string} path
+   * @param {unknown} [body] @param {Record<string, unknown>} [query]
+   */
+  async #respond(method, path, body, query) {
+    const headers = new Headers({ Accept: "application/json" });
+    if (this.key) headers.set("Authorization", `Bearer ${this.key}`);
+    if (body !== undefined) headers.set("Content-Type", "application/json");
+    const request = new Request(this.#url(path, query), {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    let response;
+    try {
+      response = await this.fetch(request);
+    } catch {
+      throw new SegueError(0, "unreachable", "The server cannot be reached.");
+    }
+    if (response.ok) return response;
+    const problem = parse(await response.text());
+    throw new SegueError(
+      response.status,
+      problem.code ?? "failed",
+      problem.detail ?? `The server answered ${response.status}.`,
+    );
+  }
+}
+
+/** @param {string} text @returns {{code?: string, detail?: string}} */
+function parse(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,114 @@
+/** When agents may write first: the user's zone, quiet hours, mute, snooze, and a full stop. */
+
+import { controls, sheet } from "../styles.js";
+import { html, nothing } from "../vendor/lit.js";
+import { moment } from "../words.js";
+import { SegueElement, define } from "./element.js";
+
+/** @import { Preferences } from "../client/types.js" */
+
+const HOUR = 3_600_000;
+
+export class SeguePreferences extends SegueElement {
+  static properties = { session: { attribute: false }, note: { state: true }, problem: { state: true } };
+  static styles = [controls, sheet];
+
+  constructor() {
+    super();
+    /** @type {import("../session.js").Session | null} */ this.session = null;
+    this.note = "";
+    this.problem = "";
+  }
+
+  render() {
+    this.follow(this.session);
+    const wishes = this.session?.me?.preferences;
+    if (!wishes) return nothing;
+    const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const zones = [...new Set([here, wishes.time_zone ?? here, ...Intl.supportedValuesOf("timeZone")])];
+    const hours = wishes.quiet_hours || null;
+    const isSnoozed = wishes.snoozed_until && new Date(wishes.snoozed_until).getTime() > Date.now();
+    return html`<main>
+      <h1>Preferences</h1>
+      <p class="lead">When agents may write to you first. They always answer what you write.</p>
+      ${this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing}
+      <p class="unseen" aria-live="polite">${this.note}</p>
+      <div class="setting"><label class="grow" for="zone"><strong>Your time zone</strong>
+        <span class="small dim">This browser is in ${here}.</span></label>
+        <select id="zone" @change=${this.#zone}>
+          <option value="" ?selected=${!wishes.time_zone}>the server's</option>
+          ${zones.map((zone) => html`<option value=${zone} ?selected=${zone === wishes.time_zone}>${zone}</option>`)}
+        </select></div>
+      <div class="setting"><div class="grow"><strong>Quiet hours</strong>
+        <span class="small dim">${wishes.quiet_hours === false ? "None: they may write at any hour." : hours ? "Nobody writes first between these hours." : "As the agent is set; usually 22:00 to 08:00."}</span></div>
+        <form class="row" @submit=${this.#hours}>
+          <input type="time" name="start" aria-label="From" required .value=${hours?.start ?? "22:00"}>
+          <input type="time" name="end" aria-label="To" required .value=${hours?.end ?? "08:00"}>
+          <button>Set</button>
+          ${hours ? html`<button type="button" @click=${() => this.#save({ quiet_hours: null }, "Quiet hours are as the agent is set.")}>Clear</button>` : nothing}
+        </form></div>
+      <div class="setting"><div class="grow"><strong>Take a break</strong>
+        <span class="small dim">${isSnoozed ? `Nobody writes first before ${moment(/** @type {string} */ (wishes.snoozed_until))}.` : "For a while, nobody writes first."}</span></div>
+        <div class="row">${isSnoozed
+          ? html`<button @click=${() => this.#save({ snoozed_until: null }, "The break is over.")}>End it</button>`
+          : [[1, "An hour"], [24, "A day"], [168, "A week"]].map(([hours, name]) =>
+              html`<button @click=${() => this.#snooze(+hours)}>${name}</button>`)}</div></div>
+      ${this.#flag("muted", "Mute", "No agent writes first, until you switch this off.", wishes.muted)}
+      ${this.#flag("opted_out", "Never write to me first", "Also what you get by telling an agent to stop.", wishes.opted_out)}
+      <h2>Your data</h2>
+      <p class="small dim">Everything you wrote and received, as JSON lines:
+        <button class="link" @click=${this.#export}>download it</button>.</p>
+    </main>`;
+  }
+
+  /** @param {"muted" | "opted_out"} name @param {string} title @param {string} text @param {boolean | null | undefined} value */
+  #flag = (name, title, text, value) => html`<label class="setting"><span class="grow"><strong>${title}</strong>
+    <span class="small dim">${text}</span></span>
+    <input type="checkbox" .checked=${value ?? false} @change=${(/** @type {any} */ event) =>
+      this.#save({ [name]: event.target.checked }, event.target.checked ? `${title}: on.` : `${title}: off.`)}></label>`;
+
+  /** @param {Event} event */
+  #zone(event) {
+    const zone = /** @type {HTMLSelectElement} */ (event.target).value || null;
+    this.#save({ time_zone: zone }, `Your time zone is ${zone ?? "the server's"}.`);
+  }
+
+  /** @param {SubmitEvent} event */
+  #hours(event) {
+    event.preventDefault();
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    const quiet_hours = { start: `${form.get("start")}`, end: `${form.get("end")}` };
+    this.#save({ quiet_hours }, `Quiet from ${quiet_hours.start} to ${quiet_hours.end}.`);
+  }
+
+  /** @param {number} hours */
+  #snooze(hours) {
+    const until = new Date(Date.now() + hours * HOUR).toISOString();
+    this.#save({ snoozed_until: until }, "A break it is.");
+  }
+
+  /** @param {Preferences} changes @param {string} note */
+  async #save(changes, note) {
+    if (!this.session) return;
+    this.problem = "";
+    try {
+      this.session.me = await this.session.client.setPreferences(changes);
+      this.note = note;
+    } catch (error) {
+      this.problem = /** @type {Error} */ (error).message;
+    }
+    this.requestUpdate();
+  }
+
+  async #export() {
+    const blob = await this.session?.client.exportAll();
+    if (!blob) return;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = "segue-export.jsonl";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+}
+
+define("segue-preferences", SeguePreferences);

@@ -1,0 +1,45 @@
+/** Pictures and files in a message: read for sending, and found for showing. */
+
+/** @import { Block, Content } from "./client/types.js" */
+
+/** The server takes 10 MB in one message, and base64 is a third longer. */
+export const MOST_BYTES = 7_000_000;
+
+/** @typedef {{name: string, kind: string, url: string, block: Block, size: number}} Attachment */
+
+/** @param {File} file @returns {Promise<Attachment>} */
+export async function attach(file) {
+  const url = await new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+  const kind = file.type || "application/octet-stream";
+  const base64 = url.slice(url.indexOf(",") + 1);
+  const block = kind.startsWith("image/")
+    ? { type: "image", base64, mime_type: kind }
+    : { type: "file", base64, mime_type: kind, filename: file.name };
+  return { name: file.name, kind, url, block, size: file.size };
+}
+
+const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);/;
+
+/**
+ * What can be shown of a content besides its text. Only data: nothing is loaded from elsewhere.
+ * @param {Content} content
+ * @returns {{kind: "picture" | "file", url: string | null, name: string}[]}
+ */
+export function mediaOf(content) {
+  if (typeof content === "string") return [];
+  return content.flatMap((block) => {
+    if (typeof block !== "object" || !block || ["text", "reasoning"].includes(block.type)) return [];
+    const mime = block.mime_type ?? block.source?.media_type ?? "";
+    const data = block.base64 ?? block.data ?? block.source?.data;
+    const url = block.image_url?.url ?? (data && mime ? `data:${mime};base64,${data}` : null);
+    const isPicture = typeof url === "string" && PICTURE.test(url);
+    const name = block.filename ?? block.extras?.filename ?? block.metadata?.filename ?? block.type;
+    const isData = typeof url === "string" && url.startsWith("data:");
+    return [{ kind: isPicture ? "picture" : "file", url: isData ? url : null, name: `${name}` }];
+  });
+}

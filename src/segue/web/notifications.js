@@ -1,0 +1,39 @@
+/**
+ * Notifications of the browser for what agents write first while nobody looks. Permission is asked
+ * for only after a first such message was read, and only by a click.
+ */
+
+/** @import { Message } from "./client/types.js" */
+/** @import { Session } from "./session.js" */
+
+const SEEN = "segue.has-read-a-follow-up";
+
+/** Whether the page may now offer notifications. */
+export const mayAsk = () =>
+  "Notification" in globalThis && Notification.permission === "default" && localStorage.getItem(SEEN) === "yes";
+
+/** @param {Session} session @param {{thread: string, message: Message}} heard */
+export async function notify(session, { thread, message }) {
+  if (message.role !== "agent" || message.origin === "reply") return;
+  if (document.visibilityState === "visible") {
+    localStorage.setItem(SEEN, "yes");
+    return;
+  }
+  if (!("Notification" in globalThis) || Notification.permission !== "granted") return;
+  const name = session.nameOf(session.find(thread)?.agent_id);
+  const options = { body: message.text.slice(0, 200), tag: message.id, data: { thread }, icon: "web/icon.svg" };
+  const worker = await navigator.serviceWorker?.ready;
+  if (worker) await worker.showNotification(name, options);
+}
+
+/** After a click: ask, and register the worker that shows them. */
+export async function allow() {
+  const permission = await Notification.requestPermission();
+  if (permission === "granted") await register();
+  return permission;
+}
+
+export async function register() {
+  if (!("serviceWorker" in navigator) || Notification.permission !== "granted") return;
+  await navigator.serviceWorker.register("sw.js");
+}

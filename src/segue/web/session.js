@@ -1,0 +1,198 @@
+/**
+ * What the page knows of its user: the client, the threads, and the one stream that feeds them.
+ * Elements read it and listen to `change`; `heard` tells of a new message in any thread.
+ */
+
+import { SegueClient, SegueError } from "./client/segue-client.js";
+import { Conversation, compare } from "./conversation.js";
+
+/** @import { Agent, Frame, Me, Message, StreamState, Thread } from "./client/types.js" */
+
+const KEY = "segue.key";
+
+/** The key, where the user allowed it to be kept; never in an address. */
+export const keys = {
+  /** @returns {string | null} */
+  get: () => sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY),
+  /** @param {string} key @param {boolean} stays */
+  set(key, stays) {
+    keys.forget();
+    (stays ? localStorage : sessionStorage).setItem(KEY, key);
+  },
+  forget() {
+    sessionStorage.removeItem(KEY);
+    localStorage.removeItem(KEY);
+  },
+};
+
+/** @param {Thread[]} threads */
+const newest = (threads) => threads.map((thread) => thread.position).sort(compare).at(-1) ?? "0";
+
+export class Session extends EventTarget {
+  /** @param {{api: string | URL, key?: string | null}} options */
+  constructor({ api, key = null }) {
+    super();
+    this.client = new SegueClient({ api, key });
+    /** @type {Me | null} */ this.me = null;
+    /** @type {Agent[]} */ this.agents = [];
+    /** @type {Thread[]} */ this.threads = [];
+    /** @type {string | null} */ this.next = null;
+    /** @type {Map<string, Conversation>} */ this.conversations = new Map();
+    /** @type {StreamState} */ this.state = "connecting";
+    this.isReady = false;
+    this.isLocked = false;
+    /** @type {Error | null} */ this.failure = null;
+    this.stream = /** @type {import("./client/stream.js").SegueStream | null} */ (null);
+  }
+
+  async start() {
+    this.failure = null;
+    this.isLocked = false;
+    try {
+      const [me, agents, threads] = await Promise.all([
+        this.client.getMe(),
+        this.client.listAgents(),
+        this.client.listThreads({ limit: 50 }),
+      ]);
+      this.me = me;
+      this.agents = agents.items;
+      threads.items.forEach((thread) => this.#keep(thread));
+      this.next = threads.next;
+      this.isReady = true;
+      // From the newest message that is listed, so that nothing falls between.
+      this.stream ??= this.client.listen({
+        since: newest(threads.items),
+        onFrame: (frame) => this.#hear(frame),
+        onState: (state, code) => this.#connect(state, code),
+      });
+    } catch (error) {
+      this.isLocked = error instanceof SegueError && error.status === 401;
+      this.failure = /** @type {Error} */ (error);
+      if (this.failure instanceof SegueError && !this.failure.status) {
+        setTimeout(() => this.start(), 2000);
+      }
+    }
+    this.#changed();
+  }
+
+  close() {
+    this.stream?.close();
+    this.stream = null;
+  }
+
+  /** @param {string} key @param {boolean} stays */
+  async unlock(key, stays) {
+    this.client.key = key;
+    this.close();
+    await this.start();
+    if (this.isReady) keys.set(key, stays);
+  }
+
+  async loadMoreThreads() {
+    if (!this.next) return;
+    const page = await this.client.listThreads({ limit: 50, after: this.next });
+    this.next = page.next;
+    page.items.forEach((thread) => this.#keep(thread));
+    this.#changed();
+  }
+
+  /** @param {string} id */
+  open(id) {
+    let found = this.conversations.get(id);
+    if (!found) {
+      this.conversations.set(id, (found = new Conversation(this.client, id)));
+      const heard = (/** @type {Event} */ event) => this.#announce(id, event);
+      found.addEventListener("heard", heard);
+      found.loadLatest();
+    }
+    return found;
+  }
+
+  /** @param {string} [agent_id] */
+  async create(agent_id) {
+    const thread = await this.client.createThread(agent_id ? { agent_id } : {});
+    this.#keep(thread);
+    this.#changed();
+    return thread;
+  }
+
+  /** @param {string} id */
+  find = (id) => this.threads.find((thread) => thread.id === id) ?? null;
+  /** @param {string | undefined} agent_id */
+  nameOf = (agent_id) => this.agents.find((agent) => agent.id === agent_id)?.name ?? agent_id ?? "";
+  get unread() {
+    return this.threads.filter((thread) => thread.unread > 0).length;
+  }
+
+  /** @param {string} id @param {string} position */
+  async markRead(id, position) {
+    const thread = this.find(id);
+    if (!thread?.unread) return;
+    thread.unread = 0;
+    /** @type {any} */ (this.stream)?.unread?.set(id, 0);
+    this.#changed();
+    if (thread.position) await this.client.markRead(id, position).then((read) => this.keep(read), () => {});
+  }
+
+  /** A newer entry of the list. @param {Thread} thread */
+  keep(thread) {
+    this.#keep(thread);
+    this.#changed();
+  }
+
+  /** @param {string} id */
+  drop(id) {
+    this.threads = this.threads.filter((thread) => thread.id !== id);
+    this.conversations.delete(id);
+    this.#changed();
+  }
+
+  /** @param {Thread} thread */
+  #keep(thread) {
+    const interim = /** @type {any} */ (thread);
+    thread.preferences ??= interim.settings;
+    queueMicrotask(() => /** @type {any} */ (this.stream)?.follow?.(this.threads));
+    const others = this.threads.filter((each) => each.id !== thread.id);
+    this.threads = [...others, thread].sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
+  }
+
+  /** @param {Frame} frame */
+  #hear(frame) {
+    if (frame.type === "thread") this.keep(frame.thread);
+    else if (frame.type === "deleted") frame.thread_id ? this.drop(frame.thread_id) : this.start();
+    else if (frame.type === "lagged") this.conversations.forEach((each) => each.apply(frame));
+    else if (frame.thread_id) this.#pass(frame.thread_id, frame);
+  }
+
+  /** @param {string} id @param {Frame} frame */
+  #pass(id, frame) {
+    const open = this.conversations.get(id);
+    if (open) open.apply(frame);
+    else if (frame.type === "message") this.#tell(id, frame.message);
+  }
+
+  /** @param {string} id @param {Event} event */
+  #announce(id, event) {
+    const { message, isNew } = /** @type {CustomEvent} */ (event).detail;
+    if (isNew) this.#tell(id, message);
+  }
+
+  /** @param {string} thread @param {Message} message */
+  #tell(thread, message) {
+    this.dispatchEvent(new CustomEvent("heard", { detail: { thread, message } }));
+  }
+
+  /** @param {StreamState} state @param {number} [code] */
+  #connect(state, code) {
+    this.state = state;
+    if (state === "refused" && code === 4401) {
+      this.isLocked = true;
+      this.stream = null;
+    }
+    this.#changed();
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+}

@@ -1,0 +1,22 @@
+"""One browser, and one server per module."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.web.stage import Served, asker, browsing, eager, served
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    folder = str(tmp_path_factory.mktemp("page"))
+    agents = (eager("ada", "Ada", 1.0), eager("calm", "Calm", 3_600), asker())
+    async with served(folder, *agents) as running:
+        yield running

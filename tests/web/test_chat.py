@@ -1,0 +1,138 @@
+"""The chat in a real browser, as a person uses it."""
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from segue.core.triggers import TRIGGER_PROMPTS
+from tests.web.stage import FOLLOW_UP, HOSTILE, Served, open_tab, tab_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_agent_writes_first_and_a_reload_shows_the_same(
+    browser: Browser, site: Served
+) -> None:
+    """Hello, a streamed reply, silence, a follow-up without a reload; never a trigger."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Ada")
+        await tab.say("Which chords first?")
+        await tab.check_shows("Start with G")
+        await tab.check_shows(FOLLOW_UP)
+        await tab.page.get_by_role("button", name="why?").click()
+        await tab.page.get_by_text("You had not answered for").wait_for()
+        before = await tab.words()
+        assert before == ["Which chords first?", "Start with G, then C. Shall we go on?", FOLLOW_UP]
+        await tab.page.reload()
+        await tab.check_shows(FOLLOW_UP)
+        assert await tab.words() == before
+        shown = await tab.page.content() + " ".join(await tab.words())
+        assert not [prompt for prompt in TRIGGER_PROMPTS.values() if prompt in shown]
+
+
+async def test_tabs_are_in_step(browser: Browser, site: Served) -> None:
+    """What one tab says and hears, the other shows once."""
+    async with tab_of(browser, site) as one:
+        await one.begin("Calm")
+        two = await open_tab(one.page.context, one.page.url)
+        await two.page.goto(one.page.url)
+        await two.page.get_by_role("textbox", name="Write to").wait_for()
+        await one.say("First.")
+        await two.check_shows("You said: First.")
+        await two.say("Second.")
+        await one.check_shows("You said: Second.")
+        expected = ["First.", "You said: First.", "Second.", "You said: Second."]
+        assert await one.words() == expected
+        assert await two.words() == expected
+        assert two.mistakes == []
+
+
+async def test_stop_keeps_what_was_written(browser: Browser, site: Served) -> None:
+    """Esc stops a reply; what was seen of it stays, and the next message is answered."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.say("slow, please")
+        await tab.check_shows("word3")
+        await tab.page.keyboard.press("Escape")
+        await tab.page.get_by_text("Stopped", exact=True).wait_for()
+        await tab.page.get_by_role("button", name="Send").wait_for()
+        [_, kept] = await tab.words()
+        assert "word3" in kept
+        assert "word399" not in kept
+        await tab.say("And now?")
+        await tab.check_shows("You said: And now?")
+
+
+async def test_hostile_markdown_stays_text(browser: Browser, site: Served) -> None:
+    """No element, handler or address of a model's choosing, but a link with a harmless scheme."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.say("hostile")
+        await tab.check_shows("<svg onload=alert(1)>")
+        message = tab.log.locator("segue-message").nth(1)
+        assert await message.locator("script, iframe, img, svg [onload], [onerror]").count() == 0
+        links = message.locator("a[href]")
+        found = [await link.get_attribute("href") for link in await links.all()]
+        assert found == ["https://example.org", "https://example.org/p.png"]
+        assert "<iframe" in "".join(await tab.words())
+        assert "<svg onload=alert(1)>" in HOSTILE
+
+
+async def test_what_a_user_types_stays_text(browser: Browser, site: Served) -> None:
+    """Markup of the user's own, even a trigger's words, is shown as it was typed."""
+    typed = f"<b onclick=alert(1)>{TRIGGER_PROMPTS['check_in']}</b>"
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.say(typed)
+        await tab.check_shows("You said:")
+        assert (await tab.words())[0] == typed
+        assert await tab.log.locator("b").count() == 0
+
+
+async def test_a_failed_turn_says_so_and_can_be_asked_again(browser: Browser, site: Served) -> None:
+    """The reason stands at the message, with a way to go on."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.say("fail, please")
+        await tab.page.get_by_text("Not answered").first.wait_for()
+        await tab.page.get_by_role("button", name="Ask again").first.click()
+        await expect(tab.log.get_by_text("fail, please")).to_have_count(2)
+        assert (await tab.words())[0] == "fail, please"
+
+
+async def test_a_question_is_answered_by_a_form(browser: Browser, site: Served) -> None:
+    """The agent waits, also over a reload, and goes on with the answer."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Asker")
+        await tab.say("Book a table.")
+        await tab.page.get_by_text("For eight?").wait_for()
+        await tab.page.reload()
+        form = tab.page.get_by_role("form", name="A question for you")
+        await form.get_by_role("textbox").fill("For nine.")
+        await form.get_by_role("button", name="Answer").click()
+        await tab.check_shows("So: For nine.")
+        await expect(form).to_have_count(0)
+
+
+async def test_a_draft_survives_a_reload(browser: Browser, site: Served) -> None:
+    """Typed text is never lost."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.page.get_by_role("textbox", name="Write to").fill("Half a thou")
+        await tab.page.reload()
+        box = tab.page.get_by_role("textbox", name="Write to")
+        await box.wait_for()
+        assert await box.input_value() == "Half a thou"
+
+
+async def test_a_follow_up_elsewhere_is_marked_unread(browser: Browser, site: Served) -> None:
+    """It is heard in a thread that is not open, and read once it is."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Ada")
+        await tab.say("Which chords would you unread?")
+        await tab.check_shows("Start with G")
+        await tab.begin("Calm")
+        row = tab.page.get_by_role("link", name="Which chords would you unread?")
+        await expect(row).to_contain_text("unread")
+        await row.click()
+        await tab.check_shows(FOLLOW_UP)
+        await expect(row.get_by_text("unread", exact=True)).to_have_count(0)
