@@ -4,6 +4,7 @@
 
 # Before timers had keys.
 _WITHOUT_KEYS = """
+DROP TABLE states;
 DROP INDEX turns_reminders;
 DROP INDEX timers_keys;
 DROP INDEX timers_by_key;
