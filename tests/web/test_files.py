@@ -33,9 +33,8 @@ async def _get(path: str, **headers: str) -> httpx.Response:
 def test_vendored_files_are_those_that_were_built() -> None:
     """Each has the hash of the list, and none is missing in it; licences lie beside them."""
     folder = WEB / "vendor"
-    listed = dict(
-        reversed(line.split()) for line in (folder / "SHA256SUMS").read_text("utf-8").splitlines()
-    )
+    lines = (folder / "SHA256SUMS").read_text("utf-8").splitlines()
+    listed = {name: digest for digest, name in map(str.split, lines)}
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.iterdir()
