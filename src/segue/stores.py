@@ -1,11 +1,15 @@
 """The journal and the checkpoints that the settings name: which backend, and which files.
 
-They are made here; the caller opens them.
+`journal_of` and `checkpoints_of` make them, and the caller opens them.
 """
 
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from segue.errors import UsageError
+from segue.errors import BackendError, NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
 from segue.settings import Settings
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 JOURNAL_FILE: Final = "journal.db"
 CHECKPOINT_FILE: Final = "checkpoints.db"
+_CONNECT_SECONDS: Final = 10
 
 
 def journal_of(settings: Settings) -> Journal:
@@ -56,6 +61,24 @@ def make_folder(settings: Settings) -> None:
         ) from error
 
 
+@asynccontextmanager
+async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterator[Journal]:
+    """The journal, open. With `make`, a missing SQLite database is created."""
+    if make:
+        make_folder(settings)
+    elif not is_there(settings):
+        raise NotFoundError(
+            f"There is no database in {str(settings.folder.absolute())!r} yet; `segue serve` and "
+            "`segue chat` create one. Name another folder with --database or --config."
+        )
+    journal = journal_of(settings)
+    try:
+        await journal.open()
+        yield journal
+    finally:
+        await journal.close()
+
+
 def is_there(settings: Settings) -> bool:
     """Whether the SQLite database exists; True for PostgreSQL, which tells on connecting."""
     return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
@@ -69,6 +92,39 @@ async def is_begun(settings: Settings) -> bool:
     from segue.journal.postgres.database import Database  # noqa: PLC0415 - an extra
 
     return await Database(settings.database, pool_size=1).has_tables()
+
+
+async def schema_versions(settings: Settings) -> tuple[int, int]:
+    """The version of the stored schema, and the one that this Segue knows; changes nothing."""
+    backend = "postgres" if settings.is_postgres else "sqlite"
+    scripts = resources.files("segue.journal") / "migrations" / backend
+    known = sum(file.name.endswith(".sql") for file in scripts.iterdir())
+    if settings.is_postgres:
+        return await _postgres_version(settings.database), known
+    file = settings.folder / JOURNAL_FILE
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        raise BackendError(f"SQLite file {str(file)!r}: {error}.") from None
+    return int(version), known
+
+
+async def _postgres_version(address: str) -> int:
+    import psycopg  # noqa: PLC0415 - an extra
+
+    try:
+        async with await psycopg.AsyncConnection.connect(
+            address, connect_timeout=_CONNECT_SECONDS
+        ) as connection:
+            found = await connection.execute("SELECT to_regclass('segue_schema')")
+            if (await found.fetchone() or (None,))[0] is None:
+                return 0
+            found = await connection.execute("SELECT coalesce(max(version), 0) FROM segue_schema")
+            return int((await found.fetchone() or (0,))[0])
+    except psycopg.Error as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BackendError(f"PostgreSQL: {reason.rstrip('.')}.") from None
 
 
 def describe_location(settings: Settings) -> str:

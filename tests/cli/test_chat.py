@@ -17,13 +17,13 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from segue.cli.access import open_journal
 from segue.cli.chat import resume_command
 from segue.cli.chat.screen import Terminal
 from segue.journal.journal import Journal
 from segue.journal.records import Decision
 from segue.runtime.clock import SystemClock
 from segue.settings import Settings
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 from tests.cli.in_process import chatting, serving
 from tests.cli.programs import PATIENCE, SEGUE, environment, running, write_config

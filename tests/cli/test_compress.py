@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.access import open_journal
 from segue.journal.records import Thread
 from segue.settings import Settings
 from segue.simulate.world import Stage
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 from tests.runtime.compressing import Speaker, small_agent, talk
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.access import open_journal
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 from tests.cli.programs import running, write_config
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from segue.cli import COMMANDS, load_command
-from segue.cli.access import open_journal
 from segue.core.messages import user_message
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from segue.simulate.world import START
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")

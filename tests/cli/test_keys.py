@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from segue.cli.access import open_journal
 from segue.journal.records import ApiKey
 from segue.server.auth import is_valid, parse_key
 from segue.settings import Settings
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 
 

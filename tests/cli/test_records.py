@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, FunctionMessage
 
-from segue.cli.access import open_journal
 from segue.core.messages import user_message
 from segue.core.stamp import stamp
 from segue.core.triggers import TRIGGER_PROMPTS
@@ -19,6 +18,7 @@ from segue.journal.records import Thread
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from segue.simulate.world import Stage, plain_agent
+from segue.stores import open_journal
 from tests.cli.conftest import Segue
 from tests.runtime.scenes import Held, always, lines
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.cli.access import open_journal
 from segue.settings import Settings
+from segue.stores import open_journal
 from segue.testing.postgres import PostgresServer
 from tests.cli.conftest import Segue
 from tests.journal.stores import ask

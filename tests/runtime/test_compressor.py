@@ -21,7 +21,7 @@ from segue import (
     stamp,
     synthetic_message,
 )
-from segue.cli.access import open_journal
+from segue.archive import Archive
 from segue.cli.compress import compress_thread
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
@@ -31,11 +31,13 @@ from segue.journal import messages as stored_messages
 from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TimerKind
 from segue.journal.sqlite import SqliteJournal
+from segue.runtime.clock import SystemClock
 from segue.runtime.compressor import Backlog, Compressor, WindowLimits
 from segue.settings import Settings as SegueSettings
 from segue.settings.agents import AgentConfig
 from segue.simulate.clock import VirtualClock
 from segue.simulate.world import START, plain_agent
+from segue.stores import open_journal
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.providers import request_problems
 from tests.histories import broken_threads, calling, exchange, threads, ticking_generator
@@ -444,7 +446,8 @@ async def test_what_left_is_shown_without_being_read_again() -> None:
         read = counted(journal)
         agent = agent_of(700, keep=1, strategy="truncate")
         chosen = SegueSettings(agents=(agent,))
-        outcome = await compress_thread(journal, thread, chosen, dry_run=False)
+        archive = Archive(chosen, journal, SystemClock())
+        outcome = await compress_thread(archive, thread, dry_run=False)
         gone = [batch for summary in outcome.summaries for batch in summary.batches]
         assert [left.id for left in outcome.leaving] == gone
         assert outcome.leaving[0].text.startswith("Question 0?")

@@ -16,9 +16,9 @@ from segue.cli.output import WRONG_USE, Command, Group, print_error, with_option
 # For each command: its section of the help, its `module:attribute`, and one line of help.
 COMMANDS: Final = {
     "chat": ("Talk", "chat:chat", "Talk with an agent that may speak first."),
-    "follow-up": ("Talk", "request:follow_up", "Let the agent write first in a thread."),
-    "remind": ("Talk", "reminders:remind", "Remind a user of something later."),
-    "reminders": ("Look", "reminders:reminders", "List reminders, or cancel one."),
+    "follow-up": ("Talk", "initiative:follow_up", "Let the agent write first in a thread."),
+    "remind": ("Talk", "initiative:remind", "Remind a user of something later."),
+    "reminders": ("Look", "initiative:reminders", "List reminders, or cancel one."),
     "threads": ("Look", "look:threads", "List conversations, the most recent first."),
     "history": ("Look", "look:history", "Show a conversation as its user sees it."),
     "batches": ("Look", "look:batches", "List a thread's batches with state and reasons."),

@@ -1,29 +1,19 @@
-"""How commands reach data: the journal of the settings, or a server that returns the same JSON."""
+"""How commands reach data: the archive of the settings, or a server that returns the same JSON."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from segue.archive import Archive, open_archive
 from segue.cli.output import ConfigFile, Database, Key, Url
-from segue.core.snowflake import SnowflakeSource
 from segue.errors import NotFoundError, UsageError
-from segue.journal.journal import Journal
 from segue.journal.records import Thread
-from segue.runtime.clock import SystemClock
-from segue.runtime.ids import LeasedIds, SnowflakeGenerator
 from segue.settings import Settings, load_settings
-from segue.settings.agents import AgentConfig
-from segue.stores import is_there, journal_of, make_folder
 
 T = TypeVar("T")
-JournalWork = Callable[[Journal, Settings], Awaitable[T]]
-ThreadWork = Callable[[Journal, Thread, Settings], Awaitable[T]]
-# Longer than any command stores; a crashed command blocks its node for this long.
-_LEASE: Final = timedelta(hours=1)
+Work = Callable[[Archive], Awaitable[T]]
+ThreadWork = Callable[[Archive, Thread], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +27,13 @@ class Place:
         """The settings; secrets of webhooks need not be set."""
         return load_settings(self.config, without=("webhook",), database=self.database)
 
-    def run(self, work: JournalWork[T], *, make: bool = False) -> T:
-        """Run `work` with the journal; with `make`, a missing SQLite database is created."""
+    def run(self, work: Work[T], *, make: bool = False) -> T:
+        """Run `work` with the archive; with `make`, a missing SQLite database is created."""
         settings = self.load_settings()
 
         async def run() -> T:
-            async with open_journal(settings, make=make) as journal:
-                return await work(journal, settings)
+            async with open_archive(settings, make=make) as archive:
+                return await work(archive)
 
         return asyncio.run(run())
 
@@ -66,7 +56,7 @@ class Target(Place):
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"--url is {self.url!r}; expected http://… or https://….")
 
-    def look(self, path: str, work: JournalWork[Any], **params: Any) -> Any:
+    def look(self, path: str, work: Work[Any], **params: Any) -> Any:
         """The JSON that the server returns for `path`, or that `work` reads from the database."""
         return self.call("GET", path, work, params=params)
 
@@ -74,7 +64,7 @@ class Target(Place):
         self,
         method: str,
         path: str,
-        work: JournalWork[Any],
+        work: Work[Any],
         *,
         user: str | None = None,
         **given: Mapping[str, Any],
@@ -99,60 +89,15 @@ class Target(Place):
         return asyncio.run(request(self.url))
 
 
-def of_thread(thread_id: str, work: ThreadWork[T]) -> JournalWork[T]:
-    """Work at the journal that loads the thread first; `NotFoundError` if there is none."""
+def of_thread(thread_id: str, work: ThreadWork[T]) -> Work[T]:
+    """Work that loads the thread first; `NotFoundError` if there is none."""
 
-    async def run(journal: Journal, settings: Settings) -> T:
+    async def run(archive: Archive) -> T:
         try:
-            thread = await journal.threads.get(thread_id)
+            thread = await archive.get_thread(thread_id)
         except NotFoundError as error:
             hint = "`segue threads --user NAME` lists a user's threads, `--all` those of all users."
             raise NotFoundError(f"{error} {hint}") from None
-        return await work(journal, thread, settings)
+        return await work(archive, thread)
 
     return run
-
-
-@asynccontextmanager
-async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterator[Journal]:
-    """The journal, open. With `make`, a missing SQLite database is created."""
-    if make:
-        make_folder(settings)
-    elif not is_there(settings):
-        raise NotFoundError(
-            f"There is no database in {str(settings.folder.absolute())!r} yet; `segue serve` and "
-            "`segue chat` create one. Name another folder with --database or --config."
-        )
-    journal = journal_of(settings)
-    try:
-        await journal.open()
-        yield journal
-    finally:
-        await journal.close()
-
-
-@asynccontextmanager
-async def new_ids(journal: Journal, *, dry_run: bool) -> AsyncIterator[SnowflakeSource]:
-    """Ids that no other process makes; a dry run stores nothing, not even a lease."""
-    if dry_run:
-        yield SnowflakeGenerator()
-        return
-    owner = f"segue:{os.getpid()}"
-    ids = LeasedIds(journal, SystemClock(), owner=owner, lease_for=_LEASE)
-    await ids.open()
-    try:
-        yield ids
-    finally:
-        await ids.close()
-
-
-def config_of(settings: Settings, agent_id: str) -> AgentConfig:
-    """The agent of a thread; `NotFoundError` if it is not in the settings."""
-    for config in settings.agents:
-        if config.id == agent_id:
-            return config
-    known = ", ".join(config.id for config in settings.agents)
-    raise NotFoundError(
-        f"The thread is with agent {agent_id!r}, and the settings have only: {known}. "
-        "Name the settings file of that agent with --config."
-    )

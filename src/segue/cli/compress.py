@@ -1,26 +1,22 @@
 """`segue compress`: moves old batches out of a thread's window, or undoes that."""
 
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final, Self
 
 import typer
 
 from segue.agent.summariser import load_summariser
-from segue.cli.access import Place, config_of, new_ids, of_thread
+from segue.archive import Archive
+from segue.cli.access import Place, of_thread
 from segue.cli.output import Answer, ThreadId, print_lines, print_table, when
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
 from segue.core.messages import spoken_text, visible_messages
 from segue.core.text import one_line
-from segue.errors import NotFoundError
-from segue.journal.journal import Journal
 from segue.journal.records import Summary, Thread
-from segue.runtime.clock import SystemClock
 from segue.runtime.compressor import Compressor, WindowLimits
-from segue.settings import Settings
 
-_LEASE: Final = timedelta(hours=1)
 _SHOWN: Final = 80
 _DRY_RUN = "Only show which batches would leave or come back; calls no model, stores nothing."
 _UNDO = "Undo the newest summary; its batches are in the window again."
@@ -70,10 +66,11 @@ def compress(
     The same as after a turn, but now, and also if compression is switched off.
     """
 
-    async def work(journal: Journal, thread: Thread, settings: Settings) -> CompressResult:
+    async def work(archive: Archive, thread: Thread) -> CompressResult:
         if undo:
-            return await undo_summary(journal, thread, dry_run=dry_run)
-        return await compress_thread(journal, thread, settings, dry_run=dry_run)
+            undone = await archive.undo_summary(thread, dry_run=dry_run)
+            return CompressResult(dry_run, undone=undone)
+        return await compress_thread(archive, thread, dry_run=dry_run)
 
     result = place.run(of_thread(thread_id, work))
     value = {each.name: getattr(result, each.name) for each in fields(result)}
@@ -81,15 +78,15 @@ def compress(
     return Answer(value, lambda: _print(result))
 
 
-async def compress_thread(
-    journal: Journal, thread: Thread, settings: Settings, *, dry_run: bool
-) -> CompressResult:
+async def compress_thread(archive: Archive, thread: Thread, *, dry_run: bool) -> CompressResult:
     """Compress a thread down to its target, or find out which batches would leave."""
-    agent = config_of(settings, thread.agent_id)
+    agent = archive.get_agent(thread.agent_id)
     asks_model = not dry_run and agent.compression.strategy is Strategy.SUMMARISE
     summariser = load_summariser(agent) if asks_model else None
-    async with new_ids(journal, dry_run=dry_run) as ids:
-        compressor = Compressor(journal, ids, SystemClock(), lambda _: agent, lambda _: summariser)
+    async with archive.new_ids(dry_run=dry_run) as ids:
+        compressor = Compressor(
+            archive.journal, ids, archive.clock, lambda _: agent, lambda _: summariser
+        )
         tokens, target = await compressor.count_tokens(thread), WindowLimits.of(agent).target
         result = CompressResult(dry_run, tokens, target)
         await (_preview if dry_run else _shrink)(compressor, thread, result)
@@ -110,16 +107,6 @@ async def _shrink(compressor: Compressor, thread: Thread, result: CompressResult
     ):
         result.summaries += stored
     result.certain, result.rounds = len(result.leaving), len(result.summaries)
-
-
-async def undo_summary(journal: Journal, thread: Thread, *, dry_run: bool) -> CompressResult:
-    """Undo the newest summary, or find out which one it would be."""
-    newest = await journal.summaries.find(thread.id)
-    if newest is None:
-        raise NotFoundError(f"Thread {thread.id!r} has no summary that could be undone.")
-    if not dry_run:
-        await journal.summaries.undo(newest)
-    return CompressResult(dry_run, undone=newest)
 
 
 def _print(result: CompressResult) -> None:

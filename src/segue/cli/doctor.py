@@ -5,13 +5,10 @@ With `--live`, it also opens and closes a connection to each address; nothing is
 
 import asyncio
 import os
-import sqlite3
 import zoneinfo
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from importlib import resources
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -21,21 +18,19 @@ from segue.agent.build import build_graph, load_attribute, load_tool
 from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
-from segue.cli.access import Place, new_ids, open_journal
+from segue.archive import Archive, open_archive
+from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer
 from segue.compose import load_toolbox, webhook_target
 from segue.core.snowflake import time_of
-from segue.errors import BackendError, SegueError, UsageError
-from segue.journal.journal import Journal
-from segue.runtime.clock import SystemClock
+from segue.errors import SegueError, UsageError
 from segue.settings import Settings, load_settings
 from segue.settings.agents import AgentConfig
 from segue.settings.settings import LOCAL_MODEL_NOTE
-from segue.stores import JOURNAL_FILE, checkpoints_of, describe_location, is_there
+from segue.stores import checkpoints_of, describe_location, is_there, schema_versions
 
 # Two clocks that are synchronised over the network differ by less.
 _CLOCK_TOLERANCE: Final = timedelta(seconds=5)
-_CONNECT_SECONDS: Final = 10
 _ANY_ZONE: Final = "Europe/Oslo"
 _BUILT_IN_DECIDERS: Final = ("rules", "none", "model")
 _NOT_TRIED: Final = "`--live` checks whether it answers."
@@ -111,7 +106,7 @@ async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
         return
     try:
         place = describe_location(settings)
-        version, known = await _schema_version(settings), _known_version(settings)
+        version, known = await schema_versions(settings)
     except SegueError as error:
         yield Diagnosis("database", "fail", str(error), "Is `database` of the settings right?")
         return
@@ -120,9 +115,9 @@ async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
     if version != known:
         return
     try:
-        async with open_journal(settings) as journal:
-            yield await _check_clock(journal)
-            await _store_and_load(settings, journal)
+        async with open_archive(settings) as archive:
+            yield await _check_clock(archive)
+            await _store_and_load(archive)
     except (SegueError, OSError) as error:
         fix = "This process needs to write to the database, and the versions of LangGraph to fit."
         yield Diagnosis("self-test", "fail", str(error), fix)
@@ -150,44 +145,8 @@ def _check_version(version: int, known: int) -> Diagnosis:
     return Diagnosis("migrations", "fail", detail, "Install the newer version of Segue.")
 
 
-def _known_version(settings: Settings) -> int:
-    scripts = resources.files("segue.journal") / "migrations"
-    folder = scripts / ("postgres" if settings.is_postgres else "sqlite")
-    return sum(file.name.endswith(".sql") for file in folder.iterdir())
-
-
-async def _schema_version(settings: Settings) -> int:
-    """The version of the stored schema; changes nothing, unlike opening the journal."""
-    if settings.is_postgres:
-        return await _postgres_version(settings.database)
-    file = settings.folder / JOURNAL_FILE
-    try:
-        with closing(sqlite3.connect(file)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as error:
-        raise BackendError(f"SQLite file {str(file)!r}: {error}.") from None
-    return int(version)
-
-
-async def _postgres_version(address: str) -> int:
-    import psycopg  # noqa: PLC0415 - an extra
-
-    try:
-        async with await psycopg.AsyncConnection.connect(
-            address, connect_timeout=_CONNECT_SECONDS
-        ) as connection:
-            found = await connection.execute("SELECT to_regclass('segue_schema')")
-            if (await found.fetchone() or (None,))[0] is None:
-                return 0
-            found = await connection.execute("SELECT coalesce(max(version), 0) FROM segue_schema")
-            return int((await found.fetchone() or (0,))[0])
-    except psycopg.Error as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BackendError(f"PostgreSQL: {reason.rstrip('.')}.") from None
-
-
-async def _check_clock(journal: Journal) -> Diagnosis:
-    newest, now = await journal.nodes.last_position(), SystemClock().now()
+async def _check_clock(archive: Archive) -> Diagnosis:
+    newest, now = await archive.journal.nodes.last_position(), archive.clock.now()
     ahead = time_of(newest) - now if newest else timedelta(0)
     clock = f"It is {now:%Y-%m-%d %H:%M:%S} UTC"
     if ahead <= _CLOCK_TOLERANCE:
@@ -197,12 +156,12 @@ async def _check_clock(journal: Journal) -> Diagnosis:
     return Diagnosis("clock", "fail", detail, fix)
 
 
-async def _store_and_load(settings: Settings, journal: Journal) -> None:
-    checkpoints = await checkpoints_of(settings).open()
+async def _store_and_load(archive: Archive) -> None:
+    checkpoints = await checkpoints_of(archive.settings).open()
     try:
-        async with new_ids(journal, dry_run=False) as ids:
-            now = SystemClock().now()
-            await check_integrity(journal, checkpoints.saver(), ids=ids, now=now)
+        async with archive.new_ids() as ids:
+            now = archive.clock.now()
+            await check_integrity(archive.journal, checkpoints.saver(), ids=ids, now=now)
     finally:
         await checkpoints.close()
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from segue.cli.access import Place, open_journal
+from segue.archive import open_archive
+from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer, print_table
 from segue.core.text import one_line
 from segue.migrate.ledger import Ledger, MigrationReport
@@ -87,7 +88,8 @@ async def _migrate(
         async with AsyncExitStack() as stack:
             journal = None
             if not is_dry_run or is_there(settings):
-                journal = await stack.enter_async_context(open_journal(settings, make=True))
+                archive = await stack.enter_async_context(open_archive(settings, make=True))
+                journal = archive.journal
             ledger = Ledger(journal, is_dry_run=is_dry_run)
             now = SystemClock().now()
             return await Migration(opened, ledger, owners, now=now, prefix=prefix).run(

@@ -4,16 +4,14 @@ from typing import Annotated
 
 import typer
 
+from segue.archive import Archive
 from segue.cli.access import Place
 from segue.cli.output import Answer, print_table, when
 from segue.core.durations import parse_duration
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.errors import UsageError
-from segue.journal.journal import Journal
-from segue.runtime.clock import SystemClock
-from segue.runtime.housekeeping import ThreadRemoval, apply_retention
-from segue.settings import Settings
+from segue.runtime.housekeeping import ThreadRemoval
 
 _OLDER_THAN = "Delete batches with no new message for this long, such as 90d."
 _KEEP_LAST = "Number of each thread's newest batches that are kept at any age."
@@ -37,14 +35,11 @@ def retain(
     """
     given = _policy(older_than, keep_last, types or [])
 
-    async def work(journal: Journal, settings: Settings) -> list[ThreadRemoval]:
-        policy = given or settings.retention.policy
+    async def work(archive: Archive) -> list[ThreadRemoval]:
+        policy = given or archive.settings.retention.policy
         if policy is None:
             raise UsageError("Give --older-than or --keep-last, or set `retention`.")
-        now = SystemClock().now()
-        return [
-            each async for each in apply_retention(journal, policy, now=now, is_dry_run=dry_run)
-        ]
+        return await archive.retain(policy, dry_run=dry_run)
 
     found = place.run(work)
     value = {"is_dry_run": dry_run, "threads": found}

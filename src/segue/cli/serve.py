@@ -12,7 +12,8 @@ import typer
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from segue.cli.access import Place, open_journal
+from segue.archive import open_archive
+from segue.cli.access import Place
 from segue.cli.output import FAILED, print_error, program
 from segue.core.speech.stops import read_request
 from segue.errors import SegueError
@@ -90,8 +91,8 @@ async def _check_bind(settings: ServedSettings) -> None:
 async def _has_keys(settings: Settings) -> bool:
     if not is_there(settings):
         return False
-    async with open_journal(settings) as journal:
-        return any(key.revoked_at is None for key in await journal.keys.list_all())
+    async with open_archive(settings) as archive:
+        return any(key.revoked_at is None for key in await archive.list_keys())
 
 
 def _greeting(settings: Settings, place: str, address: str) -> list[str]:

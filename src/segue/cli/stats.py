@@ -8,15 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from segue.archive import Archive
 from segue.cli.access import Target
 from segue.cli.output import Answer, AsJson, print_lines, print_table
 from segue.core.durations import parse_duration, show_duration
 from segue.errors import NotFoundError, UsageError
 from segue.insight.stats import build_query
-from segue.insight.stats import stats as stats_of
-from segue.journal.journal import Journal
 from segue.runtime.clock import SystemClock
-from segue.settings import Settings
 
 Json = Mapping[str, Any]
 _OUTCOMES = (
@@ -62,9 +60,9 @@ def stats(  # noqa: PLR0913 - each is an option
         window=parse_duration(window),
     )
 
-    async def work(journal: Journal, settings: Settings) -> Json:
-        found = (await stats_of(journal, query)).as_json()
-        _refuse_unknown(agent, [config.id for config in settings.agents], found)
+    async def work(archive: Archive) -> Json:
+        found = (await archive.stats(query)).as_json()
+        _refuse_unknown(agent, [config.id for config in archive.settings.agents], found)
         return found
 
     found = target.look(

@@ -9,21 +9,22 @@ from typing import Annotated, BinaryIO, Final
 
 import typer
 
-from segue.cli.access import Place, new_ids, open_journal
+from segue.archive import Archive, open_archive
+from segue.cli.access import Place
 from segue.cli.output import Answer, AsJson, is_piped, print_lines
 from segue.core.text import harmless
 from segue.errors import ConflictError, NotFoundError, UsageError
-from segue.journal.journal import Journal
 from segue.journal.records import Deleted
-from segue.journal.tables import THREADS, Whose, all_rows
-from segue.journal.transfer import BatchTaken
-from segue.migrate.ledger import SETTING
-from segue.runtime.clock import SystemClock
-from segue.runtime.housekeeping import Sweeper
 from segue.settings import Settings
-from segue.stores import checkpoints_of, is_begun
+from segue.stores import is_begun
 from segue.transfer.export import Scope, count_user, export_all, export_user
-from segue.transfer.imports import ImportOptions, ImportResult, import_staged, stage_file
+from segue.transfer.imports import (
+    BatchTaken,
+    ImportOptions,
+    ImportResult,
+    import_staged,
+    stage_file,
+)
 from segue.transfer.lines import ExportWriter
 
 # Number of lines after which progress is printed.
@@ -69,7 +70,7 @@ def export(
     if as_json and out is None:
         raise UsageError("--json prints what was written, so --out has to name a file.")
     scope = Scope(threads=tuple(threads or ()), user_id=user)
-    counts = place.run(lambda journal, _: _export(journal, scope, out, is_full=full))
+    counts = place.run(lambda archive: _export(archive, scope, out, is_full=full))
     typer.echo(f"Exported {_amounts(counts)}.", err=True)
     return Answer({"file": str(out), "lines": counts}, lambda: None)
 
@@ -91,12 +92,13 @@ def import_(
         async with (
             stage_file(opened, trusted=trusted) as staged,
             _existing(settings, dry_run=dry_run) as existing,
-            open_journal(existing, make=True) as journal,
-            new_ids(journal, dry_run=dry_run) if remap else nullcontext() as ids,
+            open_archive(existing, make=True) as archive,
+            archive.new_ids(dry_run=dry_run) if remap else nullcontext() as ids,
         ):
             with _conflict_hints(remap=remap, skip_existing=skip_existing):
                 options = ImportOptions(ids, skip_existing, dry_run, trusted)
-                return await import_staged(journal, staged, options, now=SystemClock().now())
+                now = archive.clock.now()
+                return await import_staged(archive.journal, staged, options, now=now)
 
     with _open(file) as opened:
         imported = asyncio.run(work(opened))
@@ -112,14 +114,14 @@ def forget(
 ) -> Answer:
     """Delete all data of a user: conversations, memories, preferences."""
 
-    async def count(journal: Journal, _: Settings) -> Deleted:
-        await _warn_of_migration(journal, user)
-        return await count_user(journal, user)
+    async def count(archive: Archive) -> Deleted:
+        await _warn_of_migration(archive, user)
+        return await count_user(archive.journal, user)
 
-    async def delete(journal: Journal, settings: Settings) -> Deleted:
+    async def delete(archive: Archive) -> Deleted:
         if yes:
-            await _warn_of_migration(journal, user)
-        return await _forget(journal, settings, user)
+            await _warn_of_migration(archive, user)
+        return await archive.delete_user(user)
 
     if not yes and not dry_run:
         stored = place.run(count).rows
@@ -131,11 +133,11 @@ def forget(
 
 
 async def _export(
-    journal: Journal, scope: Scope, out: Path | None, *, is_full: bool
+    archive: Archive, scope: Scope, out: Path | None, *, is_full: bool
 ) -> Mapping[str, int]:
     writer, number = ExportWriter(), 0
     export_lines = export_all if is_full else export_user
-    lines = export_lines(journal, scope, writer, created_at=SystemClock().now())
+    lines = export_lines(archive.journal, scope, writer, created_at=archive.clock.now())
     is_shown = out is None and not is_piped()
     with _target(out) as target:
         async with aclosing(lines):
@@ -199,25 +201,14 @@ def _conflict_hints(*, remap: bool, skip_existing: bool) -> Iterator[None]:
         raise ConflictError(" ".join([str(error), *hints])) from error
 
 
-async def _warn_of_migration(journal: Journal, user: str) -> None:
+async def _warn_of_migration(archive: Archive, user: str) -> None:
     """Migrated threads come back with the next migration, as long as the source has them."""
-    threads = [row async for row in all_rows(journal.transfer, THREADS, Whose(user_id=user))]
-    if count := sum(SETTING in row["settings"] for row in threads):
+    if count := await archive.count_migrated(user):
         typer.echo(
             f"{count} of {user}'s threads came from `segue migrate`; delete them in the source, "
             "too, or the next run imports them again.",
             err=True,
         )
-
-
-async def _forget(journal: Journal, settings: Settings, user: str) -> Deleted:
-    deleted = await journal.removal.delete_user(user)
-    checkpoints = await checkpoints_of(settings).open()
-    try:
-        await Sweeper(journal, checkpoints, SystemClock()).step()
-    finally:
-        await checkpoints.close()
-    return deleted
 
 
 def _import_lines(imported: ImportResult, *, dry_run: bool) -> Iterator[str]:

@@ -27,7 +27,7 @@ from segue.journal.tables import (
     Row,
     Table,
 )
-from segue.journal.transfer import BatchTaken
+from segue.journal.transfer import BatchTaken as BatchTaken  # noqa: PLC0414 - also for commands
 from segue.transfer.lines import to_id
 from segue.transfer.reader import ORDER, ExportReader
 

@@ -1,0 +1,179 @@
+"""`segue follow-up`, `remind` and `reminders`: let an agent write first, now or later."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from segue.archive import Archive
+from segue.cli.access import Target, Work, of_thread
+from segue.cli.output import USER_OF_KEY, Answer, ThreadId, when
+from segue.core.durations import parse_duration
+from segue.core.snowflake import parse, to_text
+from segue.core.text import one_line
+from segue.errors import UsageError
+from segue.journal.records import Thread
+from segue.runtime.reminders import Reminder, Reminders
+from segue.runtime.requests import FollowUpRequest
+
+_AT = "When, with its zone, such as 2027-01-15T08:00+01:00; by default at once."
+_AFTER = "How long from now, such as 20m or 2h."
+_PROMPT = "What the model is asked, instead of the trigger's prompt; users never see it."
+_DATA = "JSON that the model gets, quoted; users never see it."
+_ONCE = "A name for it: the same name again returns the first follow-up."
+_TRIGGER = "One of the four, or one of the agent's own."
+_TEXT = "What to remind the user of."
+_REMIND_AFTER = "How long from now, such as 20m or 3 days."
+_REMIND_AT = "The user's local time, such as 2027-01-15T09:00."
+_EVERY = "A rule such as 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9', or a cron line such as '0 9 * * 1'."
+_UNTIL = "The local time or date after which a rule ends."
+_WHOSE = (
+    "Whose reminders, at a server with a key that speaks for many users; if not given, those of "
+    "the key's user, or of `me` without a server."
+)
+
+
+def follow_up(  # noqa: PLR0913  # each is an option of the command
+    thread_id: ThreadId,
+    *,
+    at: Annotated[str | None, typer.Option(help=_AT)] = None,
+    after: Annotated[str | None, typer.Option(help=_AFTER)] = None,
+    trigger: Annotated[str, typer.Option(help=_TRIGGER)] = "check_in",
+    prompt: Annotated[str | None, typer.Option(help=_PROMPT)] = None,
+    reason: Annotated[str | None, typer.Option(help="For operators.")] = None,
+    data: Annotated[str | None, typer.Option(help=_DATA)] = None,
+    once: Annotated[str | None, typer.Option(help=_ONCE)] = None,
+    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
+    target: Target,
+) -> Answer:
+    """Let the agent write first in a thread, also in an empty one; the gates decide when it is due.
+
+    A running server sends it; a message of the user voids it.
+    """
+    request = FollowUpRequest(
+        at=_parse_time(at),
+        after=None if after is None else parse_duration(after),
+        trigger=trigger,
+        prompt=prompt,
+        reason=reason,
+        data=_parse_data(data),
+        key=once,
+    )
+
+    async def work(archive: Archive, thread: Thread) -> Any:
+        async with archive.new_ids() as ids:
+            timer = await archive.requests(ids).follow_up(thread, request)
+        shown = {"state": timer.state, "reason": timer.state_reason}
+        return {"id": to_text(timer.id), **shown, "due_at": timer.due_at.isoformat()}
+
+    wait = None if request.after is None else request.after.total_seconds()
+    start = None if request.at is None else request.at.isoformat()
+    body = {**asdict(request), "at": start, "after": wait}
+    path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
+    found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
+    shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
+    if found["reason"]:
+        shown += f" {found['reason']}"
+    return Answer(found, lambda: typer.echo(shown))
+
+
+def remind(  # noqa: PLR0913  # each is an option of the command
+    thread_id: ThreadId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help=_TEXT)],
+    *,
+    after: Annotated[str | None, typer.Option(help=_REMIND_AFTER)] = None,
+    at: Annotated[str | None, typer.Option(help=_REMIND_AT)] = None,
+    every: Annotated[str | None, typer.Option(help=_EVERY)] = None,
+    until: Annotated[str | None, typer.Option(help=_UNTIL)] = None,
+    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
+    target: Target,
+) -> Answer:
+    """Set a reminder in a thread; a running server sends it."""
+    given = {"after": after, "at": at, "every": every, "until": until}
+
+    async def work(archive: Archive, thread: Thread) -> Any:
+        async with archive.new_ids() as ids:
+            return _plain(await archive.reminders(ids).remind(thread, text, **given))
+
+    path = f"/api/threads/{quote(thread_id, safe='')}/reminders"
+    body = {"text": text, **given}
+    found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
+    return Answer(found, lambda: typer.echo(f"Reminder {found['id']}: {found['description']}."))
+
+
+def reminders(
+    *,
+    user: Annotated[str | None, typer.Option(help=_WHOSE)] = None,
+    thread: Annotated[str | None, typer.Option(help="The reminders of one thread.")] = None,
+    cancel: Annotated[str | None, typer.Option(help="Cancel the reminder with this id.")] = None,
+    target: Target,
+) -> Answer:
+    """List reminders that still wait, soonest first, or cancel one."""
+    if sum(given is not None for given in (user, thread, cancel)) > 1:
+        raise UsageError("Give one of --user, --thread and --cancel.")
+    if cancel is not None:
+        return _cancel(target, cancel)
+    if thread is None:
+        owner = "me" if user is None else user
+        listed = _listed(lambda stored: stored.list_of_user(owner))
+        found = target.call("GET", "/api/reminders", listed, user=user)
+    else:
+        path = f"/api/threads/{quote(thread, safe='')}/reminders"
+        found = target.look(path, of_thread(thread, _of_thread))
+    rows = ((r["id"], r["thread_id"], r["description"], one_line(r["text"], 60)) for r in found)
+    headings = ("id", "thread", "when", "what")
+    return Answer.table(found, headings, rows, nothing="There is no reminder.")
+
+
+def _cancel(target: Target, reminder_id: str) -> Answer:
+    async def work(archive: Archive) -> Any:
+        async with archive.new_ids(dry_run=True) as ids:
+            return _plain(await archive.reminders(ids).cancel(parse(reminder_id)))
+
+    found = target.call("DELETE", f"/api/reminders/{quote(reminder_id, safe='')}", work)
+    text = f"Reminder {reminder_id} is cancelled."
+    return Answer(found or {"id": reminder_id}, lambda: typer.echo(text))
+
+
+async def _of_thread(archive: Archive, thread: Thread) -> Any:
+    return await _listed(lambda stored: stored.list_of_thread(thread))(archive)
+
+
+def _listed(load: Callable[[Reminders], Awaitable[list[Reminder]]]) -> Work[Any]:
+    async def work(archive: Archive) -> Any:
+        async with archive.new_ids(dry_run=True) as ids:
+            return [*map(_plain, await load(archive.reminders(ids)))]
+
+    return work
+
+
+def _plain(reminder: Reminder) -> dict[str, Any]:
+    """As the server writes it."""
+    values = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(reminder).items()
+    }
+    return {**values, "id": to_text(reminder.id)}
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.min  # noqa: DTZ901 - refused below
+    if moment.tzinfo is None:
+        raise UsageError(f"--at is {text!r:.60}; expected a time with its zone, or use --after.")
+    return moment
+
+
+def _parse_data(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--data is not JSON: {error}.") from None
