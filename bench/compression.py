@@ -20,7 +20,7 @@ from bench.stores import AGENT, now
 from bench.table import print_columns, progress
 from bench.transfer import SIZES, THREAD, peak, write_export
 from segue.archive import open_archive
-from segue.cli.compress import compress_thread
+from segue.cli.housekeeping import compress_thread
 from segue.core.compression import Strategy
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, CompressionConfig

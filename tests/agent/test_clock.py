@@ -12,7 +12,7 @@ from segue.agent.build import build_graph
 from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.scripted import ScriptedChatModel
-from segue.core.autonomy.clock import LocalClock
+from segue.core.autonomy.local_time import LocalClock
 from segue.errors import UsageError
 from segue.journal.journal import Journal
 from segue.runtime.run import Run

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from segue.agent import local
 from segue.agent.local import CONTEXT_TOKENS, ENGINE, EngineEvent, Generation, LocalChatModel
-from segue.core.autonomy.clock import LocalClock
+from segue.core.autonomy.local_time import LocalClock
 from segue.core.context import with_last_part
 from segue.core.messages import synthetic_message
 from segue.core.speech.guard import find_machinery

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from segue.cli.serve import _greeting
-from segue.core.speech.grammar import grammars
+from segue.core.speech.stops import grammars
 from segue.errors import DeniedError
 from segue.server.app import create_app
 from segue.server.settings import ServedSettings, ServerSettings

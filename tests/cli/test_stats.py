@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import Stage
+from segue.simulate.world import Stage, VirtualClock
 from tests.cli.conftest import Segue
 from tests.stories.scenes import arm, eager_agent, model_of, new_thread
 

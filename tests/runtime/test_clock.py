@@ -10,7 +10,7 @@ import pytest
 
 from segue.errors import UsageError
 from segue.runtime.clock import SystemClock, sleep
-from segue.simulate.clock import VirtualClock
+from segue.simulate.world import VirtualClock
 
 pytestmark = pytest.mark.anyio
 

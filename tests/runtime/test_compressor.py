@@ -22,7 +22,7 @@ from segue import (
     synthetic_message,
 )
 from segue.archive import Archive
-from segue.cli.compress import compress_thread
+from segue.cli.housekeeping import compress_thread
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
 from segue.core.messages import continuation_message, visible_messages
@@ -35,8 +35,7 @@ from segue.runtime.clock import SystemClock
 from segue.runtime.compressor import Backlog, Compressor, WindowLimits
 from segue.settings import Settings as SegueSettings
 from segue.settings.agents import AgentConfig
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START, plain_agent
+from segue.simulate.world import START, VirtualClock, plain_agent
 from segue.stores import open_journal
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.providers import request_problems

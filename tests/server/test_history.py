@@ -17,8 +17,7 @@ from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import NewTimer
 from segue.settings.agents import AgentConfig
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import Stage, World
+from segue.simulate.world import Stage, VirtualClock, World
 from segue.telemetry import FIELDS
 from tests.runtime.scenes import batches_of, calling, lines
 from tests.server.clients import Site, site_of

@@ -9,8 +9,7 @@ from segue import TriggerType
 from segue.compose import Overrides, compose
 from segue.facade import Segue
 from segue.settings import Settings, load_settings
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START
+from segue.simulate.world import START, VirtualClock
 from tests.settings.tables import PAGE, make_tables, rewrite
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,7 @@ from segue.journal.records import NewTimer, Timer, TurnKind
 from segue.runtime.bus import Bus
 from segue.runtime.clock import sleep
 from segue.settings.agents import AgentConfig
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import World, plain_agent
+from segue.simulate.world import VirtualClock, World, plain_agent
 from tests.runtime.scenes import lines
 
 PATIENCE = timedelta(seconds=30)

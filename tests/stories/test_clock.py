@@ -9,8 +9,7 @@ from langchain_core.messages import AIMessage, SystemMessage
 
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START, Stage, World, plain_agent
+from segue.simulate.world import START, Stage, VirtualClock, World, plain_agent
 from tests.stories.scenes import PATIENCE, eager_agent, model_of, new_thread
 
 pytestmark = pytest.mark.anyio

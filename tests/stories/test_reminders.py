@@ -15,8 +15,7 @@ from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.events import MessageStored
 from segue.journal.records import TimerKind, TimerState, TurnKind
 from segue.settings.agents import AgentConfig
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import Stage, World
+from segue.simulate.world import Stage, VirtualClock, World
 from tests.stories.canaries import calling, failing
 from tests.stories.scenes import eager_agent, listening, model_of, told
 

@@ -31,8 +31,7 @@ from segue.runtime.clock import sleep
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, Autonomy
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START, Stage, World, plain_agent
+from segue.simulate.world import START, Stage, VirtualClock, World, plain_agent
 from segue.stores import JOURNAL_FILE, journal_of
 from tests.stories.deciders import SOON
 from tests.stories.scenes import PATIENCE, TOLD, eager_agent, model_of, new_thread, slowly

@@ -9,8 +9,7 @@ from langchain_core.messages import BaseMessage
 from segue.agent.scripted import Line
 from segue.journal.records import TurnState
 from segue.runtime.clock import sleep
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START, Stage
+from segue.simulate.world import START, Stage, VirtualClock
 from tests.runtime.scenes import PATIENCE, Held, lines
 from tests.stories.scenes import TOLD, model_of, new_thread
 

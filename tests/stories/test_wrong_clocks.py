@@ -6,8 +6,7 @@ import pytest
 
 from segue.core.metadata import MessageMetadata
 from segue.server.responses import MessageOut
-from segue.simulate.clock import VirtualClock
-from segue.simulate.world import START, Stage
+from segue.simulate.world import START, Stage, VirtualClock
 from tests.runtime.scenes import Held, lines
 from tests.stories.scenes import TOLD, model_of, new_thread
 

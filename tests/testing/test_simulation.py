@@ -17,10 +17,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from segue.core.autonomy.gates import Gate
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import UsageError
-from segue.simulate.clock import VirtualClock
 from segue.simulate.report import EntryKind, SimulationReport, TimelineEntry, Usage
 from segue.simulate.scenario import read_scenario
 from segue.simulate.simulation import simulate
+from segue.simulate.world import VirtualClock
 from segue.stores import JOURNAL_FILE
 
 # The user writes at nine and is asked something back: without more, a follow-up comes at ten.

@@ -12,8 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from segue.agent.current import required_run
 from segue.core.autonomy.local_time import as_utc, find_zone
 from segue.core.autonomy.policy import Preferences
-from segue.core.speech.grammar import When
-from segue.core.speech.stops import FollowUpRequest, Wish
+from segue.core.speech.stops import FollowUpRequest, When, Wish
 from segue.errors import UsageError
 from segue.runtime.deps import Deps
 from segue.runtime.run import Run

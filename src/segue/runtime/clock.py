@@ -1,7 +1,7 @@
 """The runtime's time: reading it, waiting for it, and when each worker has to look for work.
 
 The runtime waits by one clock only, so that tests and simulations can replace it with
-`segue.simulate.clock.VirtualClock` and let weeks pass in seconds.
+`segue.simulate.world.VirtualClock` and let weeks pass in seconds.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.autonomy.clock import LocalClock
+from segue.core.autonomy.local_time import LocalClock
 from segue.core.autonomy.policy import Preferences
 from segue.core.batch import Batch, group_batches
 from segue.core.context import Context

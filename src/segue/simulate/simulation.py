@@ -36,11 +36,10 @@ from segue.errors import UsageError
 from segue.events import OutsideEvent
 from segue.journal.records import Turn
 from segue.settings.agents import AgentConfig
-from segue.simulate.clock import VirtualClock
 from segue.simulate.report import EntryKind, SimulationReport, Usage
 from segue.simulate.scenario import Event, Scenario, Timetable
 from segue.simulate.timeline import Timeline
-from segue.simulate.world import World, open_world
+from segue.simulate.world import VirtualClock, World, open_world
 from segue.stores import JOURNAL_FILE
 
 Action = Callable[[World], Awaitable[datetime | None]]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from segue.core.autonomy.clock import LocalClock
+from segue.core.autonomy.local_time import LocalClock
 from segue.core.durations import say_duration
 
 MONDAY = datetime(2026, 11, 23, 8, 5, 59, tzinfo=UTC)

@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from segue.core.autonomy.requests import resolve_when
-from segue.core.speech.grammar import Part, When
-from segue.core.speech.stops import FollowUpRequest, Wish, read_request
+from segue.core.speech.stops import FollowUpRequest, Part, When, Wish, read_request
 
 TABLE = tomllib.loads(Path(__file__).with_name("requests.toml").read_text())
 

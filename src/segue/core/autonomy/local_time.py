@@ -1,4 +1,5 @@
-"""The user's local time: time zones, local days and quiet hours, across midnight and clock changes.
+"""The user's local time: time zones, local days and quiet hours, across midnight and clock changes;
+and the clock as the model reads it at the end of the system message.
 
 All results are in UTC: Python compares and adds times of one zone by their wall clock, which is
 wrong when the clock changes.
@@ -11,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from segue.core.durations import say_duration
 from segue.errors import UsageError
 
 # Local times of the first and last days of the calendar are out of range.
@@ -23,7 +25,17 @@ _NOT_A_ZONE: Final = re.compile(r"(localtime|posixrules|factory)$|(posix|right)/
 
 _MIDNIGHT: Final = time()
 _DAY: Final = timedelta(days=1)
+_MINUTE: Final = timedelta(minutes=1)
 _SECOND: Final = timedelta(seconds=1)
+# Not by `strftime`, which writes the language of the process.
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June", "July", "August"),
+    *("September", "October", "November", "December"),
+)
+_MAY_WRITE_FIRST: Final = (
+    "You may write to the user first; such messages reach them without a question of theirs."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +164,55 @@ def _clock_change(start: datetime, stop: datetime, zone: tzinfo) -> datetime | N
 
 def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClock:
+    """The time `at` in the user's zone; UTC if the zone is unknown.
+
+    `silent_for` is set for a follow-up: the time since the last visible message.
+    """
+
+    at: datetime
+    zone: str
+    may_write_first: bool = False
+    silent_for: timedelta | None = None
+
+    @property
+    def text(self) -> str:
+        """What the system message ends with, one fact per line."""
+        lines = [f"Now: {self._date(self.at)}, {self._time(self.at)} ({self._zone_name})."]
+        if self.may_write_first:
+            lines.append(_MAY_WRITE_FIRST)
+        if self.silent_for is not None:
+            minutes = self.silent_for // _MINUTE * _MINUTE
+            silence = say_duration(minutes) if minutes > timedelta() else "less than a minute"
+            lines.append(f"The user has been silent for {silence}.")
+        return "\n".join(lines)
+
+    @property
+    def local_time(self) -> datetime:
+        """The time `at`, in the user's zone."""
+        return self._local(self.at)
+
+    def describe(self, moment: datetime) -> str:
+        """Another time on this clock, such as `14:05 (Europe/Berlin)`, with its date on another day
+        than that of `at`.
+        """
+        is_today = self._local(moment).date() == self._local(self.at).date()
+        day = "" if is_today else f" on {self._date(moment)}"
+        return f"{self._time(moment)}{day} ({self._zone_name})"
+
+    def _date(self, moment: datetime) -> str:
+        day = self._local(moment)
+        return f"{_DAYS[day.weekday()]}, {day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+    def _time(self, moment: datetime) -> str:
+        return f"{self._local(moment):%H:%M}"
+
+    def _local(self, moment: datetime) -> datetime:
+        return as_utc(moment).astimezone(find_zone(self.zone) or UTC)
+
+    @property
+    def _zone_name(self) -> str:
+        return self.zone if find_zone(self.zone) else "UTC"

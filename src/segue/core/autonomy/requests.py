@@ -5,8 +5,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 
 from segue.core.autonomy.local_time import as_utc
-from segue.core.speech.grammar import Part, When
-from segue.core.speech.stops import FollowUpRequest, Wish
+from segue.core.speech.stops import FollowUpRequest, Part, When, Wish
 
 _MORNING: Final = time(9)
 _EVENING: Final = time(19)

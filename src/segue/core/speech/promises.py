@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from segue.core.durations import show_duration
 from segue.core.sentences import is_question, sentences_of
-from segue.core.speech.grammar import UNITS, read_numbers
 from segue.core.speech.phrases import alternatives, folded, languages, whole_words
+from segue.core.speech.stops import UNITS, read_numbers
 from segue.core.text import one_line
 
 LONGEST_TEXT: Final = 1000

@@ -12,8 +12,8 @@ from itertools import product
 from typing import Any, Final
 
 from segue.core.memory import query_words
-from segue.core.speech.grammar import read_numbers
 from segue.core.speech.phrases import alternatives, folded, languages
+from segue.core.speech.stops import read_numbers
 
 # A shorter word counts only if it is equal; a longer one may be part of a compound.
 _SHORTEST_PREFIX: Final = 4
