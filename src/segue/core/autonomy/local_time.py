@@ -28,10 +28,10 @@ _DAY: Final = timedelta(days=1)
 _MINUTE: Final = timedelta(minutes=1)
 _SECOND: Final = timedelta(seconds=1)
 # Not by `strftime`, which writes the language of the process.
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June", "July", "August"),
-    *("September", "October", "November", "December"),
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
 )
 _MAY_WRITE_FIRST: Final = (
     "You may write to the user first; such messages reach them without a question of theirs."
@@ -205,7 +205,7 @@ class LocalClock:
 
     def _date(self, moment: datetime) -> str:
         day = self._local(moment)
-        return f"{_DAYS[day.weekday()]}, {day.day} {_MONTHS[day.month - 1]} {day.year}"
+        return f"{WEEKDAYS[day.weekday()]}, {day.day} {MONTHS[day.month - 1]} {day.year}"
 
     def _time(self, moment: datetime) -> str:
         return f"{self._local(moment):%H:%M}"

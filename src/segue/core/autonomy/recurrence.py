@@ -14,15 +14,11 @@ from typing import Final, Literal
 from cronsim import CronSim, CronSimError
 from dateutil import rrule
 
+from segue.core.autonomy.local_time import MONTHS, WEEKDAYS
 from segue.errors import UsageError
 
 HORIZON: Final = timedelta(days=5 * 366)
 CLOSEST: Final = timedelta(minutes=15)
-WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
 
 _ANY_TIME: Final = datetime.combine(date.min, time())
 _LONGEST: Final = 200  # characters

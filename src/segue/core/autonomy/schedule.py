@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 
+from segue.core.autonomy.local_time import MONTHS, WEEKDAYS, as_utc, find_zone
 from segue.core.autonomy.local_time import after as later
-from segue.core.autonomy.local_time import as_utc, find_zone
 from segue.core.autonomy.recurrence import (
     HORIZON,
-    MONTHS,
-    WEEKDAYS,
     Recurrence,
     first_match,
     parse_recurrence,
