@@ -4,15 +4,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.errors import UnknownTrigger, UsageError
 from segue.events import OutsideEvent
 from segue.journal.records import TimerKind, TimerState
+from segue.journal.stats import FollowUpOutcome
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, World
-from tests.stories.scenes import eager_agent, model_of
+from tests.stories.canaries import calling, failing
+from tests.stories.scenes import eager_agent, model_of, told
 
 pytestmark = pytest.mark.anyio
 
@@ -200,6 +203,55 @@ async def test_events_do_not_write_more_often_than_the_day_allows(stage: Stage) 
         assert await world.heard("one") == ["News."]
         await world.pass_time(days=1)
         assert await world.heard("one") == ["News.", "More news."]
+
+
+async def test_an_event_is_told_when_the_model_works_again(stage: Stage) -> None:
+    """Its turn failed for good; it waits, and what happens meanwhile joins it."""
+    fails = failing("ValueError")
+    model = model_of(fails, fails, "Two parcels are on their way.")
+    async with stage.world(calm(), models={"ada": model}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(minutes=5)
+        assert await world.heard("one") == []
+        [postponed] = await told(world, "one", "an event")
+        assert postponed.startswith("postponed: The agent could not tell it (")
+        await world.pass_time(minutes=13)
+        await world.segue.wake(event(2), thread="one")
+        await world.pass_time(hours=1)
+        assert await world.heard("one") == ["Two parcels are on their way."]
+        assert {t.state for t in await world.segue.list_follow_ups("one")} == {TimerState.FIRED}
+        await world.say("one", "Thanks!")
+        await world.pass_time(days=2)
+        assert len([m for m in await world.heard("one") if "parcels" in m]) == 1
+
+
+async def test_an_event_that_cannot_be_told_is_given_up(stage: Stage) -> None:
+    """After a day, with a few tries and a record; the user hears nothing of it."""
+    model = model_of(*[failing("ValueError")] * 50)
+    async with stage.world(calm(), models={"ada": model}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(days=7)
+        records = await told(world, "one", "an event")
+        assert [record.split(":")[0] for record in records] == ["postponed"] * 8 + ["given_up"]
+        [row] = (await world.segue.stats()).outcomes
+        assert row.counts == {FollowUpOutcome.FAILED: 9}
+        assert await world.heard("one") == []
+
+
+async def test_an_event_that_was_seen_in_part_is_not_told_again(stage: Stage) -> None:
+    """The user would read its beginning twice."""
+    begun = AIMessage(
+        "Your parcel is on its way.", tool_calls=calling("list_reminders", {}).tool_calls
+    )
+    model = model_of(begun, failing("ValueError"))
+    async with stage.world(calm(), models={"ada": model}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(days=1)
+        assert await told(world, "one", "an event") == []
+        assert await world.heard("one") == ["Your parcel is on its way."]
 
 
 async def test_a_request_survives_a_restart(stage: Stage) -> None:

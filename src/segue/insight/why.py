@@ -32,6 +32,7 @@ _DECISIONS: Final = {
     "guard": "the guard before the first word",
     "promise": "a promise to remind",
     "reminder": "a reminder",
+    "event": "an event",
 }
 _OVER: Final = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}

@@ -267,9 +267,9 @@ class Ending:
 
     A follow-up of `timers` is armed only if the user has not written since the turn was queued.
     `says` is for listeners and gets a place among the messages. `is_waiting` leaves the batch open
-    for a person's answer. `postponed_until` lets the timers of a withdrawn turn wait again.
-    `preferences` are merged into the user's settings. `state` has the new values of channels of the
-    graph's state; None removes one. Only a turn that is done changes it.
+    for a person's answer. `postponed_until` lets the timers of a withdrawn or failed turn wait
+    again. `preferences` are merged into the user's settings. `state` has the new values of channels
+    of the graph's state; None removes one. Only a turn that is done changes it.
     """
 
     effects: Sequence["NewEffect"] = ()

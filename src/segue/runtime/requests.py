@@ -21,7 +21,7 @@ from segue.core.triggers import EVENT, TriggerType
 from segue.errors import UnknownTrigger, UsageError
 from segue.events import OutsideEvent
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, NewTimer, Thread, Timer, TimerKind
+from segue.journal.records import Decision, Ending, NewTimer, Thread, Timer, TimerKind, Turn
 from segue.runtime.clock import Clock, Wakeup
 from segue.settings.agents import Autonomy
 
@@ -29,6 +29,11 @@ from segue.settings.agents import Autonomy
 FARTHEST: Final = timedelta(days=366)
 # Events that come within this time become one message.
 GATHERED: Final = timedelta(seconds=10)
+# When events whose turn failed are tried again first, and for how long.
+_TOLD_AGAIN_AFTER: Final = timedelta(minutes=10)
+_TOLD_WITHIN: Final = timedelta(days=1)
+_AGAIN: Final = "; it is tried again later."
+_GIVEN_UP: Final = ", and is not tried any more."
 _LONGEST_REASON: Final = 500
 _OF_THE_USER: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
 
@@ -147,6 +152,38 @@ class Requests:
             turn_id=None,
             decided_at=now,
         )
+
+
+async def tell_later(
+    journal: Journal, ids: SnowflakeSource, turn: Turn, fault: str, now: datetime
+) -> Ending:
+    """How a failed turn ends that should have told events; the same as any other if it had none.
+
+    Unless the user saw some of it, the events are tried again, each time twice as long after they
+    were reported, for a day.
+    """
+    events = [
+        timer
+        for timer in await journal.timers.list_of_turn(turn.id)
+        if timer.kind is TimerKind.EVENT
+    ]
+    if not events or (await journal.turns.get(turn.id)).shown_at is not None:
+        return Ending()
+    reported_at = max(event.created_at for event in events)
+    again_at = now + max(now - reported_at, _TOLD_AGAIN_AFTER)
+    is_over = again_at > reported_at + _TOLD_WITHIN
+    decision = Decision(
+        id=ids.next(),
+        thread_id=turn.thread_id,
+        kind="event",
+        outcome="given_up" if is_over else "postponed",
+        reasons=(f"The agent could not tell it ({fault}){_GIVEN_UP if is_over else _AGAIN}",),
+        facts={"events": len(events), "until": None if is_over else again_at.isoformat()},
+        timer_id=None,
+        turn_id=turn.id,
+        decided_at=now,
+    )
+    return Ending(decisions=[decision], postponed_until=None if is_over else again_at)
 
 
 def _check_trigger(trigger: str, autonomy: Autonomy, *also: str) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from types import TracebackType
@@ -25,6 +26,7 @@ from segue.runtime.after_turn import AfterTurn
 from segue.runtime.deps import Deps
 from segue.runtime.housekeeping import is_batch_in_use
 from segue.runtime.model_failures import describe_fault, explain_model_error, is_retryable, place_of
+from segue.runtime.requests import tell_later
 from segue.telemetry import count, log_event
 
 logger = logging.getLogger(__name__)
@@ -298,14 +300,14 @@ class TurnFailures:
             closing = self._settle(batch)
         except DamagedError:  # a batch that cannot be read cannot be settled
             closing = []
-        await self._journal.turns.fail(
-            lease,
-            str(shown),
-            ids=self._ids,
-            now=self._clock(),
-            messages=closing,
-            ending=Ending(says=says),
+        now = self._clock()
+        ending = replace(
+            await tell_later(self._journal, self._ids, turn, shown.code, now), says=says
         )
+        await self._journal.turns.fail(
+            lease, str(shown), ids=self._ids, now=now, messages=closing, ending=ending
+        )
+        self._wakeups.expect(ending, now)
 
     def _settle(self, batch: Batch) -> list[BaseMessage]:
         """The messages that close a batch."""
