@@ -13,8 +13,9 @@ stored as soon as a tool has finished or the graph waits for a person.
 import asyncio
 import copy
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
 
 import ormsgpack
 from langchain_core.runnables import RunnableConfig
@@ -27,6 +28,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from segue.errors import UsageError
+
+T = TypeVar("T")
 
 # Node names contain no colon, so no graph's namespace looks like an attempt's.
 _MARK: Final = ":"
@@ -58,6 +63,7 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
     ) -> None:
         super().__init__(serde=saver.serde)
         self._saver = saver
+        self._loop = asyncio.get_running_loop()
         self._batch = batch
         self._attempt = attempt
         # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
@@ -166,6 +172,30 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
             await self._put_held(self._saver)
             self._held = None
             await self._saver.aput_writes(stored, writes, task_id, task_path)
+
+    # A node may call a graph inside without `await`; then it runs in a thread of its own.
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._wait_for(self.aget_tuple(config))
+
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        async def collect() -> Sequence[CheckpointTuple]:
+            return [found async for found in self.alist(config, **options)]
+
+        return iter(self._wait_for(collect()))
+
+    def put(self, *args: Any) -> RunnableConfig:
+        return self._wait_for(self.aput(*args))
+
+    def put_writes(self, *args: Any) -> None:
+        self._wait_for(self.aput_writes(*args))
+
+    def _wait_for(self, step: Coroutine[Any, Any, T]) -> T:
+        with suppress(RuntimeError):  # no loop runs in this thread
+            if asyncio.get_running_loop() is self._loop:
+                step.close()
+                raise UsageError("An async node called a graph with invoke(); use ainvoke() there.")
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result()
 
     def _stored_config(self, config: RunnableConfig, attempt: Attempt) -> RunnableConfig:
         namespace = config["configurable"].get("checkpoint_ns", "")
