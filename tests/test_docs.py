@@ -2,6 +2,8 @@
 
 import pkgutil
 import re
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -15,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 # Each page with the number of its programs that show what they print.
 PAGES = {
     "README.md": 1,
-    "docs/library.md": 2,
+    "docs/library.md": 3,
     "docs/journal.md": 1,
     "docs/agent.md": 3,
     "docs/runtime.md": 3,
@@ -51,6 +53,26 @@ def test_every_program_of_a_page_runs(page: str) -> None:
     shown = run(ROOT / page)
     assert [output for output, _ in shown] == [text for _, text in shown]
     assert len(shown) == PAGES[page]
+
+
+def test_the_example_with_a_scheduler_of_its_own_runs() -> None:
+    """One follow-up on its own timer, gates that refuse a second, and a user who says stop."""
+    call = [sys.executable, str(ROOT / "examples" / "own_scheduler.py")]
+    result = subprocess.run(call, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "sam:   I want to learn the guitar.",
+        "agent: Which songs do you like?",
+        "plan:  The reply asks the user something.",
+        "gates: All gates are open.",
+        "agent: Shall I name some easy ones?",
+        "plan:  The reply leaves the user something to decide.",
+        "gates: 1 of 1 follow-ups sent since the user last wrote; the user is next.",
+        "sam:   Please stop writing to me.",
+        "agent: All right, I won't.",
+        "plan:  The user asked not to be written to.",
+        "remind: Monday 18 January 2027, 09:00 (Europe/Berlin), then every week on Monday at 09:00",
+    ]
 
 
 def test_the_readme_can_be_read_in_one_sitting() -> None:

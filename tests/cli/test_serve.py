@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from segue.cli.reload import watched_files
 from segue.cli.serve import _greeting
 from segue.core.speech.stops import grammars
 from segue.errors import DeniedError
@@ -278,3 +279,103 @@ async def test_without_settings_the_local_model_talks(tmp_path: Path) -> None:
         server.send(signal.SIGTERM)
         assert await server.ended() == 0
     assert (tmp_path / "segue-data" / "journal.db").exists()
+
+
+OWN_GRAPH = """
+import asyncio
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+async def answer(state):
+    last = state["messages"][-1].text
+    while last == "wait" and "VERSION" == "one":
+        await asyncio.sleep(0.05)
+    return {"messages": [AIMessage(f"VERSION: {last}")]}
+
+
+graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
+"""
+
+
+@pytest.mark.anyio
+async def test_changed_code_is_taken_up_without_losing_anything(tmp_path: Path) -> None:
+    """The port stays open, a thread goes on, a running turn is resumed by the new code, and code
+    that cannot be loaded changes nothing but says why.
+    """
+    config = "patience = '0s'\n[agents.own]\ngraph = 'own_graph:graph'\nautonomy.enabled = false\n"
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    code = tmp_path / "own_graph.py"
+    code.write_text(OWN_GRAPH.replace("VERSION", "one"))
+    async with running(tmp_path, "serve", "--port", "0", "--reload") as server:
+        address = (await server.until(r"Segue serves at (http://\S+)\n"))[1]
+        await server.until(r"^Ready\.\n")
+        async with httpx.AsyncClient(base_url=f"{address}/api", timeout=PATIENCE) as client:
+            thread = (await client.post("/threads", json={})).json()["id"]
+
+            async def say(text: str) -> None:
+                sent = await client.post(f"/threads/{thread}/messages", json={"content": text})
+                assert sent.is_success, sent.text
+
+            async def until_said(text: str) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        page = await client.get(f"/threads/{thread}/history")
+                        # 503 while a process stops; a client comes back.
+                        if page.is_success and page.json()["messages"][-1]["text"] == text:
+                            return
+                        await asyncio.sleep(0.1)
+
+            await say("hello")
+            await until_said("one: hello")
+            code.write_text("def (")
+            await server.until(r"^Reloading: own_graph.py changed\.\n")
+            await server.until(r"^The code from before the change goes on serving\.\n")
+            assert b"SyntaxError: invalid syntax (own_graph.py, line 1)" in server.complained
+            await say("still there?")
+            await until_said("one: still there?")
+            await say("wait")
+            code.write_text(OWN_GRAPH.replace("VERSION", "two"))
+            await server.until(r"^Ready\.\n")
+            await until_said("two: wait")
+            said = ["hello", "one: hello", "still there?", "one: still there?", "wait", "two: wait"]
+            assert await history(address) == said
+        server.send(signal.SIGTERM)
+        assert await server.ended() == 0
+
+
+@pytest.mark.anyio
+async def test_a_server_ends_if_the_process_that_reloads_it_was_killed(tmp_path: Path) -> None:
+    """Otherwise it would keep the port, and serve old code for ever."""
+    write_config(tmp_path)
+    async with running(tmp_path, "serve", "--port", "0", "--reload") as server:
+        address = (await server.until(r"Segue serves at http://(\S+)\n"))[1]
+        await server.until(r"^Ready\.\n")
+        server.send(signal.SIGKILL)
+        host, _, port = address.partition(":")
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(host, int(port))
+                except ConnectionRefusedError:
+                    break
+                writer.close()
+                await asyncio.sleep(0.1)
+        assert await server.ended() == -signal.SIGKILL
+
+
+def test_code_of_other_folders_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory and packages that the settings name, not what is installed."""
+    here, package = tmp_path / "here", tmp_path / "elsewhere" / "brain"
+    for folder in (here / ".venv", here / "env", here / "sub", package):
+        folder.mkdir(parents=True)
+    (here / "env" / "pyvenv.cfg").touch()
+    for file in (".venv/a.py", "env/b.py", "sub/c.py", "notes.txt", "segue.toml"):
+        (here / file).touch()
+    (package / "__init__.py").touch()
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(package.parent)
+    agent = {"id": "ada", "graph": "brain.graphs:graph"}
+    settings = Settings.parse({"agents": [agent]}, "settings")
+    seen = watched_files(settings, Path("segue.toml")).look()
+    assert {path.name for path in seen} == {"c.py", "__init__.py", "segue.toml"}

@@ -142,12 +142,15 @@ class ContextWindow(AgentMiddleware[Any, Any, Any]):
         return request.override(system_message=system, messages=messages)
 
     def _cost_of(self, tool: BaseTool | dict[str, Any]) -> int:
-        """The tokens of a tool's description."""
         name = str(tool.get("name")) if isinstance(tool, dict) else tool.name
         if name not in self._tool_tokens:
-            schema = json.dumps(convert_to_openai_tool(tool), default=str)
-            self._tool_tokens[name] = estimate_text(schema)
+            self._tool_tokens[name] = tool_tokens(tool)
         return self._tool_tokens[name]
+
+
+def tool_tokens(tool: BaseTool | dict[str, Any]) -> int:
+    """The tokens of a tool's description and schema in a request."""
+    return estimate_text(json.dumps(convert_to_openai_tool(tool), default=str))
 
 
 class TellTime(AgentMiddleware[Any, Any, Any]):

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "import": ("Data", "transfer:import_", "Import a full export: all of it or nothing."),
     "migrate": ("Data", "migrate:migrate", "Import conversations of a LangGraph app, or chats."),
     "forget": ("Data", "transfer:forget", "Delete all data of a user."),
+    "init": ("Operate", "init:init", "Write a settings file, and an agent to start from."),
     "serve": ("Operate", "serve:serve", "Serve the agents over REST, WebSocket and SSE."),
     "doctor": ("Operate", "doctor:doctor", "Check settings, database, models and clock."),
     "simulate": ("Operate", "simulate:simulate", "Try a policy on a scenario, or on the past."),

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,13 @@ from fastapi.concurrency import run_in_threadpool
 from segue.archive import open_archive
 from segue.cli.access import Place
 from segue.cli.output import FAILED, print_error, program
+from segue.cli.reload import (
+    child_command,
+    inherited_listener,
+    serve_with_reload,
+    stop_without_parent,
+    watched_files,
+)
 from segue.core.speech.stops import read_request
 from segue.errors import SegueError
 from segue.facade import Segue
@@ -23,6 +31,7 @@ from segue.server.serving import Lifespan, check_bind, open_socket, serving
 from segue.server.serving import logger as serving_logger
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
+from segue.settings.loading import FILE
 from segue.settings.settings import LOCAL_MODEL_NOTE
 from segue.stores import describe_location, is_there
 from segue.telemetry import configure_logging
@@ -34,7 +43,8 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
     await _check_bind(settings)
     place = describe_location(settings)  # raises if the address is invalid
     configure_logging(server.log_level, json=server.log_format == "json")
-    bound = open_socket(server)
+    descriptor = inherited_listener()
+    bound = open_socket(server, descriptor)
     closed = asyncio.Event()
 
     @asynccontextmanager
@@ -48,6 +58,9 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
     app = create_app(open_segue, server)
     lifespan: Lifespan = app.state.lifespan
     stop = _handle_stop_signals()
+    if descriptor is not None:
+        lifespan.opens_first = True
+        stop_without_parent(stop)
     with _segue_errors_not_logged():
         async with serving(app, bound) as address:
             typer.echo(f"Starting at {address}")
@@ -167,6 +180,9 @@ def serve(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also log each request and each turn.")
     ] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Restart when code or settings change; for developing.")
+    ] = False,
     place: Place,
 ) -> None:
     """Serve the agents of the settings over REST, WebSocket and server-sent events.
@@ -182,4 +198,14 @@ def serve(
         server__port=port,
         server__log_level="info" if verbose else None,
     )
-    raise typer.Exit(asyncio.run(serve_until_stopped(settings)))
+    run = _reload(settings, place.config) if reload else serve_until_stopped(settings)
+    raise typer.Exit(asyncio.run(run))
+
+
+async def _reload(settings: ServedSettings, config: Path | None) -> int:
+    with open_socket(settings.server) as bound:
+        bound.listen()  # who connects before the first child is ready waits
+        files = watched_files(settings, config or Path(FILE))
+        return await serve_with_reload(
+            bound.fileno(), _handle_stop_signals(), files, child_command()
+        )

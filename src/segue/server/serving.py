@@ -33,6 +33,8 @@ class Lifespan:
         self._source = source
         self._segue = source if isinstance(source, Segue) else None
         self._has_begun = False
+        # Whether to listen only once the Segue is open: another process answers meanwhile.
+        self.opens_first = False
         # Why the Segue could not be opened.
         self.failure: Exception | None = None
         # Set when the Segue is open, or opening failed.
@@ -66,6 +68,8 @@ class Lifespan:
             self.started.set()
         else:
             task = asyncio.create_task(self._keep_open(self._source))
+            if self.opens_first:
+                await self.started.wait()
         try:
             yield
         finally:
@@ -100,13 +104,17 @@ def check_bind(settings: ServerSettings, *, has_keys: bool) -> None:
     )
 
 
-def open_socket(settings: ServerSettings) -> Listener:
-    """A socket bound to the address of the settings; port 0 is any free port."""
+def open_socket(settings: ServerSettings, descriptor: int | None = None) -> Listener:
+    """A socket bound to the address of the settings; port 0 is any free port. With a `descriptor`,
+    the bound socket that was inherited.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # Each connection inherits the protocol, and asyncio sets TCP_NODELAY only if it is TCP;
     # otherwise the kernel delays the last piece by up to 40 ms.
     most = settings.max_connections_per_address
-    bound = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, most)
+    bound = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, most, descriptor)
+    if descriptor is not None:
+        return bound
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((settings.host, settings.port))

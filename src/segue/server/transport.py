@@ -58,8 +58,15 @@ _BYTES_PER_CHUNK: Final = 256
 class Listener(socket.socket):
     """Counts open connections by client address, and refuses those over the limit."""
 
-    def __init__(self, family: int, kind: int, protocol: int, most_per_address: int | None) -> None:
-        super().__init__(family, kind, protocol)
+    def __init__(
+        self,
+        family: int,
+        kind: int,
+        protocol: int,
+        most_per_address: int | None,
+        descriptor: int | None = None,
+    ) -> None:
+        super().__init__(family, kind, protocol, descriptor)
         self._most_descriptors = _most_descriptors()
         # One address may not use all descriptors, however few there are.
         self._most = most_per_address and min(most_per_address, self._most_descriptors // 2)

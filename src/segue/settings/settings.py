@@ -53,7 +53,7 @@ def require_local() -> Path:
     return file
 
 
-def _has_local() -> bool:
+def has_local_model() -> bool:
     try:
         require_local()
     except UsageError:
@@ -67,7 +67,7 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
     """
     return {
         FIRST_TRY: {
-            **({} if has_graph or _has_local() else {"model": "scripted"}),
+            **({} if has_graph or has_local_model() else {"model": "scripted"}),
             "autonomy": {
                 "delays": {trigger.value: "30s" for trigger in TriggerType},
                 "policy": {"cooldown": "10s", "max_per_day": 50, "quiet_hours": "none"},
@@ -79,7 +79,7 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
 def note_on_first_try(settings: "Settings") -> str | None:
     """A note for a first try without the local model; None otherwise."""
     models = {agent.id: agent.model for agent in settings.agents}
-    if models != {FIRST_TRY: "scripted"} or _has_local():
+    if models != {FIRST_TRY: "scripted"} or has_local_model():
         return None
     return (
         "The local model is not installed; 'scripted' answers instead, by rules. To install it:\n"

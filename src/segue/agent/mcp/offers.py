@@ -5,14 +5,12 @@ it cannot fail a model call.
 """
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from mcp.types import (
     CallToolResult,
     ContentBlock,
@@ -23,7 +21,7 @@ from mcp.types import (
     Tool,
 )
 
-from segue.core.tokens import estimate_text
+from segue.agent.middleware import tool_tokens
 from segue.core.window import cut_text
 from segue.settings.mcp import McpConfig
 
@@ -86,11 +84,6 @@ def _make_tool(server: str, offered: Tool, call: Call, result_chars: int) -> Bas
     )
 
 
-def cost_of(tool: BaseTool) -> int:
-    """The tokens of its description and schema in a request."""
-    return estimate_text(json.dumps(convert_to_openai_tool(tool), default=str))
-
-
 def _flaw(tool: BaseTool) -> str | None:
     """Why a tool would fail each request that contains it; None if it would not."""
     schema = tool.args_schema
@@ -99,7 +92,7 @@ def _flaw(tool: BaseTool) -> str | None:
     if not isinstance(schema.get("properties", {}), dict):
         return "its arguments have no names"
     try:
-        tokens = cost_of(tool)
+        tokens = tool_tokens(tool)
     except Exception as error:  # noqa: BLE001 - a schema may be anything
         return f"its schema cannot be read ({type(error).__name__})"
     return f"its schema takes {tokens} tokens" if tokens > _MOST_TOKENS else None

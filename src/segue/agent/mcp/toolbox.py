@@ -9,8 +9,8 @@ from typing import Final
 
 from langchain_core.tools import BaseTool
 
-from segue.agent.mcp.offers import cost_of
 from segue.agent.mcp.server import McpServer
+from segue.agent.middleware import tool_tokens
 from segue.settings.agents import AgentConfig
 from segue.settings.mcp import McpConfig
 
@@ -50,7 +50,7 @@ class Toolbox:
 
     def _within_budget(self, offered: Sequence[Sequence[BaseTool]]) -> list[BaseTool]:
         tools = [tool for each in offered for tool in each]
-        costs = [*accumulate(map(cost_of, tools))]
+        costs = [*accumulate(map(tool_tokens, tools))]
         fitting = [
             tool for tool, cost in zip(tools, costs, strict=True) if cost <= self._max_tokens
         ]

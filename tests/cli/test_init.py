@@ -1,0 +1,75 @@
+"""`segue init`: a settings file that changes nothing, and an agent that runs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from segue.facade import Segue as RunningSegue
+from segue.server.settings import ServedSettings
+from segue.settings import load_settings
+from segue.settings.agents import AgentConfig
+from tests.cli.conftest import Segue
+
+_COMMENTED = re.compile(r"^# (\w+ = .+)$", re.MULTILINE)
+
+
+@pytest.fixture(params=["local", "scripted"])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The model of a new file, with the local one installed or not."""
+    monkeypatch.setattr("segue.cli.init.has_local_model", lambda: request.param == "local")
+    return str(request.param)
+
+
+def test_every_value_of_the_file_is_the_default(segue: Segue, tmp_path: Path, model: str) -> None:
+    """As it is written, and with all comments taken away: it documents, and changes nothing."""
+    assert segue("init").exit_code == 0
+    file = tmp_path / "segue.toml"
+    written = file.read_text(encoding="utf-8")
+    assert len(_COMMENTED.findall(written)) > 15
+    expected = AgentConfig(id="companion", model=model)
+    for text in (written, _COMMENTED.sub(r"\1", written)):
+        file.write_text(text, encoding="utf-8")
+        settings = load_settings(kind=ServedSettings, environ={})
+        assert settings.agents == (expected,)
+        assert settings.model_dump(exclude={"agents"}) == ServedSettings(
+            agents=(expected,)
+        ).model_dump(exclude={"agents"})
+
+
+@pytest.mark.parametrize("taken", ["segue.toml", "my_agent.py"])
+def test_nothing_is_overwritten_without_force(segue: Segue, tmp_path: Path, taken: str) -> None:
+    """Neither file is written if one of them is there."""
+    (tmp_path / taken).write_text("mine")
+    result = segue("init", "--graph")
+    assert result.exit_code == 2
+    assert f"{taken} is there already; --force replaces it." in result.stderr
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(taken, "mine")]
+    assert segue("init", "--graph", "--force").exit_code == 0
+    assert (tmp_path / taken).read_text() != "mine"
+
+
+def test_it_says_what_it_wrote_and_what_comes_next(segue: Segue, tmp_path: Path) -> None:
+    """In another folder, which is made."""
+    result = segue("init", "shop")
+    assert result.stdout == "Wrote shop/segue.toml.\nNext: cd shop && segue serve\n"
+    assert (tmp_path / "shop" / "segue.toml").is_file()
+    assert json.loads(segue("init", "--graph", "--force", "--json").stdout) == [
+        "segue.toml",
+        "my_agent.py",
+    ]
+
+
+@pytest.mark.anyio
+async def test_the_agent_runs_as_it_is(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key or a model, with state of its own."""
+    assert segue("init", "--graph").exit_code == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = load_settings(environ={})
+    async with RunningSegue.open(settings) as running:
+        thread = await running.create_thread("sam")
+        assert await running.reply(thread, "guitars") == "Noted, 1 so far: guitars"
+        assert (await running.reply(thread, "pianos")).endswith("so far: pianos")
