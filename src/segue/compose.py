@@ -56,7 +56,7 @@ from segue.runtime.thread_service import ThreadService
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.settings import Settings
-from segue.settings.agents import AgentConfig
+from segue.settings.agents import AgentConfig, Autonomy
 from segue.stores import checkpoints_of, journal_of, make_folder
 
 if TYPE_CHECKING:
@@ -172,31 +172,16 @@ def _put_together(kit: _Kit) -> System:
         batch_time=settings.batch_time,
     )
     turns = TurnWorker(deps, SessionProcessor(deps, after_turn, rules), rules, settings.slots)
-    books, reminders = _books(settings, deps), _reminders(deps)
+    books, (requests, reminders) = _books(settings, deps), _requested(deps)
     for config in settings.agents:
         book = books.get(config.id)
         agents[config.id] = _agent(config, kit, deps, turns, reminders, book)
-    webhooks = Webhooks(kit.http, kit.overrides.clock.now)
-    compressor = Compressor(
-        journal,
-        kit.ids,
-        kit.overrides.clock,
-        lambda agent_id: find_agent(agents, agent_id).config,
-        _summarisers(settings, kit.overrides).get,
-    )
     runtime = Runtime(
         deps=deps,
         ids=kit.ids,
         turns=turns,
         timers=TimerWorker(deps, gatekeeper),
-        effects=EffectRunner(
-            deps,
-            {
-                DECIDE: after_turn.decide,
-                COMPRESS: compressor.compress,
-                WEBHOOK: _deliverer(settings, webhooks),
-            },
-        ),
+        effects=_effects(kit, deps, after_turn),
         sweeper=Sweeper(journal, kit.checkpoints, deps.clock),
         retainer=Retainer(journal, settings.retention.policy, deps.clock),
         poll=settings.poll,
@@ -204,25 +189,31 @@ def _put_together(kit: _Kit) -> System:
     )
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
     threads = ThreadService(deps.journal)
-    requests = Requests(
-        journal,
-        kit.ids,
-        deps.clock,
-        lambda agent_id: find_agent(agents, agent_id).config.autonomy,
-        deps.wakeups.timers,
-    )
     return System(settings, deps, inbox, threads, runtime, requests, reminders, books)
 
 
-def _reminders(deps: Deps) -> Reminders:
-    return Reminders(
+def _effects(kit: _Kit, deps: Deps, after_turn: AfterTurn) -> EffectRunner:
+    """What follows from a turn: a decision, compression, and deliveries to webhooks."""
+    compressor = Compressor(
         deps.journal,
         deps.ids,
         deps.clock,
-        lambda agent_id: deps.agent_of(agent_id).config.autonomy,
-        deps.wakeups.timers,
-        zone=deps.zone,
+        lambda agent_id: deps.agent_of(agent_id).config,
+        _summarisers(kit.settings, kit.overrides).get,
     )
+    deliver = _deliverer(kit.settings, Webhooks(kit.http, deps.clock.now))
+    handlers = {DECIDE: after_turn.decide, COMPRESS: compressor.compress, WEBHOOK: deliver}
+    return EffectRunner(deps, handlers)
+
+
+def _requested(deps: Deps) -> tuple[Requests, Reminders]:
+    """What programs, users and agents arm themselves."""
+
+    def autonomy_of(agent_id: str) -> Autonomy:
+        return deps.agent_of(agent_id).config.autonomy
+
+    given = (deps.journal, deps.ids, deps.clock, autonomy_of, deps.wakeups.timers)
+    return Requests(*given), Reminders(*given, zone=deps.zone)
 
 
 def _check_models(settings: Settings, overrides: Overrides) -> None:

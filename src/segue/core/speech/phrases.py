@@ -18,6 +18,7 @@ _GROUP: Final = re.compile(r"\((?!\?)")
 _WORD: Final = re.compile(r"[a-z']{2,}")
 # Words of one kind in a row. Without a bound, hostile text takes exponential time.
 _REPEATS: Final = 5
+_EDGE: Final = 4  # sentences
 _INVERTED: Final = str.maketrans("¿¡", "  ")
 
 
@@ -67,6 +68,11 @@ def may_match(words: frozenset[str], sentence: str) -> bool:
     """
     said = set(_WORD.findall(sentence))
     return 5 * len(said & words) >= len(said)
+
+
+def at_edges(sentences: list[str]) -> list[str]:
+    """Where requests and promises stand: at the beginning or the end; the middle may be pasted."""
+    return sentences if len(sentences) <= 2 * _EDGE else sentences[:_EDGE] + sentences[-_EDGE:]
 
 
 def folded(sentence: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 from segue.core.sentences import is_question, sentences_of
 from segue.core.speech.phrases import (
     alternatives,
+    at_edges,
     folded,
     languages,
     may_match,
@@ -22,8 +23,6 @@ from segue.core.speech.phrases import (
     words_in,
 )
 
-# A promise stands at the beginning or the end of a reply.
-_EDGE: Final = 4
 _MOST_CLAUSES: Final = 8
 _LONGEST: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;.!…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
@@ -42,9 +41,7 @@ class _Language:
 @lru_cache(maxsize=16)  # the decider and the end of the turn read the same reply
 def promises_silence(text: str) -> bool:
     """Whether a reply says that the agent will not write on its own any more."""
-    sentences = [folded(sentence) for sentence in sentences_of(text)]
-    edges = sentences if len(sentences) <= 2 * _EDGE else sentences[:_EDGE] + sentences[-_EDGE:]
-    return any(_is_promise(sentence) for sentence in edges)
+    return any(_is_promise(folded(sentence)) for sentence in at_edges(sentences_of(text)))
 
 
 def _is_promise(sentence: str) -> bool:

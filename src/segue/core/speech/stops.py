@@ -15,6 +15,7 @@ from typing import Any, Final
 from segue.core.sentences import sentences_of
 from segue.core.speech.phrases import (
     alternatives,
+    at_edges,
     folded,
     languages,
     may_match,
@@ -23,8 +24,6 @@ from segue.core.speech.phrases import (
     words_in,
 )
 
-# A request stands at the beginning or the end of a message; the middle may be pasted text.
-_EDGE: Final = 4
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
 # Without width: a stop is one with such characters in it, too.
@@ -145,19 +144,16 @@ def read_request(text: str) -> FollowUpRequest | None:
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
     if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in grammars()):
         return FollowUpRequest(Wish.STOP)
-    if len(sentences) > 2 * _EDGE:
-        sentences = sentences[:_EDGE] + sentences[-_EDGE:]
-    found = [request for each in sentences for request in _requests_in(folded(each))]
+    found = [request for each in at_edges(sentences) for request in _requests_in(folded(each))]
     stops = [request for request in found if request.wish is Wish.STOP]
     return next(reversed(stops or found), None)
 
 
 def says_goodbye(text: str) -> bool:
     """Whether a clause of a user's message is a goodbye in one of the languages."""
-    sentences = [folded(each) for each in sentences_of(text)]
     return any(
         grammar.goodbye.fullmatch(clause)
-        for sentence in sentences[:_EDGE] + sentences[-_EDGE:]
+        for sentence in map(folded, at_edges(sentences_of(text)))
         for grammar in grammars_for(sentence)
         for clause in _clauses(sentence, grammar)
         if len(clause) <= _LONGEST_CLAUSE
