@@ -19,7 +19,7 @@ PAGES = {
     "README.md": 1,
     "docs/library.md": 3,
     "docs/journal.md": 1,
-    "docs/agent.md": 3,
+    "docs/agent.md": 5,
     "docs/runtime.md": 3,
     "docs/settings.md": 2,
     "docs/outcomes.md": 1,

@@ -27,6 +27,7 @@ tools = ["own_code:count"]
 autonomy.decider = "own_code:decide"
 """
 
+GRAPHS = "tests.stories.graphs"
 OWN_MEMORY = "graph = 'x:y'\nmemory = { enabled = true, embedder = 'openai:x' }"
 
 _SHORT = 'url = "https://example.org/hook"\nsecret = "short"'
@@ -125,6 +126,7 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
         ("model = 'nobody:x'", "model of ada", "fail", "no provider 'nobody'"),
         ("graph = 'nowhere:graph'", "graph of ada", "fail", "nowhere"),
         ("graph = 'json:__name__'", "graph of ada", "fail", "graph is str"),
+        (f"graph = '{GRAPHS}:with_checkpointer'", "graph of ada", "warn", "InMemorySaver"),
         ("memory.embedder = 'openai:x'", "embedder of ada", "fail", "set OPENAI_API_KEY"),
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
         ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),
@@ -204,6 +206,14 @@ def test_addresses_are_tried_only_on_request(
         assert (code, found["model of ada, live"]) == (1, "fail")
         assert found["webhook of ada, live"] == "ok"
         assert f"{gone} does not answer" in segue("doctor", "--live").stdout
+
+
+def test_the_channels_that_a_graph_keeps_are_listed(segue: Segue, tmp_path: Path) -> None:
+    config = f"[agents.ada]\ngraph = '{GRAPHS}:commands'\n"
+    (tmp_path / "segue.toml").write_text(config, encoding="utf-8")
+    [check] = [c for c in json.loads(segue("doctor", "--json").stdout) if "graph of" in c["name"]]
+    assert check["outcome"] == "ok"
+    assert "It keeps from turn to turn, beside its messages: notes." in check["detail"]
 
 
 @pytest.mark.anyio

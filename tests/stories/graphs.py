@@ -15,6 +15,7 @@ from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -146,6 +147,14 @@ def subgraphs() -> Any:
     outer.add_edge("outer_note", "as_node")
     outer.add_edge("as_node", "reply")
     return outer.compile()
+
+
+def with_checkpointer() -> Any:
+    """A graph that brings a checkpointer."""
+    builder = StateGraph(Notes)
+    builder.add_sequence([_note, _reply])
+    builder.add_edge(START, "_note")
+    return builder.compile(checkpointer=InMemorySaver())
 
 
 def commands() -> Any:

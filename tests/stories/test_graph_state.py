@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from segue.errors import BackendError, UsageError
 from segue.runtime.clock import sleep
-from segue.settings.agents import AgentConfig, Limits
+from segue.settings.agents import AgentConfig, Limits, MemoryConfig
 from segue.simulate.world import Stage, World, plain_agent, with_graph
 from tests.stories.scenes import PATIENCE, eager_agent, new_thread
 
@@ -272,6 +272,37 @@ async def test_the_state_may_be_a_pydantic_model(stage: Stage) -> None:
         for _ in range(3):
             await world.say(thread, "Hello.")
         assert await replies(world, thread) == ["0", "1", "2"]
+
+
+async def test_operators_see_the_state_in_the_context(stage: Stage) -> None:
+    """With its size; a value of a type of the graph's own is named, not restored."""
+    async with stage.world(agent_of(graph_of(Before, fill))) as world:
+        thread = await world.journal.threads.get(await new_thread(world))
+        await world.say(thread.id, "Hello.")
+        found = await world.segue.inspector.get_context(thread, agent_of(graph_of(Before, fill)))
+    shown = {each["channel"]: each["value"] for each in found["state"]}
+    own = "(a value of the graph's own type)"
+    assert shown == {"basket": own, "changed": "4", "gone": "'x'", "kept": "3"}
+    assert all(each["bytes"] > 0 for each in found["state"])
+
+
+async def test_the_context_leaves_the_room_that_the_graphs_memories_take(stage: Stage) -> None:
+    """What operators see is what the graph gets, message for message."""
+    given: list[int] = []
+
+    def look(state: MessagesState) -> dict[str, Any]:
+        given.append(len(state["messages"]))
+        return {"messages": [AIMessage("Fine. " * 50)]}
+
+    memory = MemoryConfig(enabled=True, max_tokens=300, embedder="local")
+    agent = agent_of(graph_of(MessagesState, look), memory=memory, context_tokens=1_000)
+    async with stage.world(agent) as world:
+        thread = await world.journal.threads.get(await new_thread(world))
+        for _ in range(12):
+            await world.say(thread.id, "Hello. " * 20)
+        found = await world.segue.inspector.get_context(thread, agent)
+        await world.say(thread.id, "x")
+    assert given[-1] == len(found["messages"]) + 1
 
 
 async def test_deleting_a_thread_or_a_user_deletes_the_state(stage: Stage) -> None:

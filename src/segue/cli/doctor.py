@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from segue.agent.build import build_graph, load_attribute, load_tool
+from segue.agent.build import BuiltGraph, build_graph, load_attribute, load_tool
 from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
+from segue.agent.state import kept_channels
 from segue.archive import Archive, open_archive
 from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer
@@ -172,7 +173,7 @@ def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
         yield _check_model(agent)
     else:
         fix = "docs/agent.md says what a graph needs."
-        yield _attempt(f"graph of {agent.id}", lambda: build_graph(agent), "It can be loaded.", fix)
+        yield _check_graph(agent, fix)
     if agent.tools or agent.autonomy.decider not in _BUILT_IN_DECIDERS:
         fix = "Name modules of the working directory or installed ones: 'module:name'."
         names: list[str] = []
@@ -206,6 +207,19 @@ async def _check_mcp(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
         else:
             fix = "Without it the agent runs without its tools. `segue serve` keeps trying."
             yield Diagnosis(where, "fail", problem, fix)
+
+
+def _check_graph(agent: AgentConfig, fix: str) -> Diagnosis:
+    built: list[BuiltGraph] = []
+    name = f"graph of {agent.id}"
+    found = _attempt(name, lambda: built.append(build_graph(agent)), "It can be loaded.", fix)
+    if not built:
+        return found
+    kept = ", ".join(sorted(kept_channels(built[0].graph))) or "nothing"
+    detail = f"It can be loaded. It keeps from turn to turn, beside its messages: {kept}."
+    if notes := built[0].notes:
+        return Diagnosis(name, "warn", " ".join([detail, *notes]), "Compile it without one.")
+    return replace(found, detail=detail)
 
 
 def _attempt(name: str, load: Callable[[], object], detail: str, fix: str) -> Diagnosis:

@@ -172,5 +172,8 @@ def _print_context(found: Mapping[str, Any]) -> None:
     if found["shortened"]:
         shorter = ((str(s["batch"]), s["detail"]) for s in found["shortened"])
         print_table(("shortened", "detail"), shorter, nothing="")
+    if found["state"]:
+        state = ((s["channel"], str(s["bytes"]), s["value"]) for s in found["state"])
+        print_table(("state", "bytes", "value"), state, nothing="")
     cut = ", and there may be older ones that do not fit" if found["is_cut"] else ""
     typer.echo(f"About {found['tokens']} tokens in {len(found['batches'])} batches{cut}.")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_to_dict
 
+from segue.agent.checkpoints.store import StrictSerializer
 from segue.core.batch import Batch
 from segue.core.calls import calls_of, is_of_type
 from segue.core.context import Context, build_context, with_last_part
@@ -20,11 +21,12 @@ from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.snowflake import to_text
 from segue.core.text import exact_json, one_line
 from segue.core.tokens import estimate_text
-from segue.errors import NotFoundError
+from segue.errors import NotFoundError, UsageError
 from segue.insight.why import why
 from segue.journal.journal import Journal
 from segue.journal.records import (
     MAX_DEPTH,
+    StateValue,
     Thread,
     Timer,
     TimerState,
@@ -40,6 +42,8 @@ from segue.settings.agents import AgentConfig
 # Longer texts are data, such as pictures; of those, the beginning is shown.
 _LONGEST: Final = 100_000
 _SHOWN: Final = 100
+# Characters of a value in a graph's state.
+_STATE_SHOWN: Final = 500
 # Of batches without a turn, such as imported ones, the newest are listed, up to this size.
 _WINDOW_TOKENS: Final = 100_000
 # More than the decisions that one timer has.
@@ -95,9 +99,9 @@ async def next_context(
     """
     window = await read_window(journal, thread.id, max_tokens=config.context_tokens)
     room, summary = config.context_tokens, window.told(config.context_tokens)
+    room -= config.memory.max_tokens if config.keeps_memories else 0
     if config.graph is not None:
         return build_context(window.batches, None, room, summary=summary)
-    room -= config.memory.max_tokens if config.memory.enabled else 0
     clock = clock_of(window, config.autonomy, now, zone).text
     context = build_context(
         window.batches,
@@ -185,9 +189,13 @@ class Inspector:
         ]
 
     async def get_context(self, thread: Thread, config: AgentConfig) -> Json:
-        """What the model would get of the thread now, and what is left out."""
+        """What the model would get of the thread now, and what is left out; for an agent with its
+        own graph, also the state that the graph would get back.
+        """
         context = await next_context(self._journal, thread, config, self._clock.now(), self._zone)
-        return context_json(context)
+        stored = await self._journal.states.load(thread.id)
+        state = [_channel(name, value) for name, value in stored.items()]
+        return context_json(context) | {"state": state}
 
     async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
         """What the decider and the gates decided, newest first."""
@@ -225,6 +233,15 @@ class Inspector:
     async def list_dead_letters(self, *, limit: int) -> list[Json]:
         """Webhooks and other effects that were given up."""
         return [*map(_json, await self._journal.effects.list_dead(limit=limit))]
+
+
+def _channel(name: str, stored: StateValue) -> Json:
+    """A channel of a graph's state; its value as text, unless it has types of the graph's own."""
+    try:
+        value = repr(StrictSerializer().loads_typed((stored.form, stored.value)))
+    except (UsageError, ValueError):
+        value = "(a value of the graph's own type)"
+    return {"channel": name, "bytes": len(stored.value), "value": one_line(value, _STATE_SHOWN)}
 
 
 async def _newest_batches(
