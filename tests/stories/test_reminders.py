@@ -375,3 +375,48 @@ async def test_switched_off_there_is_no_tool_and_no_promise_is_kept(sqlite_stage
         assert await w.segue.list_reminders("sam") == []
         kinds = {timer.kind for timer in await w.journal.timers.list_of("one")}
         assert TimerKind.REMINDER not in kinds
+
+
+async def test_a_user_who_wants_no_reminders_gets_no_more(stage: Stage) -> None:
+    """Those that recur end with the message, in its thread; one that comes once stays."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.create_thread("sam", thread_id="two")
+        await w.segue.remind("one", "stretch", every="FREQ=HOURLY")
+        await w.segue.remind("one", "drink water", every="FREQ=HOURLY")
+        await w.segue.remind("one", "see the dentist", after="30h")
+        await w.segue.remind("two", "breathe", every="FREQ=DAILY")
+        await w.say("one", "Please stop reminding me.")
+        left = await w.segue.list_reminders("sam")
+        assert sorted(reminder.text for reminder in left) == ["breathe", "see the dentist"]
+        [asked] = await told(w, "one", "the user's request about follow-ups")
+        assert asked == "stop_reminders: The user asked not to be reminded any more."
+        ends = await told(w, "one", "the reminder planned for")
+        assert ends == ["cancelled: The user asked not to be reminded any more."] * 2
+        await w.pass_time(days=2)
+        assert len(await sent(w)) == 1
+        assert (await w.segue.get_user_preferences("sam")).get("opted_out") is None
+
+
+async def test_a_user_names_the_reminder_that_should_end(stage: Stage) -> None:
+    """Also one that comes once; what is not named stays."""
+    async with world(stage) as w:
+        await start(w)
+        for text in ("stretch", "water the plants"):
+            await w.segue.remind("one", text, every="FREQ=HOURLY")
+        await w.segue.remind("one", "call mum", after="3h")
+        await w.say("one", "Stop reminding me to water my plants.")
+        await w.say("one", "And don't remind me to call mum.")
+        await w.say("one", "Stop reminding me of my ex.")
+        assert [reminder.text for reminder in await w.segue.list_reminders("sam")] == ["stretch"]
+        assert (await w.segue.get_user_preferences("sam")).get("opted_out") is None
+
+
+async def test_without_reminders_it_is_a_stop(stage: Stage) -> None:
+    """What the user takes for reminders is what the agent writes on its own."""
+    async with world(stage) as w:
+        await start(w)
+        await w.say("one", "Stop reminding me!")
+        assert (await w.segue.get_user_preferences("sam"))["opted_out"] is True
+        [asked] = await told(w, "one", "the user's request about follow-ups")
+        assert asked == "stop: The user asked not to be written to any more."

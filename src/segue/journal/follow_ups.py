@@ -223,6 +223,15 @@ async def cancel_events(tx: Tx, thread_id: str, reason: str, now: datetime) -> l
     return sorted(row["id"] for row in rows)
 
 
+async def end_reminders(
+    tx: Tx, thread_id: str, reminders: Sequence[int], why: Sequence[Decision], now: datetime
+) -> None:
+    """Cancel those of the reminders that still wait in the thread."""
+    reason = next((reason for each in why for reason in each.reasons), None)
+    sql = f"{_CANCEL} thread_id = :thread AND kind = 'reminder' AND {_ALIVE} AND id = ANY(:ids)"
+    await tx.run(sql, thread=thread_id, ids=[*reminders], reason=reason, now=now)
+
+
 async def end_timer(
     tx: Tx, timer_id: int, state: TimerState, reason: str | None, now: datetime
 ) -> Row:

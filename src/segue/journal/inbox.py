@@ -20,7 +20,7 @@ from segue.journal.batches import (
     stamp_now,
     storing,
 )
-from segue.journal.follow_ups import cancelling, find_live, record_decisions
+from segue.journal.follow_ups import cancelling, end_reminders, find_live, record_decisions
 from segue.journal.queue import (
     NewTurn,
     queue_turn,
@@ -79,7 +79,8 @@ class Inbox(Part):
         `arrival.only_if_idle`: `ConflictError` while a reply is queued or running.
         `arrival.interrupts` requests the cancellation of turns that have begun and of the agent's
         continuations and follow-ups; a reply that has not begun stays queued.
-        `arrival.preferences` are merged into the user's settings.
+        `arrival.preferences` are merged into the user's settings; of `arrival.reminders`, those of
+        the thread that still wait are cancelled, for the reason of the first decision.
         """
         check_real(message)
         _check_arrival(arrival)
@@ -111,6 +112,8 @@ class Inbox(Part):
             stored, row = await _stamp_next(tx, turn, message, rising)
             await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
             turn = await _hold_back(tx, thread, turn, arrival, now)
+        if arrival.reminders:
+            await end_reminders(tx, thread_id, arrival.reminders, arrival.decisions, now)
         if arrival.preferences:
             await merge_user_settings(tx, thread.user_id, arrival.preferences, now)
         await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])

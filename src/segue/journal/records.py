@@ -221,7 +221,7 @@ class Accepted:
 class Arrival:
     """How a message comes in; see `Inbox.accept`. `parent_batch` and `source_agent_id` make it
     another agent's question. `payload` goes to the turn. `preferences` are settings that the user
-    asks for in the message, and `decisions` say so.
+    asks for in the message, `reminders` those that it ends, and `decisions` say so.
     """
 
     collect: timedelta | None = None
@@ -231,6 +231,7 @@ class Arrival:
     source_agent_id: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)
+    reminders: Sequence[int] = ()
     decisions: Sequence["Decision"] = ()
 
 

@@ -74,6 +74,7 @@ class Inbox:
                 interrupts=how is DoubleTexting.INTERRUPT,
                 payload=trace_context(),
                 preferences=asked.preferences,
+                reminders=asked.reminders,
                 decisions=asked.decisions,
             ),
         )

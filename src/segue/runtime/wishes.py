@@ -12,12 +12,15 @@ from typing import Any, Final
 from segue.core.autonomy.local_time import find_zone
 from segue.core.autonomy.policy import Preferences
 from segue.core.autonomy.requests import apply_request
+from segue.core.speech.reminding import names_reminder
 from segue.core.speech.stops import FollowUpRequest, Wish
-from segue.journal.records import Decision
+from segue.journal.records import Decision, Thread
 from segue.runtime.deps import Deps
+from segue.runtime.reminders import is_recurring, reminder_text
 
 ASKED: Final[Mapping[Wish, str]] = {
     Wish.STOP: "The user asked not to be written to any more.",
+    Wish.STOP_REMINDERS: "The user asked not to be reminded any more.",
     Wish.LATER: "The user asked to be written to later.",
     Wish.RESUME: "The user asked to be written to again.",
 }
@@ -26,22 +29,31 @@ PROMISED: Final = "The agent promised not to write on its own any more."
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Preferences to merge into those of the user, and their record; empty if nothing changes."""
+    """Preferences to merge into those of the user, reminders to end, and the record of it; empty if
+    nothing changes.
+    """
 
     preferences: Mapping[str, Any] = field(default_factory=dict)
+    reminders: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
 
 async def grant(
     deps: Deps, thread_id: str, request: FollowUpRequest, reason: str, turn_id: int | None = None
 ) -> Granted:
-    """What the request changes, for all agents of the thread's user."""
+    """What the request changes, for all agents of the thread's user; of reminders, those of the
+    thread.
+    """
     now = deps.clock.now()
     thread = await deps.journal.threads.get(thread_id)
+    reminders = await _unwanted_reminders(deps, thread, request)
+    if request.may_be_stop and not reminders:
+        # What the user takes for reminders is what the agent writes on its own.
+        request, reason = FollowUpRequest(Wish.STOP), ASKED[Wish.STOP]
     settings = await deps.journal.users.get_settings(thread.user_id)
     zone = Preferences.of(settings, thread.settings, deps.zone).time_zone
     wanted = apply_request(request, settings, now, find_zone(zone) or UTC)
-    if wanted is None:
+    if wanted is None and not reminders:
         return Granted()
     decision = Decision(
         id=deps.ids.next(),
@@ -49,9 +61,21 @@ async def grant(
         kind="request",
         outcome=request.wish.value,
         reasons=(reason,),
-        facts=dict(wanted),
+        facts={**(wanted or {}), **({"reminders": len(reminders)} if reminders else {})},
         timer_id=None,
         turn_id=turn_id,
         decided_at=now,
     )
-    return Granted(wanted, (decision,))
+    return Granted(wanted or {}, reminders, (decision,))
+
+
+async def _unwanted_reminders(
+    deps: Deps, thread: Thread, request: FollowUpRequest
+) -> tuple[int, ...]:
+    """The reminders of the thread that the request names; if it names none, those that recur."""
+    if request.wish is not Wish.STOP_REMINDERS:
+        return ()
+    live = await deps.journal.timers.list_reminders(thread.user_id, thread_id=thread.id)
+    if request.about is None:
+        return tuple(timer.id for timer in live if is_recurring(timer))
+    return tuple(timer.id for timer in live if names_reminder(request.about, reminder_text(timer)))

@@ -149,7 +149,7 @@ def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:
 def _sign_of_text(batch: Batch, earlier: Iterable[Batch]) -> Sign:
     reply, user = _last_text(batch, AIMessage), _last_text(batch, HumanMessage)
     request = read_request(user)
-    if request is not None and request.wish is Wish.STOP:
+    if request is not None and request.wish in (Wish.STOP, Wish.STOP_REMINDERS):
         return Sign.STOPPED
     if promises_silence(reply):
         return Sign.PROMISED_SILENCE

@@ -19,7 +19,7 @@ def apply_request(
     if request.wish is Wish.RESUME:
         ended = [name for name in ("opted_out", "snoozed_until") if settings.get(name)]
         return dict.fromkeys(ended) or None
-    if settings.get("opted_out") is True:
+    if request.wish is Wish.STOP_REMINDERS or settings.get("opted_out") is True:
         return None
     if request.wish is Wish.STOP:
         return {"opted_out": True}

@@ -55,6 +55,12 @@ def whole_clause(table: Mapping[str, Any], phrases: str) -> re.Pattern[str]:
     )
 
 
+def open_clause(table: Mapping[str, Any], phrases: str) -> re.Pattern[str]:
+    """A clause of leading words and one of the phrases; its group is all that follows."""
+    leads, core = (alternatives(table[name], table.get("words")) for name in ("leads", phrases))
+    return re.compile(rf"(?:(?:{leads})\s){{0,{_REPEATS}}}(?:{core})\s(.+)")
+
+
 def words_in(*patterns: re.Pattern[str]) -> frozenset[str]:
     """The words of patterns, to tell cheaply whether they `may_match`."""
     return frozenset(word for each in patterns for word in _WORD.findall(each.pattern))

@@ -6,7 +6,7 @@ and "stop the music" are not requests. Each language has a grammar of such claus
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -19,6 +19,7 @@ from segue.core.speech.phrases import (
     folded,
     languages,
     may_match,
+    open_clause,
     whole_clause,
     whole_words,
     words_in,
@@ -26,6 +27,7 @@ from segue.core.speech.phrases import (
 
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
+_VALUE: Final = re.compile(r":\s+(\w+)\W*$")
 # Without width: a stop is one with such characters in it, too.
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 # What follows is not the user's own text: "Translate this: leave me alone".
@@ -66,16 +68,26 @@ class Wish(StrEnum):
     """What a user wants of follow-ups."""
 
     STOP = "stop"
+    STOP_REMINDERS = "stop_reminders"
     LATER = "later"
     RESUME = "resume"
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUpRequest:
-    """A user's request about follow-ups; `when` is set for LATER."""
+    """A user's request about follow-ups; `when` is set for LATER.
+
+    STOP_REMINDERS is about the reminders that `about` names, or about all that recur; if there are
+    none of these, it may be a stop of everything.
+    """
 
     wish: Wish
     when: When | None = None
+    about: str | None = None
+    may_be_stop: bool = False
+
+
+_STOP: Final = FollowUpRequest(Wish.STOP)
 
 
 class Grammar:
@@ -89,11 +101,14 @@ class Grammar:
         self.later = whole_clause(requests, "laters")
         self.goodbye = whole_clause(requests, "goodbyes")
         self.resume = whole_clause(requests, "resumes")
+        self.reminder_stop = whole_clause(requests, "reminder_stops")
+        self.reminder_stop_of = open_clause(requests, "reminder_stops_of")
         self.reports = whole_words(requests["reporting"], words)
         self.loose_stop = whole_words(requests["loose_stops"], words)
         self.veto = whole_words(requests["vetoes"], words)
         self.words = words_in(
-            *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop)
+            *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop),
+            *(self.reminder_stop, self.reminder_stop_of),
         )
         self.conjunction = re.compile(rf"\s(?:{alternatives(requests['conjunctions'])})\s")
         self._numbers = read_numbers(times)
@@ -162,14 +177,19 @@ def says_goodbye(text: str) -> bool:
 
 def _requests_in(sentence: str) -> Iterator[FollowUpRequest]:
     for grammar in grammars_for(sentence):
-        reported = False
+        reported, loose = False, _loose_request(sentence, grammar)
+        about_reminders: FollowUpRequest | None = None
         for clause in _clauses(sentence, grammar):
-            is_own = not reported and len(clause) <= _LONGEST_CLAUSE
-            if is_own and (request := _request(clause, grammar)):
-                yield request
+            if not reported and len(clause) <= _LONGEST_CLAUSE:
+                request = _request(clause, grammar)
+                if reminders := _reminder_request(clause, grammar):
+                    may_be_stop = reminders.about is None or _STOP in (request, loose)
+                    about_reminders = replace(reminders, may_be_stop=may_be_stop)
+                elif request:
+                    yield request
             # "He said, leave me alone": what follows is not the user's request.
             reported = reported or grammar.reports.search(clause) is not None
-        if request := _loose_request(sentence, grammar):
+        if request := about_reminders or loose:
             yield request
 
 
@@ -178,7 +198,11 @@ def _clauses(sentence: str, grammar: Grammar) -> Iterator[str]:
     clauses = [*filter(None, _CLAUSE_END.split(sentence))]
     if len(clauses) > 1:
         yield " ".join(clauses)
+    # A word after a colon is a value: "Question 4: later".
+    named = {*_VALUE.findall(sentence)}
     for clause in clauses:
+        if clause in named:
+            continue
         yield clause
         yield from grammar.conjunction.split(clause)[1:]
 
@@ -192,6 +216,13 @@ def _request(clause: str, grammar: Grammar) -> FollowUpRequest | None:
         if grammar.stop.fullmatch(rest) or grammar.later.fullmatch(rest):
             return FollowUpRequest(Wish.LATER, when)
     return FollowUpRequest(Wish.LATER, When()) if grammar.later.fullmatch(clause) else None
+
+
+def _reminder_request(clause: str, grammar: Grammar) -> FollowUpRequest | None:
+    if grammar.reminder_stop.fullmatch(clause):
+        return FollowUpRequest(Wish.STOP_REMINDERS)
+    found = grammar.reminder_stop_of.fullmatch(clause)
+    return FollowUpRequest(Wish.STOP_REMINDERS, about=found[1]) if found else None
 
 
 def _loose_request(sentence: str, grammar: Grammar) -> FollowUpRequest | None:

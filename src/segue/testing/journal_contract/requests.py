@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.messages import synthetic_message
+from segue.core.messages import synthetic_message, user_message
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
+    Arrival,
+    Decision,
     Ending,
     NewTimer,
     NextTime,
@@ -220,3 +222,23 @@ async def test_a_thread_has_a_limit_of_reminders(chat: Chat, journal: Journal) -
     new = NewTimer("chat", chat.now + HOUR, key="d", payload={"text": "d"}, **REMINDER)
     with pytest.raises(ConflictError, match="cancel one first"):
         await journal.timers.arm(new, ids=chat.ids, now=chat.now, most=2)
+
+
+async def test_a_message_ends_reminders_of_its_thread(chat: Chat, journal: Journal) -> None:
+    """Those that it names and that still wait, once, with the reason of the decision."""
+    named, kept = [await chat.arm(HOUR, key=key, **REMINDER) for key in ("a", "b")]
+    event = await chat.arm(HOUR, key="e", **EVENT)
+    other = await (await chat.another("second")).arm(HOUR, key="a", **REMINDER)
+    why = Decision(chat.ids.next(), "chat", "request", "so", ("Enough.",), {}, None, None, chat.now)
+    arrival = Arrival(reminders=[named.id, event.id, other.id], decisions=[why])
+    message = user_message("Stop reminding me.")
+    for _ in range(2):
+        await journal.inbox.accept(
+            "chat", message, ids=chat.ids, now=chat.now, client_message_id="m", arrival=arrival
+        )
+    ended = await journal.timers.find(named.id)
+    assert ended is not None
+    assert (ended.state, ended.state_reason) == (TimerState.CANCELLED, "Enough.")
+    states = [await state_of(chat, timer.id) for timer in (kept, event, other)]
+    assert states == [TimerState.PENDING] * 3
+    assert len(await journal.decisions.list_of("chat")) == 1
