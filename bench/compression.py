@@ -19,9 +19,9 @@ from typing import TypeVar
 from bench.stores import AGENT, now
 from bench.table import print_columns, progress
 from bench.transfer import SIZES, THREAD, peak, write_export
-from segue.archive import open_archive
 from segue.cli.housekeeping import compress_thread
 from segue.core.compression import Strategy
+from segue.offline import open_offline
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, CompressionConfig
 from segue.stores import JOURNAL_FILE
@@ -51,9 +51,9 @@ async def _fill(settings: Settings, messages: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.jsonl"
         write_export(path, messages)
-        async with open_archive(settings, make=True) as archive:
+        async with open_offline(settings, make=True) as segue:
             with path.open("rb") as file:
-                await import_file(archive.journal, file, ImportOptions(), now=now())
+                await import_file(segue.journal, file, ImportOptions(), now=now())
 
 
 def measured(database: str, strategy: Strategy) -> Cost:
@@ -64,11 +64,11 @@ def measured(database: str, strategy: Strategy) -> Cost:
 
 
 async def _measured(settings: Settings) -> Cost:
-    async with open_archive(settings) as archive:
-        thread = await archive.get_thread(THREAD)
+    async with open_offline(settings) as segue:
+        thread = await segue.get_thread(THREAD)
         idle = peak()
         began = time.perf_counter()
-        outcome = await compress_thread(archive, thread, dry_run=False)
+        outcome = await compress_thread(segue, thread, dry_run=False)
         taken = time.perf_counter() - began
     return Cost(taken, len(outcome.leaving), len(outcome.summaries), idle, peak())
 

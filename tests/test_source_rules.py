@@ -127,6 +127,17 @@ def type_texts_compared(tree: ast.AST) -> list[int]:
     ]
 
 
+def store_steps(tree: ast.AST) -> list[int]:
+    """The lines that use a part of a journal; to pass the journal on is not one."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute | ast.Name)
+        and ast.unparse(node.value).split(".")[-1] in {"journal", "_journal"}
+    ]
+
+
 def operands(node: ast.Compare) -> list[ast.expr]:
     return [node.left, *node.comparators]
 
@@ -181,6 +192,8 @@ def idle_tests(tree: ast.AST, checks: Collection[str] = ()) -> list[str]:
         (impure_lines, "from random import choice"),
         (impure_lines, "from datetime import datetime\nmoment = datetime.now()"),
         (impure_lines, "from uuid import uuid4"),
+        (store_steps, "async def f(segue): await segue.journal.keys.list_all()"),
+        (store_steps, "async def f(journal): await journal.threads.get('t1')"),
         (made_human_messages, "message = HumanMessage('hi')"),
         (swallowing_waits, "async def f(e): await asyncio.wait_for(e.wait(), 1)"),
         (swallowing_waits, "from asyncio import wait_for"),
@@ -210,6 +223,12 @@ def test_only_the_migration_knows_the_old_marker() -> None:
 def breaches(rule: Callable[[ast.AST], list[int]], modules: Iterable[str]) -> dict[str, list[int]]:
     """The modules that break a rule, each with its lines."""
     return {module: lines for module in modules if (lines := rule(tree_of(module)))}
+
+
+def test_server_and_commands_take_no_step_at_the_store() -> None:
+    """What they do is a method of `Segue` or `OfflineSegue`, so that both do the same."""
+    callers = [module for module in MODULES if module.startswith(("server/", "cli/"))]
+    assert breaches(store_steps, callers) == {}
 
 
 def test_no_wait_swallows_a_cancellation() -> None:

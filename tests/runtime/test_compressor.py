@@ -21,7 +21,6 @@ from segue import (
     stamp,
     synthetic_message,
 )
-from segue.archive import Archive
 from segue.cli.housekeeping import compress_thread
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
@@ -31,6 +30,7 @@ from segue.journal import messages as stored_messages
 from segue.journal.journal import Journal
 from segue.journal.records import NewTimer, Summary, Thread, TimerKind
 from segue.journal.sqlite import SqliteJournal
+from segue.offline import OfflineSegue
 from segue.runtime.clock import SystemClock
 from segue.runtime.compressor import Backlog, Compressor, WindowLimits
 from segue.settings import Settings as SegueSettings
@@ -445,8 +445,8 @@ async def test_what_left_is_shown_without_being_read_again() -> None:
         read = counted(journal)
         agent = agent_of(700, keep=1, strategy="truncate")
         chosen = SegueSettings(agents=(agent,))
-        archive = Archive(chosen, journal, SystemClock())
-        outcome = await compress_thread(archive, thread, dry_run=False)
+        segue = OfflineSegue(chosen, journal, SystemClock())
+        outcome = await compress_thread(segue, thread, dry_run=False)
         gone = [batch for summary in outcome.summaries for batch in summary.batches]
         assert [left.id for left in outcome.leaving] == gone
         assert outcome.leaving[0].text.startswith("Question 0?")

@@ -1,19 +1,19 @@
-"""How commands reach data: the archive of the settings, or a server that returns the same JSON."""
+"""How commands reach data: the database of the settings, or a server that returns the same JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from segue.archive import Archive, open_archive
 from segue.cli.output import ConfigFile, Database, Key, Url
 from segue.errors import NotFoundError, UsageError
 from segue.journal.records import Thread
+from segue.offline import OfflineSegue, open_offline
 from segue.settings import Settings, load_settings
 
 T = TypeVar("T")
-Work = Callable[[Archive], Awaitable[T]]
-ThreadWork = Callable[[Archive, Thread], Awaitable[T]]
+Work = Callable[[OfflineSegue], Awaitable[T]]
+ThreadWork = Callable[[OfflineSegue, Thread], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Place:
         return load_settings(self.config, without=("webhook",), database=self.database)
 
     def run(self, work: Work[T], *, make: bool = False) -> T:
-        """Run `work` with the archive; with `make`, a missing SQLite database is created."""
+        """Run `work` at the database; with `make`, a missing SQLite database is created."""
         settings = self.load_settings()
 
         async def run() -> T:
-            async with open_archive(settings, make=make) as archive:
-                return await work(archive)
+            async with open_offline(settings, make=make) as segue:
+                return await work(segue)
 
         return asyncio.run(run())
 
@@ -92,12 +92,12 @@ class Target(Place):
 def of_thread(thread_id: str, work: ThreadWork[T]) -> Work[T]:
     """Work that loads the thread first; `NotFoundError` if there is none."""
 
-    async def run(archive: Archive) -> T:
+    async def run(segue: OfflineSegue) -> T:
         try:
-            thread = await archive.get_thread(thread_id)
+            thread = await segue.get_thread(thread_id)
         except NotFoundError as error:
             hint = "`segue threads --user NAME` lists a user's threads, `--all` those of all users."
             raise NotFoundError(f"{error} {hint}") from None
-        return await work(archive, thread)
+        return await work(segue, thread)
 
     return run

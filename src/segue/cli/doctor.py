@@ -19,12 +19,12 @@ from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
 from segue.agent.state import kept_channels
-from segue.archive import Archive, open_archive
 from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer
 from segue.compose import load_toolbox, webhook_target
 from segue.core.snowflake import time_of
 from segue.errors import SegueError, UsageError
+from segue.offline import OfflineSegue, open_offline
 from segue.settings import Settings, load_settings
 from segue.settings.agents import AgentConfig
 from segue.settings.settings import LOCAL_MODEL_NOTE
@@ -116,9 +116,9 @@ async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
     if version != known:
         return
     try:
-        async with open_archive(settings) as archive:
-            yield await _check_clock(archive)
-            await _store_and_load(archive)
+        async with open_offline(settings) as segue:
+            yield await _check_clock(segue)
+            await _store_and_load(segue)
     except (SegueError, OSError) as error:
         fix = "This process needs to write to the database, and the versions of LangGraph to fit."
         yield Diagnosis("self-test", "fail", str(error), fix)
@@ -146,8 +146,8 @@ def _check_version(version: int, known: int) -> Diagnosis:
     return Diagnosis("migrations", "fail", detail, "Install the newer version of Segue.")
 
 
-async def _check_clock(archive: Archive) -> Diagnosis:
-    newest, now = await archive.journal.nodes.last_position(), archive.clock.now()
+async def _check_clock(segue: OfflineSegue) -> Diagnosis:
+    newest, now = await segue.last_position(), segue.clock.now()
     ahead = time_of(newest) - now if newest else timedelta(0)
     clock = f"It is {now:%Y-%m-%d %H:%M:%S} UTC"
     if ahead <= _CLOCK_TOLERANCE:
@@ -157,12 +157,12 @@ async def _check_clock(archive: Archive) -> Diagnosis:
     return Diagnosis("clock", "fail", detail, fix)
 
 
-async def _store_and_load(archive: Archive) -> None:
-    checkpoints = await checkpoints_of(archive.settings).open()
+async def _store_and_load(segue: OfflineSegue) -> None:
+    checkpoints = await checkpoints_of(segue.settings).open()
     try:
-        async with archive.new_ids() as ids:
-            now = archive.clock.now()
-            await check_integrity(archive.journal, checkpoints.saver(), ids=ids, now=now)
+        async with segue.new_ids() as ids:
+            now = segue.clock.now()
+            await check_integrity(segue.journal, checkpoints.saver(), ids=ids, now=now)
     finally:
         await checkpoints.close()
 

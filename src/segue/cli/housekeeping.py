@@ -6,7 +6,6 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from segue.archive import Archive
 from segue.cli.access import Place, of_thread
 from segue.cli.output import Answer, ThreadId, print_lines, print_table, when
 from segue.core.batch import Batch
@@ -18,6 +17,7 @@ from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.text import one_line
 from segue.errors import UsageError
 from segue.journal.records import Summary, Thread
+from segue.offline import OfflineSegue
 from segue.runtime.compressor import Compressor, WindowLimits
 from segue.runtime.housekeeping import ThreadRemoval
 
@@ -73,11 +73,11 @@ def compress(
     The same as after a turn, but now, and also if compression is switched off.
     """
 
-    async def work(archive: Archive, thread: Thread) -> CompressResult:
+    async def work(segue: OfflineSegue, thread: Thread) -> CompressResult:
         if undo:
-            undone = await archive.undo_summary(thread, dry_run=dry_run)
+            undone = await segue.undo_summary(thread, dry_run=dry_run)
             return CompressResult(dry_run, undone=undone)
-        return await compress_thread(archive, thread, dry_run=dry_run)
+        return await compress_thread(segue, thread, dry_run=dry_run)
 
     result = place.run(of_thread(thread_id, work))
     value = {each.name: getattr(result, each.name) for each in fields(result)}
@@ -85,17 +85,17 @@ def compress(
     return Answer(value, lambda: _print(result))
 
 
-async def compress_thread(archive: Archive, thread: Thread, *, dry_run: bool) -> CompressResult:
+async def compress_thread(segue: OfflineSegue, thread: Thread, *, dry_run: bool) -> CompressResult:
     """Compress a thread down to its target, or find out which batches would leave."""
-    agent = archive.get_agent(thread.agent_id)
+    agent = segue.get_agent(thread.agent_id)
     asks_model = not dry_run and agent.compression.strategy is Strategy.SUMMARISE
     # Imported here: it loads LangChain's models, and only summaries need one.
     from segue.agent.summariser import load_summariser  # noqa: PLC0415
 
     summariser = load_summariser(agent) if asks_model else None
-    async with archive.new_ids(dry_run=dry_run) as ids:
+    async with segue.new_ids(dry_run=dry_run) as ids:
         compressor = Compressor(
-            archive.journal, ids, archive.clock, lambda _: agent, lambda _: summariser
+            segue.journal, ids, segue.clock, lambda _: agent, lambda _: summariser
         )
         tokens, target = await compressor.count_tokens(thread), WindowLimits.of(agent).target
         result = CompressResult(dry_run, tokens, target)
@@ -186,11 +186,11 @@ def retain(
     """
     given = _policy(older_than, keep_last, types or [])
 
-    async def work(archive: Archive) -> list[ThreadRemoval]:
-        policy = given or archive.settings.retention.policy
+    async def work(segue: OfflineSegue) -> list[ThreadRemoval]:
+        policy = given or segue.settings.retention.policy
         if policy is None:
             raise UsageError("Give --older-than or --keep-last, or set `retention`.")
-        return await archive.retain(policy, dry_run=dry_run)
+        return await segue.retain(policy, dry_run=dry_run)
 
     found = place.run(work)
     value = {"is_dry_run": dry_run, "threads": found}

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import typer
 
-from segue.archive import Archive
 from segue.cli.access import Target, Work, of_thread
 from segue.cli.output import USER_OF_KEY, Answer, ThreadId, when
 from segue.core.durations import parse_duration
@@ -17,6 +16,7 @@ from segue.core.snowflake import parse, to_text
 from segue.core.text import one_line
 from segue.errors import UsageError
 from segue.journal.records import Thread
+from segue.offline import OfflineSegue
 from segue.runtime.reminders import Reminder, Reminders
 from segue.runtime.requests import FollowUpRequest
 
@@ -64,9 +64,9 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
         key=once,
     )
 
-    async def work(archive: Archive, thread: Thread) -> Any:
-        async with archive.new_ids() as ids:
-            timer = await archive.requests(ids).follow_up(thread, request)
+    async def work(segue: OfflineSegue, thread: Thread) -> Any:
+        async with segue.new_ids() as ids:
+            timer = await segue.requests(ids).follow_up(thread, request)
         shown = {"state": timer.state, "reason": timer.state_reason}
         return {"id": to_text(timer.id), **shown, "due_at": timer.due_at.isoformat()}
 
@@ -95,9 +95,9 @@ def remind(  # noqa: PLR0913  # each is an option of the command
     """Set a reminder in a thread; a running server sends it."""
     given = {"after": after, "at": at, "every": every, "until": until}
 
-    async def work(archive: Archive, thread: Thread) -> Any:
-        async with archive.new_ids() as ids:
-            return _plain(await archive.reminders(ids).remind(thread, text, **given))
+    async def work(segue: OfflineSegue, thread: Thread) -> Any:
+        async with segue.new_ids() as ids:
+            return _plain(await segue.reminders(ids).remind(thread, text, **given))
 
     path = f"/api/threads/{quote(thread_id, safe='')}/reminders"
     body = {"text": text, **given}
@@ -130,23 +130,23 @@ def reminders(
 
 
 def _cancel(target: Target, reminder_id: str) -> Answer:
-    async def work(archive: Archive) -> Any:
-        async with archive.new_ids(dry_run=True) as ids:
-            return _plain(await archive.reminders(ids).cancel(parse(reminder_id)))
+    async def work(segue: OfflineSegue) -> Any:
+        async with segue.new_ids(dry_run=True) as ids:
+            return _plain(await segue.reminders(ids).cancel(parse(reminder_id)))
 
     found = target.call("DELETE", f"/api/reminders/{quote(reminder_id, safe='')}", work)
     text = f"Reminder {reminder_id} is cancelled."
     return Answer(found or {"id": reminder_id}, lambda: typer.echo(text))
 
 
-async def _of_thread(archive: Archive, thread: Thread) -> Any:
-    return await _listed(lambda stored: stored.list_of_thread(thread))(archive)
+async def _of_thread(segue: OfflineSegue, thread: Thread) -> Any:
+    return await _listed(lambda stored: stored.list_of_thread(thread))(segue)
 
 
 def _listed(load: Callable[[Reminders], Awaitable[list[Reminder]]]) -> Work[Any]:
-    async def work(archive: Archive) -> Any:
-        async with archive.new_ids(dry_run=True) as ids:
-            return [*map(_plain, await load(archive.reminders(ids)))]
+    async def work(segue: OfflineSegue) -> Any:
+        async with segue.new_ids(dry_run=True) as ids:
+            return [*map(_plain, await load(segue.reminders(ids)))]
 
     return work
 

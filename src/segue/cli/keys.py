@@ -31,7 +31,7 @@ def create(
     """Create a key and print it, once: only a digest of it is stored."""
     user_id = _check_user(name, user, any_user=any_user)
     key, secret = new_key(name, user_id, SystemClock().now(), is_operator=operator)
-    place.run(lambda archive: archive.add_key(key), make=True)
+    place.run(lambda segue: segue.add_key(key), make=True)
 
     def show() -> None:
         typer.echo(secret)
@@ -42,7 +42,7 @@ def create(
 
 def list_keys(*, place: Place) -> Answer:
     """List all keys, revoked ones too, oldest first."""
-    keys = place.run(lambda archive: archive.list_keys())
+    keys = place.run(lambda segue: segue.list_keys())
     rows = ((k.id, when(k.created_at), when(k.revoked_at), _speaks_for(k), k.name) for k in keys)
     headings = ("id", "created", "revoked", "speaks for", "name")
     nothing = "There is no key; `segue keys create NAME` creates one."
@@ -57,7 +57,7 @@ def revoke(
     place: Place,
 ) -> Answer:
     """Revoke a key for good; a running server refuses it within seconds."""
-    key = place.run(lambda archive: archive.revoke_key(key_id))
+    key = place.run(lambda segue: segue.revoke_key(key_id))
     return Answer(
         _without_digest(key), lambda: typer.echo(f"Key {key.id} ({key.name}) is revoked.")
     )

@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 import typer
 
-from segue.archive import Archive
 from segue.cli.access import Target, of_thread
 from segue.cli.output import Answer, Limit, ThreadId, print_lines, print_table, when
 from segue.core.text import one_line
 from segue.errors import UsageError
 from segue.insight.views import Inspector
 from segue.journal.records import Thread
+from segue.offline import OfflineSegue
 
 _USER = "Whose conversations; if not given, those of the key's user, or of `me` without a server."
 _ALL = "The newest conversations of all users."
@@ -31,8 +31,8 @@ def threads(
         raise UsageError("--all lists the conversations of all users; leave out --user.")
     owner = "me" if user is None else user
 
-    async def load(archive: Archive) -> Any:
-        return await archive.inspector.list_threads(None if of_all else owner, limit=limit)
+    async def load(segue: OfflineSegue) -> Any:
+        return await segue.inspector.list_threads(None if of_all else owner, limit=limit)
 
     if target.url is None or of_all or user is not None:
         found = target.look("/api/admin/threads", load, limit=limit, user=user)
@@ -80,8 +80,8 @@ def context(thread_id: ThreadId, *, target: Target) -> Answer:
     Without memories: they are searched with the user's next message.
     """
 
-    async def work(archive: Archive, thread: Thread) -> Any:
-        return await archive.inspector.get_context(thread, archive.get_agent(thread.agent_id))
+    async def work(segue: OfflineSegue, thread: Thread) -> Any:
+        return await segue.inspector.get_context(thread, segue.get_agent(thread.agent_id))
 
     found = target.look(_path(thread_id, "context"), of_thread(thread_id, work))
     return Answer(found, lambda: _print_context(found))
@@ -98,8 +98,8 @@ def timers(
     Without a thread: the pending timers of all threads, soonest first.
     """
 
-    async def load_pending(archive: Archive) -> Any:
-        return await archive.inspector.list_pending_timers(limit=limit)
+    async def load_pending(segue: OfflineSegue) -> Any:
+        return await segue.inspector.list_pending_timers(limit=limit)
 
     if thread_id is None:
         found = target.look("/api/admin/timers", load_pending, limit=limit)
@@ -143,8 +143,8 @@ def _list(
 ) -> Any:
     """The JSON of a thread's view, from a server or from the database."""
 
-    async def work(archive: Archive, thread: Thread) -> Any:
-        return await load(archive.inspector, thread.id, limit=limit)
+    async def work(segue: OfflineSegue, thread: Thread) -> Any:
+        return await load(segue.inspector, thread.id, limit=limit)
 
     return target.look(_path(thread_id, view), of_thread(thread_id, work), limit=limit)
 

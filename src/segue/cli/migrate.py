@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from segue.archive import open_archive
 from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer, print_table
 from segue.core.text import one_line
 from segue.migrate.ledger import Ledger, MigrationReport
 from segue.migrate.migration import Migration, Owners, open_source
+from segue.offline import open_offline
 from segue.runtime.clock import SystemClock
 from segue.settings import Settings
 from segue.stores import is_there
@@ -88,8 +88,8 @@ async def _migrate(
         async with AsyncExitStack() as stack:
             journal = None
             if not is_dry_run or is_there(settings):
-                archive = await stack.enter_async_context(open_archive(settings, make=True))
-                journal = archive.journal
+                segue = await stack.enter_async_context(open_offline(settings, make=True))
+                journal = segue.journal
             ledger = Ledger(journal, is_dry_run=is_dry_run)
             now = SystemClock().now()
             return await Migration(opened, ledger, owners, now=now, prefix=prefix).run(

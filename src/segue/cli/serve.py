@@ -13,7 +13,6 @@ import typer
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from segue.archive import open_archive
 from segue.cli.access import Place
 from segue.cli.output import FAILED, print_error, program
 from segue.cli.reload import (
@@ -26,6 +25,7 @@ from segue.cli.reload import (
 from segue.core.speech.stops import read_request
 from segue.errors import SegueError
 from segue.facade import Segue
+from segue.offline import open_offline
 from segue.server.app import create_app
 from segue.server.serving import Lifespan, check_bind, open_socket, serving
 from segue.server.serving import logger as serving_logger
@@ -104,8 +104,8 @@ async def _check_bind(settings: ServedSettings) -> None:
 async def _has_keys(settings: Settings) -> bool:
     if not is_there(settings):
         return False
-    async with open_archive(settings) as archive:
-        return any(key.revoked_at is None for key in await archive.list_keys())
+    async with open_offline(settings) as segue:
+        return any(key.revoked_at is None for key in await segue.list_keys())
 
 
 def _greeting(settings: Settings, place: str, address: str) -> list[str]:

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from segue.archive import Archive
 from segue.cli.access import Place
 from segue.cli.output import Answer, ConfigFile, is_piped, print_lines, print_table, when
 from segue.cli.stats import parse_time
@@ -20,6 +19,7 @@ from segue.core.autonomy.local_time import NIGHT
 from segue.core.durations import show_duration
 from segue.core.text import harmless
 from segue.errors import NotFoundError, UsageError
+from segue.offline import OfflineSegue
 from segue.replay.engine import EventKind
 from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import SystemClock
@@ -207,9 +207,9 @@ def _replay(
 ) -> ReplayReport:
     """Replay the past of the database, which is only read."""
 
-    async def work(archive: Archive) -> ReplayReport:
+    async def work(segue: OfflineSegue) -> ReplayReport:
         changes = _read_policy(policy) if policy else {}
-        known = {config.id: config.autonomy for config in archive.settings.agents}
+        known = {config.id: config.autonomy for config in segue.settings.agents}
         used: dict[str, Autonomy] = {}
 
         def autonomy_of(agent_id: str) -> Autonomy:
@@ -219,8 +219,8 @@ def _replay(
                 used[agent_id] = _with_policy(autonomy, changes) if is_changed else autonomy
             return used[agent_id]
 
-        asked = replace(query, zone=archive.settings.zone)
-        report = await replay(archive.journal, autonomy_of, asked, _progress())
+        asked = replace(query, zone=segue.settings.zone)
+        report = await replay(segue.journal, autonomy_of, asked, _progress())
         if not report.threads and not report.unreadable:
             raise NotFoundError("There is no conversation in the database yet.")
         if agent is not None and agent not in used:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from segue.archive import Archive
 from segue.cli.access import Target
 from segue.cli.output import Answer, AsJson, print_lines, print_table
 from segue.core.durations import parse_duration, show_duration
 from segue.errors import NotFoundError, UsageError
 from segue.insight.stats import build_query
+from segue.offline import OfflineSegue
 from segue.runtime.clock import SystemClock
 
 Json = Mapping[str, Any]
@@ -60,9 +60,9 @@ def stats(  # noqa: PLR0913 - each is an option
         window=parse_duration(window),
     )
 
-    async def work(archive: Archive) -> Json:
-        found = (await archive.stats(query)).as_json()
-        _refuse_unknown(agent, [config.id for config in archive.settings.agents], found)
+    async def work(segue: OfflineSegue) -> Json:
+        found = (await segue.stats(query)).as_json()
+        _refuse_unknown(agent, [config.id for config in segue.settings.agents], found)
         return found
 
     found = target.look(

@@ -9,12 +9,12 @@ from typing import Annotated, BinaryIO, Final
 
 import typer
 
-from segue.archive import Archive, open_archive
 from segue.cli.access import Place
 from segue.cli.output import Answer, AsJson, is_piped, print_lines
 from segue.core.text import harmless
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.records import Deleted
+from segue.offline import OfflineSegue, open_offline
 from segue.settings import Settings
 from segue.stores import is_begun
 from segue.transfer.export import Scope, count_user, export_all, export_user
@@ -70,7 +70,7 @@ def export(
     if as_json and out is None:
         raise UsageError("--json prints what was written, so --out has to name a file.")
     scope = Scope(threads=tuple(threads or ()), user_id=user)
-    counts = place.run(lambda archive: _export(archive, scope, out, is_full=full))
+    counts = place.run(lambda segue: _export(segue, scope, out, is_full=full))
     typer.echo(f"Exported {_amounts(counts)}.", err=True)
     return Answer({"file": str(out), "lines": counts}, lambda: None)
 
@@ -92,13 +92,13 @@ def import_(
         async with (
             stage_file(opened, trusted=trusted) as staged,
             _existing(settings, dry_run=dry_run) as existing,
-            open_archive(existing, make=True) as archive,
-            archive.new_ids(dry_run=dry_run) if remap else nullcontext() as ids,
+            open_offline(existing, make=True) as segue,
+            segue.new_ids(dry_run=dry_run) if remap else nullcontext() as ids,
         ):
             with _conflict_hints(remap=remap, skip_existing=skip_existing):
                 options = ImportOptions(ids, skip_existing, dry_run, trusted)
-                now = archive.clock.now()
-                return await import_staged(archive.journal, staged, options, now=now)
+                now = segue.clock.now()
+                return await import_staged(segue.journal, staged, options, now=now)
 
     with _open(file) as opened:
         imported = asyncio.run(work(opened))
@@ -114,14 +114,14 @@ def forget(
 ) -> Answer:
     """Delete all data of a user: conversations, memories, preferences."""
 
-    async def count(archive: Archive) -> Deleted:
-        await _warn_of_migration(archive, user)
-        return await count_user(archive.journal, user)
+    async def count(segue: OfflineSegue) -> Deleted:
+        await _warn_of_migration(segue, user)
+        return await count_user(segue.journal, user)
 
-    async def delete(archive: Archive) -> Deleted:
+    async def delete(segue: OfflineSegue) -> Deleted:
         if yes:
-            await _warn_of_migration(archive, user)
-        return await archive.delete_user(user)
+            await _warn_of_migration(segue, user)
+        return await segue.delete_user(user)
 
     if not yes and not dry_run:
         stored = place.run(count).rows
@@ -133,11 +133,11 @@ def forget(
 
 
 async def _export(
-    archive: Archive, scope: Scope, out: Path | None, *, is_full: bool
+    segue: OfflineSegue, scope: Scope, out: Path | None, *, is_full: bool
 ) -> Mapping[str, int]:
     writer, number = ExportWriter(), 0
     export_lines = export_all if is_full else export_user
-    lines = export_lines(archive.journal, scope, writer, created_at=archive.clock.now())
+    lines = export_lines(segue.journal, scope, writer, created_at=segue.clock.now())
     is_shown = out is None and not is_piped()
     with _target(out) as target:
         async with aclosing(lines):
@@ -201,9 +201,9 @@ def _conflict_hints(*, remap: bool, skip_existing: bool) -> Iterator[None]:
         raise ConflictError(" ".join([str(error), *hints])) from error
 
 
-async def _warn_of_migration(archive: Archive, user: str) -> None:
+async def _warn_of_migration(segue: OfflineSegue, user: str) -> None:
     """Migrated threads come back with the next migration, as long as the source has them."""
-    if count := await archive.count_migrated(user):
+    if count := await segue.count_migrated(user):
         typer.echo(
             f"{count} of {user}'s threads came from `segue migrate`; delete them in the source, "
             "too, or the next run imports them again.",

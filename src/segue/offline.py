@@ -1,4 +1,4 @@
-"""`Archive`: what is stored, without agents at work. The command line reads and changes it by this.
+"""`OfflineSegue`: stored data without agents at work, as the command line reads and changes it.
 
 It imports no model and no LangGraph: commands that only look have to start quickly.
 """
@@ -34,8 +34,8 @@ _LEASE: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """The data of all users. Made by `open_archive`.
+class OfflineSegue:
+    """The data of all users. Made by `open_offline`.
 
     `journal` is for the parts of Segue that work on all of it: replay, migration, compression.
     """
@@ -48,6 +48,10 @@ class Archive:
     def inspector(self) -> Inspector:
         """What operators see of all users."""
         return Inspector(self.journal, self.settings.agents, self.clock, self.settings.zone)
+
+    async def last_position(self) -> int:
+        """The position of the newest message of all; 0 if there is none."""
+        return await self.journal.nodes.last_position()
 
     async def get_thread(self, thread_id: str) -> Thread:
         return await self.journal.threads.get(thread_id)
@@ -134,7 +138,7 @@ class Archive:
 
 
 @asynccontextmanager
-async def open_archive(settings: Settings, *, make: bool = False) -> AsyncIterator[Archive]:
+async def open_offline(settings: Settings, *, make: bool = False) -> AsyncIterator[OfflineSegue]:
     """The stored data of the settings' database; with `make`, a missing SQLite one is created."""
     async with open_journal(settings, make=make) as journal:
-        yield Archive(settings, journal, SystemClock())
+        yield OfflineSegue(settings, journal, SystemClock())
