@@ -102,6 +102,7 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
         stack.push_async_callback(ids.close)
         saver = checkpoints.saver()
         await check_integrity(journal, saver, ids=ids, now=overrides.clock.now())
+        await asyncio.to_thread(_compile_phrases)  # else the first message would hold up the loop
         http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
@@ -330,8 +331,7 @@ def _compile_phrases() -> None:
 
 
 async def _prepare(books: Mapping[str, MemoryBook]) -> None:
-    """In the background: compile phrases, load embedders, embed memories without a vector."""
-    await asyncio.to_thread(_compile_phrases)
+    """In the background: load embedders, embed memories without a vector."""
     for agent_id, book in books.items():
 
         def report(done: int, total: int, agent_id: str = agent_id) -> None:

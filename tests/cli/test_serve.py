@@ -16,6 +16,7 @@ from segue.cli.serve import _greeting
 from segue.core.speech.stops import grammars
 from segue.errors import DeniedError
 from segue.server.app import create_app
+from segue.server.serving import EventLoop
 from segue.server.settings import ServedSettings, ServerSettings
 from segue.settings import Settings
 from tests.cli.conftest import Segue
@@ -128,12 +129,13 @@ def test_wrong_settings_are_told_with_their_place(
 def test_flags_override_the_settings(
     segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it listens, and `--verbose`."""
+    """Where it listens, and `--verbose`. Its event loop forgets what is over."""
     (tmp_path / "segue.toml").write_text("[server]\nport = 1\nhost = 'x'\n", encoding="utf-8")
     served: list[ServerSettings] = []
 
     async def serve_nothing(settings: ServedSettings) -> int:
         served.append(settings.server)
+        assert isinstance(asyncio.get_running_loop(), EventLoop)
         return 0
 
     monkeypatch.setattr("segue.cli.serve.serve_until_stopped", serve_nothing)

@@ -583,6 +583,29 @@ async def test_a_replay_is_read_as_the_listener_takes_it(stage: Stage) -> None:
             await screen.read(slow, lambda tab: len(tab.said) == 8)
 
 
+async def test_a_listener_does_not_wait_for_others_that_never_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with an error and holds nothing; the next one from the same cursor misses nothing."""
+    monkeypatch.setattr(bus, "REPLAY_WAIT_SECONDS", 0.05)
+    async with stage.world(models={"guide": always("I see.")}) as world:
+        thread = await new_thread(world.segue)
+        await world.say(thread, "Hello!")
+        await world.say(thread, "Are you there?")
+        async with AsyncExitStack() as stack:
+            for _ in range(4):
+                deaf = pages(world.segue, thread, "0")
+                await stack.enter_async_context(aclosing(deaf))
+                await anext(deaf)
+            async with asyncio.timeout(PATIENCE), aclosing(pages(world.segue, thread, "0")) as late:
+                with pytest.raises(BackendError, match="listen again"):
+                    await anext(late)
+            assert len(bus_of(world)._threads[thread].queues) == 4
+        screen = Tab()
+        async with aclosing(pages(world.segue, thread, "0")) as again:
+            await screen.read(again, lambda tab: len(tab.said) == 4)
+
+
 def picture(size: int) -> list[Any]:
     return [{"type": "image", "base64": "A" * size, "mime_type": "image/png"}]
 

@@ -1,13 +1,14 @@
 """`segue serve`: runs the server of the settings until it is stopped."""
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from fastapi import FastAPI
@@ -22,12 +23,11 @@ from segue.cli.reload import (
     stop_without_parent,
     watched_files,
 )
-from segue.core.speech.stops import read_request
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.offline import open_offline
 from segue.server.app import create_app
-from segue.server.serving import Lifespan, check_bind, open_socket, serving
+from segue.server.serving import EventLoop, Lifespan, check_bind, open_socket, serving
 from segue.server.serving import logger as serving_logger
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
@@ -35,6 +35,10 @@ from segue.settings.loading import FILE
 from segue.settings.settings import LOCAL_MODEL_NOTE
 from segue.stores import describe_location, is_there
 from segue.telemetry import configure_logging
+
+# M_ARENA_MAX of malloc.h.
+_ARENA_MAX: Final = -8
+_HEAPS: Final = 2
 
 
 async def serve_until_stopped(settings: ServedSettings) -> int:
@@ -85,12 +89,17 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
 
 async def _warm_up(app: FastAPI) -> None:
     """Do now what would block the event loop for up to 100 ms at a time later on."""
-    # Compiles the grammars, and loads the backend of event streams.
-    await run_in_threadpool(read_request, "Hello!")
-    app.openapi()  # builds the routes, otherwise with the first request
+    # Builds the routes, otherwise with the first request, and loads the backend of event streams.
+    await run_in_threadpool(app.openapi)
     # A full garbage collection visits all that was loaded, unless it is frozen.
     gc.collect()
     gc.freeze()
+
+
+def _limit_heaps() -> None:
+    """Glibc gives each thread a heap of its own, which keeps what large messages once took."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, _HEAPS)
 
 
 async def _check_bind(settings: ServedSettings) -> None:
@@ -198,8 +207,10 @@ def serve(
         server__port=port,
         server__log_level="info" if verbose else None,
     )
+    _limit_heaps()
     run = _reload(settings, place.config) if reload else serve_until_stopped(settings)
-    raise typer.Exit(asyncio.run(run))
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        raise typer.Exit(runner.run(run))
 
 
 async def _reload(settings: ServedSettings, config: Path | None) -> int:

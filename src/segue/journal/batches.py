@@ -39,10 +39,12 @@ _NOTE: Final = (
     "UPDATE threads SET last_position = :last WHERE id = :thread AND last_position < :last"
 )
 # `count` is the number of messages in the batch for its members, NULL for messages found by id.
+# SQLite would copy each body several times for a window function.
 _OPEN: Final = """
     SELECT * FROM (
-        SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body,
-            max(sequence_num) OVER () + 1 AS count
+        SELECT batch, sequence_num, message_id, batch_type, parent_batch, archived, body, (
+            SELECT max(sequence_num) + 1 FROM messages
+            WHERE thread_id = :thread AND batch = :batch) AS count
         FROM messages WHERE thread_id = :thread AND batch = :batch
         ORDER BY sequence_num LIMIT :limit) AS members
     UNION ALL

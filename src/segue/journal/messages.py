@@ -67,13 +67,16 @@ _MEMBERS: Final = """
     SELECT batch, tokens, body FROM messages WHERE thread_id = :thread AND batch = :batch
     AND archived = false ORDER BY sequence_num
 """
-# Whole batches, up to the one with which their bodies reach `size`.
+# Whole batches, up to the one with which their bodies reach `size`. They are counted apart, since
+# SQLite copies what a window function passes on.
 _AMONG: Final = """
-    SELECT batch, body FROM (
-        SELECT batch, sequence_num, body, sum(octet_length(body)) OVER (
-            ORDER BY batch GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-        FROM messages WHERE thread_id = :thread AND batch = ANY(:batches)
-    ) AS counted WHERE coalesce(before, 0) < :size ORDER BY batch, sequence_num
+    SELECT batch, body FROM messages WHERE thread_id = :thread AND batch IN (
+        SELECT batch FROM (
+            SELECT batch, sum(sum(octet_length(body))) OVER (
+                ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+            FROM messages WHERE thread_id = :thread AND batch = ANY(:batches) GROUP BY batch
+        ) AS counted WHERE coalesce(before, 0) < :size
+    ) ORDER BY batch, sequence_num
 """
 _PAGE: Final = """
     SELECT position, body FROM messages WHERE thread_id = :thread AND visible = true
@@ -163,8 +166,9 @@ class Messages(Part):
     ) -> list[Batch]:
         """The newest batches that are not archived, newest first, with at least `max_tokens`.
 
-        Ends sooner with the batch that brings them to `WINDOW_BYTES`. Never a cut batch. With a
-        current batch, nothing newer than it. Cost follows the budget, not the length of the thread.
+        Ends sooner before the batch that would bring them over `WINDOW_BYTES`. Never a cut batch.
+        With a current batch, nothing newer than it. Cost follows the budget, not the length of the
+        thread.
         """
         await thread_of(tx, thread_id)
         return await _tail(tx, thread_id, max_tokens, current_batch)
@@ -311,7 +315,7 @@ async def _tail(tx: Tx, thread_id: str, max_tokens: int, current_batch: int | No
 @dataclass(slots=True)
 class Tail:
     """The newest batches below an id, whole and newest first, until their tokens fill `room` or
-    their bodies reach `WINDOW_BYTES`.
+    the next one would bring their bodies over `WINDOW_BYTES`.
     """
 
     thread_id: str
@@ -331,6 +335,8 @@ class Tail:
         for members in groups:
             self.below = members[0]["batch"]
             self.bytes -= sum(body_size(row["body"]) for row in members)
+            if self.bytes < 0 and self.batches:
+                return
             for batch in readable(_to_batch, [members]):  # an unreadable one takes no room
                 self.batches.append(batch)
                 self.room -= sum(row["tokens"] for row in members)

@@ -91,8 +91,8 @@ class EffectState(StrEnum):
 # A page of messages ends with the message that brings its stored bodies to this size: a message may
 # have 10 MB.
 PAGE_BYTES: Final = 1_000_000
-# A model's context ends with the batch that brings it to this size: providers refuse requests of
-# 20 to 50 MB.
+# A model's context ends before the batch that would bring it over this size: providers refuse
+# requests of 20 to 50 MB.
 WINDOW_BYTES: Final = 20_000_000
 # Characters of a message's text in a search result.
 EXCERPT: Final = 300

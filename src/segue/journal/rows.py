@@ -9,15 +9,19 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, messages_from_dict
 from pydantic import BaseModel
+from pydantic_core import from_json
+from pydantic_core import to_json as fast_json
 
 from segue.core.batch import Batch
 from segue.core.memory import text_of
@@ -62,6 +66,8 @@ _OPTIONAL: Final = {
     "invalid_tool_calls",
     "usage_metadata",
 }
+# Characters from which on a body takes long to read or write.
+_LARGE: Final = 100_000
 # Decoded complete batches, by their stored form: what another process added makes another key.
 _MAX_SHARED: Final = 4_096
 _MAX_SHARED_SIZE: Final = 20_000
@@ -226,13 +232,13 @@ def encode_message(message: BaseMessage, known: MessageMetadata | None = None) -
         dumped["artifact"] = _storable_artifact(message.artifact)
     data = {k: v for k, v in dumped.items() if v is not None and (k not in _OPTIONAL or v)}
     data["content"] = message.content
-    return MessageRow(**columns, body=to_json({"type": message.type, "data": data}))
+    return MessageRow(**columns, body=_write_json(message, {"type": message.type, "data": data}))
 
 
 def decode_message(body: str | dict[str, Any]) -> BaseMessage:
     """The message of a body, as text or parsed; `DamagedError`, which does not quote the body."""
     try:
-        read = json.loads(body) if isinstance(body, str) else body
+        read = _read_json(body) if isinstance(body, str) else body
         [message] = messages_from_dict([read])
     except UNREADABLE as error:
         raise DamagedError(f"A stored message cannot be read: {type(error).__name__}.") from error
@@ -246,14 +252,16 @@ def decode_batch(batch: int, bodies: Iterable[str], *, keep: bool = True) -> Bat
     treat its messages as read-only. Without `keep` a walk through a long thread evicts nothing.
     """
     stored = batch, tuple(bodies)
-    if (shared := _shared.get(stored)) is not None:
+    # Looking up a picture of 10 MB would read all of it.
+    keep = keep and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE
+    if keep and (shared := _shared.get(stored)) is not None:
         return shared
     try:
         decoded = Batch(batch, [decode_message(body) for body in stored[1]])
         decoded.state  # noqa: B018 - judged here, where a damaged row can be named
     except (MetadataError, BackendError) as error:
         raise DamagedError(f"Batch {batch} cannot be read: {error}") from error
-    if keep and decoded.is_complete and sum(map(len, stored[1])) <= _MAX_SHARED_SIZE:
+    if keep and decoded.is_complete:
         if len(_shared) >= _MAX_SHARED:
             _shared.clear()
         _shared[stored] = decoded
@@ -269,6 +277,25 @@ def readable(decode: Callable[[R], T], rows: Iterable[R]) -> list[T]:
         except DamagedError as error:
             logger.error("A row cannot be read and is left out: %s", error)  # noqa: TRY400 - the row is the fault
     return decoded
+
+
+def _read_json(text: str) -> Any:
+    """A large text by a parser that is four times as fast, but refuses half an emoji."""
+    if len(text) > _LARGE:
+        with suppress(ValueError):
+            return from_json(text)
+    return json.loads(text)
+
+
+def _write_json(message: BaseMessage, value: Any) -> str:
+    """`to_json`; four times as fast for a user's large picture or file."""
+    if isinstance(message, HumanMessage) and not isinstance(message.content, str):
+        blocks = (b.values() if isinstance(b, dict) else [b] for b in message.content)
+        texts = [text for text in chain.from_iterable(blocks) if isinstance(text, str)]
+        if sum(map(len, texts)) > _LARGE:
+            with suppress(ValueError):  # half an emoji
+                return fast_json(value, inf_nan_mode="constants").decode()
+    return to_json(value)
 
 
 def to_json(value: Any) -> str:

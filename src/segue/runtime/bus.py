@@ -7,8 +7,8 @@ straight from the turn or, if another process runs it, from the draft in the jou
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -47,6 +47,8 @@ _PAGE: Final = 200
 # Listeners of a user that replay at once. Each holds a page of messages, which may have more than
 # 10 MB, until its client has read it.
 _REPLAYS: Final = 4
+# A listener that waits longer for its replay ends: those before it do not read.
+REPLAY_WAIT_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,9 @@ class Bus:
         return None
 
     async def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Event]:
-        """The events from a cursor on, or from now on; ends when the process stops."""
+        """The events from a cursor on, or from now on; ends when the process stops. `BackendError`
+        if other listeners of the user do not let it replay; nothing is missed by trying again.
+        """
         thread = await self._journal.threads.get(thread_id)
         start = (thread.last_position, 0) if since is None else parse_cursor(since)
         queue = ListenerQueue(BusClosed() if self._is_closed else None)
@@ -204,7 +208,7 @@ class Bus:
         # A page with a damaged row is not full, and not the last.
         while page is None or page.events:
             is_behind = position.position < listeners.position
-            async with listeners.replays if is_behind else nullcontext():
+            async with _slot(listeners.replays) if is_behind else nullcontext():
                 reads = listeners.reads
                 page = await self._read(thread_id, position.position)
                 # A read for all listeners in the meantime is newer than this page.
@@ -297,6 +301,22 @@ class Bus:
         if draft is not None and partial is not None:
             self._drafts[thread_id] = {partial.message_id: draft}
             listeners.put(RunItem(draft.run, MessageDelta(partial.message_id, 0, partial.text)))
+
+
+@asynccontextmanager
+async def _slot(replays: asyncio.Semaphore) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(REPLAY_WAIT_SECONDS):
+            await replays.acquire()
+    except TimeoutError:
+        raise BackendError(
+            f"{_REPLAYS} other listeners of this user are reading what they missed, and slowly; "
+            "close some of them, then listen again from the same cursor."
+        ) from None
+    try:
+        yield
+    finally:
+        replays.release()
 
 
 def _run_of(lease: TurnLease) -> ActiveRun:

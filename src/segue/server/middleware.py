@@ -12,12 +12,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote
 
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -167,7 +169,8 @@ def check_parts(body: bytes) -> None:
 
     Only searches for fixed bytes, which is fast however the body is made.
     """
-    body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if b"\\" in body:  # searching for two bytes takes 30 times as long
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     pieces = body.split(b'"', 2 * MOST_PARTS)
     outside = b"".join(pieces[::2])
     if len(pieces) // 2 + sum(map(outside.count, (b",", b"[", b"{", b":"))) > MOST_PARTS:
@@ -224,6 +227,8 @@ class CheckedRequest(Request):
 
 def _parse(body: bytes) -> Any:
     check_parts(body)
+    with suppress(ValueError):  # json names the mistake, and reads half an emoji
+        return from_json(body)
     # `json.loads` of bytes also reads UTF-16, where other bytes are quotation marks, and takes a
     # second for ten megabytes of half emojis.
     return json.loads(body.decode("utf-8-sig"))

@@ -10,6 +10,8 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import Context, copy_context
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -182,6 +184,25 @@ def _filter_log(record: logging.LogRecord) -> bool:
             each.partition("?")[0] if isinstance(each, str) else each for each in record.args
         )
     return True
+
+
+class EventLoop(asyncio.SelectorEventLoop):
+    """Forgets the context of a timer that is cancelled.
+
+    asyncio keeps a cancelled timer until it would be due, and with it the context in which it was
+    set: each model call with a timeout of minutes would keep the pictures of its conversation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._no_context = Context()
+
+    def call_at(  # type: ignore[override]  # typeshed ties the arguments to the callback's
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        # Cancelling drops the callback and its arguments, and here the context is one of them.
+        run = (copy_context() if context is None else context).run
+        return super().call_at(when, run, callback, *args, context=self._no_context)
 
 
 class _Server(uvicorn.Server):

@@ -49,10 +49,10 @@ async def test_the_tail_ends_where_the_budget_is_reached(journal: Journal, chat:
 
 async def test_the_tail_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
     """Pictures cost few tokens and many bytes; what no provider would take is not loaded."""
-    for _ in range(3):
-        await chat.say("A" * (WINDOW_BYTES * 2 // 3))
+    for _ in range(4):
+        await chat.say("A" * (WINDOW_BYTES * 9 // 20))
     batches = sorted(turn.batch for turn in await journal.turns.list_of("chat"))
-    assert [b.id for b in await journal.messages.load_batches("chat", batches)] == batches[:2]
+    assert [b.id for b in await journal.messages.load_batches("chat", batches)] == batches[:3]
     for current in (None, batches[-1]):
         tail = await journal.messages.tail("chat", max_tokens=10**9, current_batch=current)
         assert len(tail) == 2
