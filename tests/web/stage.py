@@ -21,6 +21,7 @@ from segue.agent.scripted import Answer, ScriptedChatModel
 from segue.compose import Overrides, compose
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.facade import Segue
+from segue.journal.journal import Journal
 from segue.server.app import create_app
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
@@ -33,7 +34,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--no-proxy-server"),
     "--disable-dev-shm-usage",
 ]
-PATIENCE = 30_000.0
+PATIENCE = 20_000.0
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)>
 [a](javascript:alert(1)) [b](data:text/html,x) [c](vbscript:x) [rel](/api/me) [good](https://example.org)
 ![p](https://example.org/p.png) ![q](javascript:alert(1))
@@ -93,6 +94,7 @@ class Served:
     delay: float = 0.005
     address: str = ""
     segue: Segue = field(init=False)
+    journal: Journal = field(init=False)
     _running: AsyncExitStack | None = None
 
     async def start(self) -> None:
@@ -104,7 +106,7 @@ class Served:
             if agent.graph is None
         }
         system = await stack.enter_async_context(compose(chosen, Overrides(models=models)))
-        self.segue = Segue(system)
+        self.segue, self.journal = Segue(system), system.deps.journal
         app = create_app(self.segue, self.settings)
         bound = open_socket(self.settings)
         self.address = await stack.enter_async_context(serving(app, bound))

@@ -66,7 +66,7 @@ async def test_the_policy_allows_nothing_but_our_own_files() -> None:
     page = await _get("/")
     policy = page.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
-    assert "require-trusted-types-for 'script'; trusted-types lit-html" in policy
+    assert "require-trusted-types-for 'script'; trusted-types lit-html segue-worker" in policy
     assert "unsafe" not in policy
     assert not re.search(r"<script(?![^>]*src=)|<style|style=|https?:|\son\w+=", page.text)
     for link in re.findall(r'(?:src|href)="([^"]+)"', page.text):

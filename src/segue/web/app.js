@@ -4,6 +4,7 @@
  */
 
 import { Session, keys } from "./session.js";
+import { allow, decline, mayAsk, notify, register } from "./notifications.js";
 import { icon } from "./icons.js";
 import { controls, tokens } from "./styles.js";
 import { css, html, nothing } from "./vendor/lit.js";
@@ -42,6 +43,11 @@ export class SegueApp extends SegueElement {
       header h1 { flex: 1; min-width: 0; }
       header h1 .dim { font-weight: 400; }
       .back { display: none; }
+      .offer { display: flex; gap: 8px; align-items: center; flex-wrap: wrap; padding: 8px 20px; background: var(--accent-soft); font-size: 13px; }
+      dialog.help { border: 1px solid var(--line); border-radius: 10px; background: var(--ground); color: var(--text); padding: 20px 24px; }
+      dialog.help dl { display: grid; grid-template-columns: auto 1fr; gap: 6px 16px; }
+      dialog.help dd { margin: 0; }
+      kbd { font: 12px ui-monospace, monospace; border: 1px solid var(--line); border-radius: 4px; padding: 1px 5px; background: var(--raised); }
       .welcome { margin: auto; text-align: center; max-width: 40ch; padding: 24px; }
       .welcome h1 { font-size: 24px; line-height: 32px; margin-bottom: 8px; }
       .inspector { border-left: 1px solid var(--line); min-height: 0; display: flex; flex-direction: column; }
@@ -67,6 +73,7 @@ export class SegueApp extends SegueElement {
     globalThis.addEventListener("keydown", (event) => this.#key(event));
     addEventListener("focus", () => this.requestUpdate());
     this.session.start();
+    register();
     this.session.addEventListener("heard", (event) => this.#heard(/** @type {CustomEvent} */ (event)));
   }
 
@@ -74,6 +81,7 @@ export class SegueApp extends SegueElement {
     this.follow(this.session);
     const { session, route } = this;
     document.title = session.unread ? `(${session.unread}) Segue` : "Segue";
+    if (this.isInspecting && session.me?.is_operator) import("./elements/inspector.js");
     if (!session.isReady || route.place !== "thread" || session.find(route.id)) return;
     session.client.getThread(route.id).then((found) => session.keep(found), () => (location.hash = "#/"));
   }
@@ -105,9 +113,10 @@ export class SegueApp extends SegueElement {
           <nav class="places" aria-label="Yours">
             ${this.#place("preferences", "sliders", "Preferences")} ${this.#place("memories", "book", "Memories")}
             ${this.#place("reminders", "clock", "Reminders")}
+            ${isOperator ? html`<a href="outcomes">${icon("chart")} Outcomes</a>` : nothing}
           </nav>
         </aside>
-        <div class="middle">${this.#middle(thread)}</div>
+        <main class="middle">${this.#middle(thread)}</main>
         ${inspects
           ? html`<section class="inspector" aria-label="Inspector"><segue-inspector .session=${session} .thread=${thread.id}></segue-inspector></section>`
           : nothing}
@@ -132,7 +141,7 @@ export class SegueApp extends SegueElement {
       case "reminders":
         return html`<header class="back">${back}</header><segue-reminders .session=${session}></segue-reminders>`;
       case "thread":
-        return thread ? html`${this.#header(thread, back)}${this.#conversation(thread)}` : nothing;
+        return thread ? html`${this.#header(thread, back)}${this.#offer()}${this.#conversation(thread)}` : nothing;
       default:
         return this.#welcome();
     }
@@ -152,7 +161,16 @@ export class SegueApp extends SegueElement {
       <button class="plain icon" aria-pressed=${isMuted} title=${isMuted ? `${name} does not write first here` : `${name} may write first`}
         aria-label="Do not write first" @click=${() => this.#mute(thread, !isMuted)}>${icon(isMuted ? "mute" : "bell")}</button>
       <button class="plain icon" title="Delete this conversation" aria-label="Delete this conversation" @click=${() => this.#delete(thread)}>${icon("trash")}</button>
+      ${this.session.me?.is_operator
+        ? html`<button class="plain icon inspect" title="Inspector" aria-label="Inspector" aria-pressed=${this.isInspecting} @click=${this.#inspect}>${icon("gauge")}</button>`
+        : nothing}
     </header>`;
+  }
+
+  #offer() {
+    if (!mayAsk()) return nothing;
+    return html`<div class="offer" role="region" aria-label="Notifications"><span class="grow">Be told when an agent writes while this page is hidden?</span>
+      <button @click=${() => this.#ask(true)}>Yes, please</button><button class="plain" @click=${() => this.#ask(false)}>No</button></div>`;
   }
 
   #welcome() {
@@ -213,9 +231,16 @@ export class SegueApp extends SegueElement {
   }
 
   /** @param {CustomEvent} event */
-  async #heard(event) {
-    const { notify } = await import("./notifications.js");
+  #heard(event) {
     notify(this.session, event.detail);
+    this.requestUpdate();
+  }
+
+  /** @param {boolean} wants */
+  async #ask(wants) {
+    if (wants) await allow();
+    else decline();
+    this.requestUpdate();
   }
 }
 

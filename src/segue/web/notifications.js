@@ -6,7 +6,14 @@
 /** @import { Message } from "./client/types.js" */
 /** @import { Session } from "./session.js" */
 
+// Under Trusted Types the address of a worker has to come from a policy; ours knows only this one.
+const types = /** @type {any} */ (globalThis).trustedTypes;
+const WORKER = types
+  ? types.createPolicy("segue-worker", { createScriptURL: () => "sw.js" }).createScriptURL("")
+  : "sw.js";
 const SEEN = "segue.has-read-a-follow-up";
+
+export const decline = () => localStorage.setItem(SEEN, "declined");
 
 /** Whether the page may now offer notifications. */
 export const mayAsk = () =>
@@ -16,7 +23,7 @@ export const mayAsk = () =>
 export async function notify(session, { thread, message }) {
   if (message.role !== "agent" || message.origin === "reply") return;
   if (document.visibilityState === "visible") {
-    localStorage.setItem(SEEN, "yes");
+    if (!localStorage.getItem(SEEN)) localStorage.setItem(SEEN, "yes");
     return;
   }
   if (!("Notification" in globalThis) || Notification.permission !== "granted") return;
@@ -34,6 +41,6 @@ export async function allow() {
 }
 
 export async function register() {
-  if (!("serviceWorker" in navigator) || Notification.permission !== "granted") return;
-  await navigator.serviceWorker.register("sw.js");
+  if (!("serviceWorker" in navigator && "Notification" in globalThis) || Notification.permission !== "granted") return;
+  await navigator.serviceWorker.register(WORKER);
 }

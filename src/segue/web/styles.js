@@ -97,7 +97,7 @@ export const controls = css`
 /** For pages beside the conversation: preferences, memories, reminders. */
 export const sheet = css`
   :host { display: block; overflow-y: auto; min-height: 0; }
-  main { max-width: 640px; margin: 0 auto; padding: 24px 20px 64px; }
+  .page { max-width: 640px; margin: 0 auto; padding: 24px 20px 64px; }
   h1 { font-size: 24px; line-height: 32px; margin-bottom: 4px; }
   h2 { margin: 28px 0 8px; }
   .lead { color: var(--dim); margin-bottom: 16px; }

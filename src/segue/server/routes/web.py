@@ -32,7 +32,7 @@ _POLICY: Final = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types lit-html",
+        "trusted-types lit-html segue-worker",
     )
 )
 _HEADERS: Final = {

@@ -49,7 +49,7 @@ export class SegueClient {
    * @param {{onFrame: (frame: Frame) => void, onState?: (state: StreamState, code?: number) => void, since?: string | null, thread?: string}} options
    */
   listen({ thread, ...options }) {
-    if (!thread) return /** @type {any} */ (new ThreadStreams(this, options, (/** @type {string} */ id, /** @type {string | null} */ since) => new WebSocket(Object.assign(this.#url(this.#of(id, "ws"), { since }), { protocol: "ws:" }), ["segue"])));
+    if (!thread) return /** @type {any} */ (new ThreadStreams(this, options, (/** @type {string} */ id, /** @type {string | null} */ since) => new WebSocket(Object.assign(this.#url(this.#of(id, "ws"), { since }), { protocol: "ws:" }), ["segue", ...(this.key ? [`bearer.${this.key}`] : [])])));
     const path = thread ? `api/threads/${encodeURIComponent(thread)}/ws` : "api/ws";
     const protocols = ["segue", ...(this.key ? [`bearer.${this.key}`] : [])];
     return new SegueStream((since) => {

@@ -36,7 +36,7 @@ export class SegueMemories extends SegueElement {
   render() {
     const { session } = this;
     if (!session) return nothing;
-    return html`<main>
+    return html`<div class="page">
       <h1>Memories</h1>
       <p class="lead">What agents remember about you, and use when they answer.</p>
       ${session.agents.length > 1
@@ -54,7 +54,7 @@ export class SegueMemories extends SegueElement {
         : this.memories
           ? html`<p class="empty">${this.query ? `Nothing found for “${this.query}”.` : "Nothing yet. Agents note facts that you tell them, and you can write some yourself."}</p>`
           : nothing}
-    </main>`;
+    </div>`;
   }
 
   #row = (/** @type {Memory} */ memory) => html`<li>${this.edited === memory.key

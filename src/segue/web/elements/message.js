@@ -77,7 +77,7 @@ export class SegueMessage extends SegueElement {
     const { message } = this;
     const isUser = message.role === "user";
     return html`<article class=${isUser ? "user" : this.isFirst ? "first" : "agent"}>
-      <h3 class="unseen">${isUser ? "You" : this.name}, ${clock(message.created_at)}</h3>
+      <h2 class="unseen">${isUser ? "You" : this.name}, ${clock(message.created_at)}</h2>
       ${this.#media(message.content ?? "")}
       ${isUser
         ? message.text && html`<div class="text">${message.text}</div>`

@@ -28,7 +28,7 @@ export class SeguePreferences extends SegueElement {
     const zones = [...new Set([here, wishes.time_zone ?? here, ...Intl.supportedValuesOf("timeZone")])];
     const hours = wishes.quiet_hours || null;
     const isSnoozed = wishes.snoozed_until && new Date(wishes.snoozed_until).getTime() > Date.now();
-    return html`<main>
+    return html`<div class="page">
       <h1>Preferences</h1>
       <p class="lead">When agents may write to you first. They always answer what you write.</p>
       ${this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing}
@@ -58,7 +58,7 @@ export class SeguePreferences extends SegueElement {
       <h2>Your data</h2>
       <p class="small dim">Everything you wrote and received, as JSON lines:
         <button class="link" @click=${this.#export}>download it</button>.</p>
-    </main>`;
+    </div>`;
   }
 
   /** @param {"muted" | "opted_out"} name @param {string} title @param {string} text @param {boolean | null | undefined} value */

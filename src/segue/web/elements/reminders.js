@@ -35,7 +35,7 @@ export class SegueReminders extends SegueElement {
   render() {
     const { session } = this;
     if (!session) return nothing;
-    return html`<main>
+    return html`<div class="page">
       <h1>Reminders</h1>
       <p class="lead">What agents will remind you of. You can also just ask: “Remind me in 20 minutes to call mum.”</p>
       ${session.threads.length ? this.#form(session) : nothing}
@@ -43,7 +43,7 @@ export class SegueReminders extends SegueElement {
       ${this.reminders?.length
         ? html`<ul class="list">${repeat(this.reminders, (each) => each.id, this.#row)}</ul>`
         : this.reminders ? html`<p class="empty">No reminder waits.</p>` : nothing}
-    </main>`;
+    </div>`;
   }
 
   /** @param {import("../session.js").Session} session */

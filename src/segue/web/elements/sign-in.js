@@ -11,7 +11,8 @@ export class SegueSignIn extends SegueElement {
     controls,
     css`
       :host { display: grid; place-items: center; padding: 24px; min-height: 100%; }
-      form { width: min(360px, 100%); display: grid; gap: 12px; }
+      main { width: min(360px, 100%); }
+      form { width: 100%; display: grid; gap: 12px; }
       h1 { font-size: 24px; line-height: 32px; }
       p { margin: 0; }
       label { display: grid; gap: 4px; font-size: 13px; }
@@ -26,14 +27,14 @@ export class SegueSignIn extends SegueElement {
   }
 
   render() {
-    return html`<form @submit=${this.#submit}>
+    return html`<main><form @submit=${this.#submit}>
       <h1>Segue</h1>
       <p class="dim">This server asks for a key. <code>segue keys create laptop --user you</code> makes one.</p>
       <label>Key<input name="key" type="password" required autocomplete="current-password" spellcheck="false"></label>
       <label class="row"><input type="checkbox" name="stays"> Remember it in this browser</label>
       ${this.problem ? html`<p class="bad small" role="alert">${this.problem}</p>` : nothing}
       <button class="main">Open</button>
-    </form>`;
+    </form></main>`;
   }
 
   /** @param {SubmitEvent} event */

@@ -84,7 +84,7 @@ export class SegueThreads extends SegueElement {
         ${thread.unread ? html`<span class="badge">${thread.unread}<span class="unseen"> unread</span></span>` : nothing}
         <time datetime=${thread.updated_at} title=${exact(thread.updated_at)}>${ago(thread.updated_at)}</time>
       </span>
-      <span class="preview cut" ?hidden=${!thread.preview}>${thread.preview_role === "user" ? "You: " : ""}${thread.preview}</span>
+      <span class="preview cut" ?hidden=${!thread.preview}>${thread.preview_role === "user" ? "You: " : ""}${thread.preview?.replace(/[*`#|]+/g, "")}</span>
     </a>
   </li>`;
 

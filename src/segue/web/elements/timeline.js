@@ -1,0 +1,143 @@
+/** The time line: a lane per kind of batch, bars for batches, ticks for decisions, a ring for what comes. */
+
+import { controls } from "../styles.js";
+import { LANES, barsOf, firstView } from "../timeline.js";
+import { css, html, nothing, svg } from "../vendor/lit.js";
+import { clock, countdown } from "../words.js";
+import { SegueElement, define } from "./element.js";
+
+/** @import { Bar } from "../timeline.js" */
+
+const LANE = 30;
+const LEFT = 62;
+const TOP = 22;
+const WIDTH = 600;
+
+export class SegueTimeline extends SegueElement {
+  static properties = {
+    batches: { attribute: false },
+    decisions: { attribute: false },
+    timer: { attribute: false },
+    now: { type: Number },
+    view: { state: true },
+  };
+
+  static styles = [
+    controls,
+    css`
+      :host { display: block; }
+      svg { width: 100%; height: auto; touch-action: pan-y; }
+      text { fill: var(--dim); font-size: 11px; }
+      .lane { stroke: var(--line); }
+      .grid { stroke: var(--line); stroke-dasharray: 2 3; }
+      .bar { fill: var(--edge); cursor: pointer; }
+      .user_request { fill: var(--dim); }
+      .system_trigger { fill: var(--accent); }
+      .continuation { fill: var(--good); }
+      .agent_to_agent { fill: var(--warn); }
+      .call { fill: var(--good); opacity: .9; }
+      .open { fill: url(#hatch); stroke: var(--accent); }
+      .hatch { stroke: var(--accent); stroke-width: 3; }
+      .incomplete { stroke: var(--bad); stroke-width: 2; }
+      .allow, .follow_up { stroke: var(--good); } .suppress, .nothing { stroke: var(--dim); } .postpone { stroke: var(--warn); }
+      .tick { stroke-width: 2; }
+      .ring { fill: none; stroke: var(--line); stroke-width: 3; }
+      .filled { fill: none; stroke: var(--accent); stroke-width: 3; }
+      .now { stroke: var(--bad); opacity: .6; }
+      .row { justify-content: flex-end; }
+      button { padding: 2px 8px; }
+      a:focus-visible .bar { outline: 2px solid var(--accent); }
+    `,
+  ];
+
+  constructor() {
+    super();
+    /** @type {any[]} */ this.batches = [];
+    /** @type {any[]} */ this.decisions = [];
+    /** @type {any} */ this.timer = null;
+    this.now = Date.now();
+    /** @type {{from: number, to: number} | null} */ this.view = null;
+  }
+
+  render() {
+    const bars = barsOf(this.batches, this.now);
+    const view = this.view ?? firstView(bars, this.timer?.due_at ?? null, this.now);
+    const x = (/** @type {number} */ time) =>
+      LEFT + ((time - view.from) / (view.to - view.from)) * (WIDTH - LEFT - 12);
+    const used = LANES.filter(([type]) => ["user_request", "system_trigger"].includes(type) || bars.some((bar) => bar.batch.type === type));
+    const lanes = [...used.map(([, name]) => name), "decided", "next"];
+    const height = TOP + lanes.length * LANE + 6;
+    return html`<div class="row">
+        <button aria-label="Zoom out" @click=${() => this.#zoom(2)}>−</button>
+        <button aria-label="Zoom in" @click=${() => this.#zoom(0.5)}>+</button>
+        <button @click=${() => (this.view = null)}>Newest</button>
+      </div>
+      <svg viewBox="0 0 ${WIDTH} ${height}" role="group" aria-label="Time line" @wheel=${this.#wheel}>
+        <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"></line></pattern></defs>
+        ${this.#grid(view, x, height)}
+        ${lanes.map((name, row) => svg`<text x="0" y=${TOP + row * LANE + 19}>${name}</text><line class="lane" x1=${LEFT} x2=${WIDTH} y1=${TOP + row * LANE + 15} y2=${TOP + row * LANE + 15} />`)}
+        ${bars.map((bar) => this.#bar(bar, TOP + used.findIndex(([type]) => type === bar.batch.type) * LANE, x))}
+        ${this.decisions.map((decision) => this.#tick(decision, TOP + used.length * LANE, x))}
+        ${this.timer ? this.#ring(TOP + (used.length + 1) * LANE, x, view) : nothing}
+        ${this.now < view.to ? svg`<line class="now" x1=${x(this.now)} x2=${x(this.now)} y1=${TOP} y2=${height} />` : nothing}
+      </svg>`;
+  }
+
+  /** @param {{from: number, to: number}} view @param {(time: number) => number} x @param {number} height */
+  #grid(view, x, height) {
+    return [0.02, 0.34, 0.66, 0.98].map((share) => {
+      const time = view.from + (view.to - view.from) * share;
+      const anchor = share > 0.9 ? "end" : "middle";
+      return svg`<line class="grid" x1=${x(time)} x2=${x(time)} y1=${TOP} y2=${height} /><text x=${x(time)} y="12" text-anchor=${anchor}>${view.to - view.from < 600_000 ? new Date(time).toTimeString().slice(0, 8) : clock(new Date(time).toISOString())}</text>`;
+    });
+  }
+
+  /** @param {Bar} bar @param {number} y @param {(time: number) => number} x */
+  #bar(bar, y, x) {
+    const { batch, from, to, isOpen } = bar;
+    const left = Math.max(x(from), LEFT);
+    const width = Math.max(x(to) - left, 6);
+    if (x(to) + 6 < LEFT || left > WIDTH) return nothing;
+    const kind = isOpen ? "open" : batch.state === "complete" ? batch.type : `${batch.type} incomplete`;
+    const says = `${batch.type.replaceAll("_", " ")}, ${batch.messages.length} messages, ${batch.state.replaceAll("_", " ")}, ${clock(batch.began_at)}`;
+    return svg`<a href="#" aria-label=${says} @click=${(/** @type {Event} */ event) => { event.preventDefault(); this.emit("chosen", batch.id); }}>
+      <rect class="bar ${kind}" x=${left} y=${y + 6} width=${width} height="18" rx="3"><title>${says}</title></rect>
+      ${bar.calls.map((call) => svg`<rect class="call" x=${Math.max(x(call.from), LEFT)} y=${y + 8 + (call.row % 3) * 5} width=${Math.max(x(call.to) - x(call.from), 3)} height="4"><title>${call.name}</title></rect>`)}
+    </a>`;
+  }
+
+  /** @param {any} decision @param {number} y @param {(time: number) => number} x */
+  #tick(decision, y, x) {
+    const at = x(new Date(decision.decided_at).getTime());
+    if (at < LEFT || at > WIDTH) return nothing;
+    return svg`<line class="tick ${decision.outcome}" x1=${at} x2=${at} y1=${y + 7} y2=${y + 23}><title>${decision.kind}: ${decision.outcome}. ${decision.reasons[0] ?? ""}</title></line>`;
+  }
+
+  /** @param {number} y @param {(time: number) => number} x @param {{from: number, to: number}} view */
+  #ring(y, x, view) {
+    const due = new Date(this.timer.due_at).getTime();
+    const from = new Date(this.timer.created_at).getTime();
+    const share = Math.min(1, Math.max(0, (this.now - from) / Math.max(1, due - from)));
+    const at = Math.min(Math.max(x(Math.min(due, view.to)), LEFT + 60), WIDTH - 10);
+    const round = 2 * Math.PI * 7;
+    return svg`<circle class="ring" cx=${at} cy=${y + 15} r="7" /><circle class="filled" cx=${at} cy=${y + 15} r="7" stroke-dasharray="${round * share} ${round}" transform="rotate(-90 ${at} ${y + 15})" />
+      <text x=${at - 14} y=${y + 19} text-anchor="end">${countdown(this.timer.due_at, this.now)}</text>`;
+  }
+
+  /** @param {number} factor @param {number} [about] */
+  #zoom(factor, about = 0.5) {
+    const bars = barsOf(this.batches, this.now);
+    const { from, to } = this.view ?? firstView(bars, this.timer?.due_at ?? null, this.now);
+    const center = from + (to - from) * about;
+    this.view = { from: center - (center - from) * factor, to: center + (to - center) * factor };
+  }
+
+  /** @param {WheelEvent} event */
+  #wheel(event) {
+    event.preventDefault();
+    const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
+    this.#zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)));
+  }
+}
+
+define("segue-timeline", SegueTimeline);

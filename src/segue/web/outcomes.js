@@ -1,0 +1,63 @@
+/** What became of follow-ups: sums, the sentence that says it, and rows for a spreadsheet. */
+
+/** @typedef {{cases: number, value: number, low: number, high: number}} Rate */
+/** @typedef {{agent: string, trigger: string | null, variant: string | null, total: number, replied: number, ignored: number, pending: number, stopped: number, suppressed: number, withheld: number, held_out: number, failed: number, suppressed_by: Record<string, number>, reply_rate: Rate | null, median_latency_seconds: number | null}} Row */
+/** @typedef {{agent: string, trigger: string | null, variant: string | null, wrote: Rate, difference: {value: number, low: number, high: number} | null}} Arm */
+
+export const COUNTS = /** @type {const} */ (["replied", "ignored", "pending", "stopped", "suppressed", "withheld", "held_out", "failed"]);
+
+/** @param {number} share */
+export const percent = (share) => `${Math.round(share * 100)} %`;
+/** @param {string | null} name */
+export const plain = (name) => (name ?? "other").replaceAll("_", " ");
+
+/** The interval of a share, by Wilson's score; 95 %. @param {number} hits @param {number} cases @returns {Rate | null} */
+export function rate(hits, cases) {
+  if (!cases) return null;
+  const z = 1.96;
+  const share = hits / cases;
+  const center = (share + (z * z) / (2 * cases)) / (1 + (z * z) / cases);
+  const half = (z / (1 + (z * z) / cases)) * Math.sqrt((share * (1 - share)) / cases + (z * z) / (4 * cases * cases));
+  return { cases, value: share, low: Math.max(0, center - half), high: Math.min(1, center + half) };
+}
+
+/** @param {Row[]} rows @param {"replied" | "ignored" | "pending" | "total"} name */
+export const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
+
+/** The one thing to know. @param {Row[]} rows @param {Arm[]} arms */
+export function sentence(rows, arms) {
+  const sure = arms.filter((arm) => arm.difference && arm.difference.low > 0);
+  const best = sure.sort((a, b) => b.wrote.value - a.wrote.value)[0];
+  if (best?.difference) {
+    return `“${best.variant}” (${plain(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, ${Math.round(best.difference.value * 100)} points more than without a follow-up (95 % sure: ${Math.round(best.difference.low * 100)} to ${Math.round(best.difference.high * 100)}).`;
+  }
+  for (const better of rows) {
+    const worse = rows.find((row) => row.agent === better.agent && row.trigger === better.trigger && better.reply_rate && row.reply_rate && better.reply_rate.low > row.reply_rate.high);
+    if (worse?.reply_rate && better.reply_rate) {
+      return `“${better.variant}” (${plain(better.trigger)}) is answered more often than “${worse.variant}”: ${percent(better.reply_rate.value)} against ${percent(worse.reply_rate.value)}.`;
+    }
+  }
+  const replied = sum(rows, "replied");
+  const all = rate(replied, replied + sum(rows, "ignored"));
+  if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % sure: ${percent(all.low)} to ${percent(all.high)}).`;
+  const waiting = sum(rows, "pending");
+  if (waiting) return `${waiting} ${waiting === 1 ? "follow-up was" : "follow-ups were"} sent; whether they are answered is still open.`;
+  return "No follow-up was sent yet.";
+}
+
+/** @param {Row[]} rows */
+export function csv(rows) {
+  const heads = ["agent", "trigger", "variant", "total", ...COUNTS, "reply_rate", "low", "high", "median_latency_seconds"];
+  const lines = rows.map((row) => [row.agent, row.trigger, row.variant, row.total, ...COUNTS.map((name) => row[name]),
+    row.reply_rate?.value, row.reply_rate?.low, row.reply_rate?.high, row.median_latency_seconds]);
+  // A cell that begins like a formula would be run by a spreadsheet.
+  const cell = (/** @type {unknown} */ value) => `"${`${value ?? ""}`.replace(/^[=+@-]/, "'$&").replaceAll('"', '""')}"`;
+  return [heads, ...lines].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/** The last periods of a length, oldest first. @param {number} days @param {number} now @param {number} [count] */
+export const periods = (days, now, count = 8) =>
+  Array.from({ length: count }, (_, index) => ({
+    since: new Date(now - (count - index) * days * 86_400_000),
+    until: new Date(now - (count - index - 1) * days * 86_400_000),
+  }));

@@ -1,0 +1,163 @@
+"""The views beside the chat: inspector and outcomes for operators, and what belongs to the user."""
+
+from pathlib import Path
+
+import axe_playwright_python  # type: ignore[import-untyped] # it has no types
+import pytest
+from playwright.async_api import Browser, expect
+
+from segue.core.triggers import TRIGGER_PROMPTS
+from tests.web.stage import FOLLOW_UP, Served, Tab, tab_of
+
+pytestmark = pytest.mark.anyio
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+VIEWS = ("#/", "#/preferences", "#/memories", "#/reminders", "outcomes")
+
+
+async def check_accessible(tab: Tab, what: str) -> None:
+    """No rule of axe is broken, in light and in dark."""
+    for scheme in ("light", "dark"):
+        await tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found = await tab.page.evaluate("() => axe.run({resultTypes: ['violations']})")
+        broken = [
+            (rule["id"], rule["nodes"][0]["html"][:200], rule["nodes"][0]["failureSummary"][:300])
+            for rule in found["violations"]
+        ]
+        assert broken == [], (what, scheme)
+
+
+async def test_no_view_breaks_a_rule_of_accessibility(browser: Browser, site: Served) -> None:
+    """Names, contrast, roles, structure: by axe, on all main views, light and dark."""
+    async with tab_of(
+        browser, site, bypass_csp=True, viewport={"width": 1440, "height": 900}
+    ) as tab:
+        await tab.page.add_init_script(AXE)
+        await tab.page.reload()
+        await tab.begin("Ada")
+        await tab.say("Which chords first?")
+        await tab.check_shows(FOLLOW_UP)
+        await tab.page.get_by_role("button", name="why?").click()
+        await tab.page.get_by_text("You had not answered").wait_for()
+        await tab.page.get_by_role("button", name="Inspector").click()
+        for name in ("Time line", "Decisions", "Context"):
+            await tab.page.get_by_role("tab", name=name).click()
+            await check_accessible(tab, f"a conversation and the inspector's {name}")
+        for view in VIEWS:
+            await tab.page.goto(f"{site.address}/{view}")
+            await tab.page.get_by_role("heading", level=1).first.wait_for()
+            await check_accessible(tab, view)
+
+
+async def test_the_inspector_shows_the_trigger_that_the_chat_does_not(
+    browser: Browser, site: Served
+) -> None:
+    """With the gates' verdicts, the next request, and a countdown before it fires."""
+    async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
+        await tab.begin("Calm")
+        await tab.page.get_by_role("button", name="Inspector").click()
+        await tab.say("Which chords first?")
+        panel = tab.page.get_by_role("tabpanel")
+        await panel.get_by_text("Next:").wait_for()  # an hour, counted down
+        await tab.begin("Ada")
+        await tab.say("Which chords first?")
+        await tab.check_shows(FOLLOW_UP)
+        trigger = panel.locator(".trigger .text").first
+        await trigger.wait_for()
+        assert await trigger.text_content() in TRIGGER_PROMPTS.values()
+        assert not set(await tab.words()) & set(TRIGGER_PROMPTS.values())
+        await tab.page.get_by_role("tab", name="Decisions").click()
+        await panel.get_by_text("quiet hours", exact=True).first.wait_for()
+        await tab.page.get_by_role("tab", name="Context").click()
+        await panel.get_by_text("trigger", exact=True).first.wait_for()
+
+
+async def test_preferences_memories_and_reminders_are_kept(browser: Browser, site: Served) -> None:
+    """Set in the page, read back from the server."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.page.goto(f"{site.address}/#/preferences")
+        await tab.page.get_by_label("From", exact=True).fill("21:30")
+        await tab.page.get_by_role("button", name="Set", exact=True).click()
+        await tab.page.get_by_text("Nobody writes first between these hours.").wait_for()
+        wishes = await site.segue.get_user_preferences("me")
+        assert wishes["quiet_hours"] == {"start": "21:30", "end": "08:00"}
+        await tab.page.get_by_role("button", name="Clear").click()
+        await tab.page.goto(f"{site.address}/#/reminders")
+        await tab.page.get_by_label("Remind me to").fill("call mum")
+        await tab.page.get_by_role("button", name="Add").click()
+        await tab.page.get_by_role("button", name="Cancel: call mum").wait_for()
+        assert [each.text for each in await site.segue.list_reminders("me")] == ["call mum"]
+        await tab.page.get_by_role("button", name="Cancel: call mum").click()
+        await tab.page.get_by_text("No reminder waits.").wait_for()
+        assert await site.segue.list_reminders("me") == []
+
+
+async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> None:
+    """From the first key to the sent message, without a pointer."""
+    async with tab_of(browser, site) as tab:
+        page = tab.page
+        await page.get_by_role("button", name="New", exact=True).wait_for()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")  # the first agent
+        box = page.get_by_role("textbox", name="Write to")
+        await expect(box).to_be_focused()
+        await page.keyboard.type("Keys only, xylophone.")
+        await page.keyboard.press("Enter")
+        await tab.check_shows("You said: Keys only, xylophone.")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("xylophone")
+        await page.get_by_role("dialog").get_by_role("link").first.wait_for()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await page.locator("segue-message.found").wait_for()
+        assert "Keys only, xylophone." in await tab.words()
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("?")
+        await page.get_by_role("heading", name="Keys", exact=True).wait_for()
+        await page.keyboard.press("Escape")
+
+
+async def test_a_phone_shows_one_thing_at_a_time(browser: Browser, site: Served) -> None:
+    """The list, then the conversation, and a way back; nothing is wider than the screen."""
+    async with tab_of(browser, site, viewport={"width": 390, "height": 800}) as tab:
+        await tab.begin("Calm")
+        await tab.say("Which chords first?")
+        await tab.check_shows("Start with G")
+        assert not await tab.page.get_by_role("navigation", name="Conversations").is_visible()
+        wide = await tab.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
+        await tab.page.get_by_role("button", name="Back to the conversations").click()
+        await tab.page.get_by_role("navigation", name="Conversations").wait_for()
+
+
+async def test_the_worker_shows_what_is_pushed(browser: Browser, site: Served) -> None:
+    """The service worker turns a push into a notification of that conversation."""
+    async with tab_of(browser, site, permissions=["notifications"]) as tab:
+        session = await tab.page.context.new_cdp_session(tab.page)
+        registered: list[str] = []
+        session.on(
+            "ServiceWorker.workerRegistrationUpdated",
+            lambda event: registered.extend(r["registrationId"] for r in event["registrations"]),
+        )
+        await session.send("ServiceWorker.enable")
+        await tab.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        while not registered:
+            await tab.page.wait_for_timeout(50)
+        pushed = {
+            "origin": site.address,
+            "registrationId": registered[0],
+            "data": '{"title": "Ada", "body": "Did it work?", "thread": "7", "id": "m"}',
+        }
+        await session.send("ServiceWorker.deliverPushMessage", pushed)
+        shown: list[list[str]] = []
+        while not shown:
+            await tab.page.wait_for_timeout(50)
+            shown = await tab.page.evaluate(
+                """async () => (await (await navigator.serviceWorker.ready).getNotifications())
+                  .map((each) => [each.title, each.body, each.data.thread])"""
+            )
+        assert shown == [["Ada", "Did it work?", "7"]]
