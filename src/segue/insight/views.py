@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_to_dict
 
-from segue.agent.checkpoints.store import StrictSerializer
 from segue.core.batch import Batch
 from segue.core.calls import calls_of, is_of_type
 from segue.core.context import Context, build_context, with_last_part
@@ -237,6 +236,9 @@ class Inspector:
 
 def _channel(name: str, stored: StateValue) -> Json:
     """A channel of a graph's state; its value as text, unless it has types of the graph's own."""
+    # Imported here: only this needs LangGraph, and looking must not wait for it.
+    from segue.agent.checkpoints.store import StrictSerializer  # noqa: PLC0415
+
     try:
         value = repr(StrictSerializer().loads_typed((stored.form, stored.value)))
     except (UsageError, ValueError):
