@@ -4,6 +4,7 @@
 protocol by hand, so that they can break it, and start within milliseconds.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -35,6 +36,12 @@ def real() -> Any:
     def fail() -> str:
         """Fail."""
         raise ValueError("out of paper")
+
+    @server.tool()
+    async def nap() -> str:
+        """Never answer."""
+        await asyncio.sleep(1_000)
+        return "awake"
 
     @server.tool(name="odd name/ü")
     def odd() -> list[str]:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,8 @@ async def one_tool(box: Toolbox) -> BaseTool:
     return tool
 
 
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def until(is_true: Callable[[], bool], patience: float = PATIENCE) -> None:
+    async with asyncio.timeout(patience):
         while not is_true():  # noqa: ASYNC110 - other processes are watched
             await asyncio.sleep(0.02)
 
@@ -99,7 +99,9 @@ async def test_tools_of_a_program_are_named_by_server_and_work(tmp_path: Path) -
     assert "s3cret" not in repr(config)
     async with toolbox(config) as box:
         tools = {tool.name: tool for tool in await box.tools()}
-        assert list(tools) == ["notes__read", "notes__secret", "notes__fail", "notes__odd_name__"]
+        assert list(tools) == [
+            *("notes__read", "notes__secret", "notes__fail", "notes__nap", "notes__odd_name__")
+        ]
         assert tools["notes__read"].description == "Read the note about a topic."
         assert (await call(tools["notes__read"], topic="garden")).content == NOTES
         assert (await call(tools["notes__secret"])).content == "s3cret"
@@ -154,7 +156,10 @@ async def test_tools_over_http_survive_a_restart_of_the_server() -> None:
             async with asyncio.timeout(PATIENCE):
                 while not await box.tools():  # noqa: ASYNC110 - the server's start is watched
                     await asyncio.sleep(0.02)
-            read = {tool.name: tool for tool in await box.tools()}["notes__read"]
+            tools = {tool.name: tool for tool in await box.tools()}
+            read = tools["notes__read"]
+            assert (await call(read, topic="garden")).content == NOTES
+            assert "did not answer within 3s" in (await call(tools["notes__nap"])).text
             assert (await call(read, topic="garden")).content == NOTES
             assert seen[0][b"authorization"] == b"Bearer t0ken"
         away = await call(read, topic="garden")
@@ -163,6 +168,51 @@ async def test_tools_over_http_survive_a_restart_of_the_server() -> None:
             async with asyncio.timeout(PATIENCE):
                 while (await call(read, topic="garden")).content != NOTES:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
+
+
+LIES = {
+    "html": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nHi!\n",
+    "refusal": b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+    "nonsense": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[[",
+    "no http": b"220 mail.example.org ESMTP\r\n",
+    "nothing": b"",
+    "endless": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+async def test_an_address_that_lies_has_no_tools(kind: str) -> None:
+    """Whatever it answers, it is over within its limit, and little of it is in memory."""
+    sent, writers = 0, list[asyncio.StreamWriter]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writers.append(writer)
+        await reader.read(10)
+        with suppress(ConnectionError):
+            writer.write(LIES[kind])
+            while kind == "endless":
+                writer.write(b"x" * 100_000)
+                sent += 100_000
+                await writer.drain()
+            if kind != "nothing":
+                writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    given = {"url": f"http://127.0.0.1:{port}/mcp?key=s3cret", "connect_time": 1.5}
+    try:
+        async with asyncio.timeout(PATIENCE), toolbox(McpConfig.parse(given, "notes")) as box:
+            assert await box.tools() == []
+            assert "s3cret" not in str(box.servers[0].problem)
+        if kind == "refusal":
+            assert box.servers[0].problem == "It answers with status 401."
+        assert sent < 30_000_000
+    finally:
+        for writer in writers:
+            writer.close()
+        server.close()
+        await asyncio.sleep(0)
 
 
 async def test_a_program_that_dies_in_a_call_is_started_again(tmp_path: Path) -> None:
@@ -468,7 +518,11 @@ async def test_no_program_outlives_a_segue_that_was_killed(tmp_path: Path) -> No
     assert is_running(pid)
     process.kill()
     await process.wait()
-    await until(lambda: not is_running(pid))
+    try:
+        await until(lambda: not is_running(pid), 40)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert len(started(tmp_path)) == 1
 
 
