@@ -33,6 +33,8 @@ _ENTRIES: Final[Mapping[str, str]] = {
     "prompts": "TRIGGER",
     "by_type": "TYPE",
     "mcp": "NAME",
+    "triggers": "NAME",
+    "hooks": "NAME",
 }
 
 
@@ -75,7 +77,12 @@ def _heading(place: Sequence[str]) -> str:
     if not place:
         return "At the top of the file"
     name = f"[{'.'.join(place)}]"
-    return f"`[{name}]`, one or more" if place[-1] == "TRIGGER" else f"`{name}`"
+    return f"`[{name}]`, one or more" if _is_list(place) else f"`{name}`"
+
+
+def _is_list(place: Sequence[str]) -> bool:
+    """Whether there are several sections with the same name: the variants of a prompt."""
+    return "TRIGGER" in place or "prompt" in place
 
 
 def _takes(setting: Setting) -> str:
@@ -123,7 +130,7 @@ def _default(setting: Setting, default: Any) -> str:
 
 def _variable(place: Sequence[str]) -> str:
     """The variable's name; none for an agent's id and for settings in a list."""
-    is_settable = place[-2:] != ["ID", "id"] and "TRIGGER" not in place
+    is_settable = place[-2:] != ["ID", "id"] and not _is_list(place[:-1])
     return f"`{variable(place)}`" if is_settable else ""
 
 

@@ -1,6 +1,7 @@
 """The page about settings says what the code says, and what it shows works."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from segue import TriggerType
 from segue.compose import Overrides, compose
 from segue.facade import Segue
+from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings
 from segue.simulate.world import START, VirtualClock
 from tests.settings.tables import PAGE, make_tables, rewrite
@@ -32,6 +34,25 @@ def test_every_setting_says_what_it_means() -> None:
     rows = [line for line in make_tables().splitlines() if line.startswith("| `")]
     assert len(rows) > 80
     assert [row for row in rows if row.split(" | ")[3].strip() == ""] == []
+
+
+def test_variables_of_named_sections_set_what_they_say(tmp_path: Path) -> None:
+    """With the name of a hook or a trigger in the place that the tables show."""
+    made = make_tables()
+    places = {
+        "SEGUE_SERVER__HOOKS__NAME__SECRET": f"whsec_{'QUJD' * 8}",
+        "SEGUE_AGENTS__ID__AUTONOMY__TRIGGERS__NAME__PROMPT": "Tell me.",
+        "SEGUE_AGENTS__ID__AUTONOMY__TRIGGERS__NAME__DELAY": "5m",
+    }
+    assert all(f"`{name}`" in made for name in places)
+    environ = {name.replace("NAME", "SHOP").replace("ID", "ADA"): v for name, v in places.items()}
+    file = tmp_path / "segue.toml"
+    file.write_text('[agents.ada]\nmodel = "scripted"\n', encoding="utf-8")
+    settings = load_settings(file, environ, kind=ServedSettings)
+    assert settings.server.hooks["shop"].secret.get_secret_value() == f"whsec_{'QUJD' * 8}"
+    [agent] = settings.agents
+    own = agent.autonomy.triggers["shop"]
+    assert (own.prompt[0].text, own.delay) == ("Tell me.", timedelta(minutes=5))
 
 
 @pytest.fixture
