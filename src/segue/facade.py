@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, System, compose
-from segue.core.autonomy.policy import check_preferences, check_settings
+from segue.core.autonomy.policy import POSTPONING, check_preferences, check_settings
 from segue.core.durations import parse_duration
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
@@ -66,8 +66,6 @@ _FOLLOW_UPS: Final = (TimerKind.FOLLOW_UP, TimerKind.EVENT)
 # Reminders have their own list.
 _LISTED: Final = (*_FOLLOW_UPS, TimerKind.CONTINUATION)
 _OWN_WISH: Final = "The agent itself wanted to go on later."
-# Preferences that postpone a follow-up; when one changes, postponed follow-ups are re-checked.
-_POSTPONING: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
 
 
 class Segue:
@@ -436,7 +434,7 @@ class Segue:
             check_name(user_id, "user_id"),
             check_preferences(preferences, now),
             now=now,
-            reconsider_at=now if _POSTPONING & preferences.keys() else None,
+            reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
         self._deps.wakeups.timers.now()
         return stored
@@ -447,7 +445,7 @@ class Segue:
         stored = await self._journal.threads.update(
             _id(thread),
             settings=check_preferences(preferences, now),
-            reconsider_at=now if _POSTPONING & preferences.keys() else None,
+            reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
         self._deps.wakeups.timers.now()
         return stored

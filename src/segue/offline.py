@@ -4,14 +4,16 @@ It imports no model and no LangGraph: commands that only look have to start quic
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
+from segue.core.autonomy.policy import POSTPONING, check_preferences, preferences_in
 from segue.core.retention import RetentionPolicy
 from segue.core.snowflake import SnowflakeSource
+from segue.core.text import check_name
 from segue.errors import NotFoundError
 from segue.insight.stats import Stats, stats
 from segue.insight.views import Inspector
@@ -91,6 +93,21 @@ class OfflineSegue:
 
     def _autonomy_of(self, agent_id: str) -> Autonomy:
         return self.get_agent(agent_id).autonomy
+
+    async def set_preferences(
+        self, user_id: str, preferences: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Change a user's preferences; None removes one. All that are set then."""
+        users, now = self.journal.users, self.clock.now()
+        if not preferences:
+            return preferences_in(await users.get_settings(user_id))
+        stored = await users.update_settings(
+            check_name(user_id, "user"),
+            check_preferences(preferences, now),
+            now=now,
+            reconsider_at=now if POSTPONING & preferences.keys() else None,
+        )
+        return preferences_in(stored)
 
     async def stats(self, query: OutcomeQuery) -> Stats:
         """The outcomes of all users' follow-ups, compared with the hold-out."""

@@ -182,3 +182,58 @@ async def test_reminders_are_set_listed_and_cancelled_at_a_database_and_a_server
     assert "There is no reminder." in left.stdout
     wrong = await asyncio.to_thread(segue, "remind", thread, "x", "--at", "soon", *at)
     assert (wrong.exit_code, "Write it like" in wrong.stderr) == (2, True)
+
+
+async def test_preferences_are_set_at_a_database_and_a_server_alike(
+    segue: Segue, stage: Stage
+) -> None:
+    """What one way sets, the other shows and takes back; the gates obey it."""
+    thread, _ = await play(stage)
+    at = ("--database", stage.database)
+    hours = ("--quiet-hours", "22:00-08:00", "--zone", "Europe/Berlin")
+    made = await asyncio.to_thread(segue, "preferences", "ann", *hours, "--stop", *at)
+    assert made.exit_code == 0, made.stderr
+    assert re.search(r"quiet_hours\s+22:00 to 08:00", made.stdout)
+    assert re.search(r"opted_out\s+true", made.stdout)
+    async with (
+        stage.world(plain_agent("guide", name="Guide")) as world,
+        site_of(world.segue) as site,
+    ):
+        assert (await world.segue.follow_up(thread)).state.value == "suppressed"
+        key, secret = new_key("phone", "ann", SystemClock().now())
+        await world.journal.keys.add(key)
+        remote = ("--url", site.address, "--key", secret, "--json")
+        shown = await asyncio.to_thread(segue, "preferences", *remote)
+        assert json.loads(shown.stdout)["preferences"]["time_zone"] == "Europe/Berlin"
+        undo = ("--resume", "--mute", "--quiet-hours", "off", "--zone", "default")
+        changed = await asyncio.to_thread(segue, "preferences", *undo, *remote)
+        kept = json.loads(changed.stdout)["preferences"]
+        assert kept == {"quiet_hours": False, "muted": True}
+    calm = ("--unmute", "--quiet-hours", "default", "--snooze", "3h")
+    left = await asyncio.to_thread(segue, "preferences", "ann", *calm, *at, "--json")
+    assert [*json.loads(left.stdout)["preferences"]] == ["snoozed_until"]
+    ended = await asyncio.to_thread(segue, "preferences", "ann", "--snooze", "off", *at)
+    assert "No preference is set." in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--quiet-hours", "late"), "expected times such as 22:00-08:00"),
+        (("--quiet-hours", "22:00-25:00"), "quiet_hours is"),
+        (("--zone", "Mars"), "expected the name of an IANA time zone"),
+        (("--snooze", "soon"), "soon"),
+        (("--snooze", "2027-01-15T08:00"), "expected a time with its zone"),
+        (("--resume", "--stop"), "--resume takes back --stop"),
+    ],
+)
+async def test_wrong_preferences_are_refused(
+    segue: Segue, stage: Stage, given: tuple[str, ...], said: str
+) -> None:
+    """With a sentence, and nothing is changed."""
+    await play(stage)
+    at = ("--database", stage.database)
+    wrong = await asyncio.to_thread(segue, "preferences", "ann", *given, *at)
+    assert (wrong.exit_code, said in wrong.stderr) == (2, True), wrong.stderr
+    shown = await asyncio.to_thread(segue, "preferences", "ann", *at)
+    assert "No preference is set." in shown.stdout

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "follow-up": ("Talk", "initiative:follow_up", "Let the agent write first in a thread."),
     "remind": ("Talk", "initiative:remind", "Remind a user of something later."),
     "reminders": ("Look", "initiative:reminders", "List reminders, or cancel one."),
+    "preferences": ("Talk", "preferences:preferences", "Set when agents may write to a user."),
     "threads": ("Look", "look:threads", "List conversations, the most recent first."),
     "history": ("Look", "look:history", "Show a conversation as its user sees it."),
     "batches": ("Look", "look:batches", "List a thread's batches with state and reasons."),

@@ -77,8 +77,9 @@ class Target(Place):
         # httpx takes as long to import as the rest of a command.
         from segue.cli.client import call, open_client  # noqa: PLC0415
 
+        # In a body, null may mean something: it removes a preference.
         sent = {
-            place: {name: value for name, value in values.items() if value is not None}
+            place: {n: v for n, v in values.items() if v is not None or method == "PATCH"}
             for place, values in given.items()
         }
 

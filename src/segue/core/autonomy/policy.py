@@ -189,6 +189,10 @@ class Preferences:
         }
 
 
+# Preferences that postpone a follow-up; when one changes, postponed follow-ups are re-checked.
+POSTPONING: Final = frozenset({"time_zone", "quiet_hours", "snoozed_until"})
+
+
 def check_settings(settings: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
     """The settings as they are stored; `UsageError` names the first wrong preference.
 
