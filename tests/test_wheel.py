@@ -57,6 +57,12 @@ def test_the_wheel_holds_the_phrases_of_each_language(wheel: Path) -> None:
     assert {file.stem for file in speech.glob("languages/*.toml")} == set(LANGUAGES)
 
 
+def test_the_wheel_holds_what_init_writes(wheel: Path) -> None:
+    """The files that a new project starts from."""
+    templates = (wheel / "segue" / "cli" / "templates").iterdir()
+    assert {file.name for file in templates} == {"my_agent.py.txt", "segue.toml.txt"}
+
+
 @pytest.mark.anyio
 async def test_the_wheel_serves_at_once_without_the_weights(wheel: Path, tmp_path: Path) -> None:
     """A demo model answers, and the server says with one command how to get the real one."""
