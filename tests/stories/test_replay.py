@@ -529,3 +529,28 @@ async def test_what_was_requested_is_not_replayed(stage: Stage) -> None:
         [[past]] = [threads async for threads in past_of(world.journal.transfer)]
         assert past is not None
         assert (past.turns, past.checks, past.is_imported) == ((), (), False)
+
+
+async def test_requested_messages_are_counted_and_left_out(stage: Stage) -> None:
+    """Each time of a recurring reminder, too: none is taken for a follow-up, nor for an answer."""
+    agent = eager_agent(policy={"max_consecutive": 1, "cooldown": 0})
+    model = model_of("Which city?", then="Stretch, a parcel, the exam.")
+    async with stage.world(agent, models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "I want to travel.")
+        await world.pass_time(minutes=2)
+        began = world.clock.now()
+        await world.segue.remind(thread, "stretch", every="FREQ=HOURLY")
+        await world.segue.wake(OutsideEvent(id="1"), thread=thread)
+        await world.pass_time(hours=3)
+        turns = await world.journal.turns.list_of(thread)
+        asked = [turn for turn in turns if turn.kind.speaks_first and turn.queued_at > began]
+        assert len(asked) >= 3
+        found = await again(world.journal, agent, until=world.clock.now())
+        assert found.requested == len([turn for turn in asked if turn.shown_at])
+        assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+        assert len(of(found, EventKind.SENT)) == 1
+        assert found.as_json()["requested_left_out"] == found.requested
+        later = world.clock.now() + timedelta(seconds=1)
+        late = await again(world.journal, agent, since=later)
+        assert late.requested == 0

@@ -304,6 +304,11 @@ def _sentences(report: ReplayReport) -> Iterator[str]:
             f"{report.assumed:,} of those sent follow one that was never written; their trigger is "
             "assumed to be the same."
         )
+    if report.requested:
+        yield (
+            f"Only silence is replayed; {report.requested:,} messages that programs, events and "
+            "reminders asked for are left out."
+        )
     if report.imported:
         yield (
             f"Threads that were imported: {report.imported:,}. The settings by which they were "

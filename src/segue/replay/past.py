@@ -6,7 +6,7 @@ is recorded that says which follow-up they called for.
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -101,6 +101,8 @@ class PastThread:
     preferences: Preferences
     # Whether there are messages without a recorded turn.
     is_imported: bool
+    # When messages were shown that programs, events and users asked for; they are not replayed.
+    requested_at: tuple[datetime, ...] = ()
 
 
 async def past_of(
@@ -133,14 +135,15 @@ async def _read_thread(
 async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThread:
     whose = Whose(thread_id=thread["id"])
     timers = [row async for row in all_rows(rows, TIMERS, whose)]
+    decided = [row async for row in all_rows(rows, DECISIONS, whose)]
+    found = [row async for row in all_rows(rows, TURNS, whose)]
     # What was requested does not depend on the policy in question; only silence is replayed.
-    requested = {row[name] for row in timers if row["key"] for name in ("id", "turn_id")} - {None}
+    requested = _requested(timers, decided, found)
     decisions = [
         row
-        async for row in all_rows(rows, DECISIONS, whose)
+        for row in decided
         if row["timer_id"] not in requested and row["turn_id"] not in requested
     ]
-    found = [row async for row in all_rows(rows, TURNS, whose)]
     known = {row["batch"] for row in found}
     timers = [row for row in timers if row["key"] is None]
     turns = _turns((row for row in found if row["id"] not in requested), decisions)
@@ -149,7 +152,8 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
     oldest = await rows.read_rows(MESSAGES, whose, limit=1)
     is_imported = any(row["batch"] not in known for row in oldest)
     if is_imported or any(turn.needs_judging for turn in turns):
-        turns = await _judge_turns(rows, thread["id"], turns)
+        left_out = {row["batch"] for row in found if row["id"] in requested}
+        turns = await _judge_turns(rows, thread["id"], turns, left_out)
     return PastThread(
         thread["id"],
         thread["agent_id"],
@@ -159,7 +163,19 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
         tuple(_unattended(checks, timers)),
         preferences,
         is_imported,
+        tuple(row["shown_at"] for row in found if row["id"] in requested and row["shown_at"]),
     )
+
+
+def _requested(timers: Iterable[Row], decisions: Iterable[Row], turns: Iterable[Row]) -> set[int]:
+    """The ids of the timers of programs, events and reminders, and of all turns that they queued:
+    a timer names only its last one.
+    """
+    asked = {row["id"] for row in timers if row["key"]}
+    queued = {row["turn_id"] for row in timers if row["key"]}
+    queued |= {row["turn_id"] for row in decisions if row["timer_id"] in asked}
+    queued |= {row["id"] for row in turns if row["kind"] == TurnKind.REMINDER}
+    return asked | queued - {None}
 
 
 def _unattended(
@@ -226,8 +242,12 @@ def _time(facts: Mapping[str, Any], name: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-async def _judge_turns(rows: Rows, thread_id: str, turns: Iterable[PastTurn]) -> list[PastTurn]:
-    """The turns with the plan that their messages call for, and turns made of messages alone."""
+async def _judge_turns(
+    rows: Rows, thread_id: str, turns: Iterable[PastTurn], left_out: Container[int]
+) -> list[PastTurn]:
+    """The turns with the plan that their messages call for, and turns made of messages alone; none
+    of the batches `left_out`.
+    """
     by_batch: dict[int, list[PastTurn]] = defaultdict(list)
     for turn in turns:
         by_batch[turn.batch].append(turn)
@@ -237,7 +257,8 @@ async def _judge_turns(rows: Rows, thread_id: str, turns: Iterable[PastTurn]) ->
         batch = _read_batch(batch_rows)
         if batch is None:
             continue
-        for turn in by_batch.pop(batch.id, None) or _turn_of(batch):
+        found_here = by_batch.pop(batch.id, None) or _turn_of(batch)
+        for turn in () if batch.id in left_out else found_here:
             plan = turn.plan
             if turn.needs_judging:
                 trigger = judge(batch, earlier, interrupted=turn.is_interrupted).trigger

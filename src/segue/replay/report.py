@@ -48,6 +48,8 @@ class ReplayReport:
     imported: int = 0
     # Threads that are left out.
     unreadable: int = 0
+    # Requested follow-ups, events and reminders that users saw; no policy of silence changes these.
+    requested: int = 0
     # By trigger or, for held back and postponed follow-ups, by gate.
     counts: dict[EventKind, Counter[str]] = field(
         default_factory=lambda: {kind: Counter() for kind in EventKind}
@@ -109,6 +111,7 @@ class ReplayReport:
             "threads": self.threads,
             "threads_brought_in": self.imported,
             "threads_unreadable": self.unreadable,
+            "requested_left_out": self.requested,
             "sent_then": counts[then],
             "sent": counts[now],
             "difference": self.difference,
@@ -149,6 +152,8 @@ async def replay(
             report.threads += len(counted)
             report.unreadable += len(past) - len(threads)
             report.imported += sum(thread.is_imported for thread in counted)
+            shown = [at for t in counted for at in t.requested_at if at <= query.until]
+            report.requested += sum(query.since is None or at >= query.since for at in shown)
             events = replay_user(threads, autonomy_of, query.until)
             kept = [event for event in events if query.counts(event)]
             report.add(kept, counted)
