@@ -56,7 +56,7 @@ async def serve_with_reload(
     while not stop.is_set():
         seen = files.look()
         child = await _Child.start(command, listener)
-        await _any_of(child.ready, child.ended, stop)
+        await wait_for_any(child.ready, child.ended, stop)
         if child.ready.is_set() and not child.ended.is_set():
             if current is not None:
                 leaving.add(asyncio.create_task(current.stop()))
@@ -199,7 +199,8 @@ def child_command() -> list[str]:
     return [sys.executable, "-P", sys.argv[0], *(a for a in sys.argv[1:] if a != "--reload")]
 
 
-async def _any_of(*events: asyncio.Event) -> None:
+async def wait_for_any(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

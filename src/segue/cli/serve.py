@@ -21,6 +21,7 @@ from segue.cli.reload import (
     inherited_listener,
     serve_with_reload,
     stop_without_parent,
+    wait_for_any,
     watched_files,
 )
 from segue.errors import SegueError
@@ -68,13 +69,13 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
     with _segue_errors_not_logged():
         async with serving(app, bound) as address:
             typer.echo(f"Starting at {address}")
-            await _wait_for_any(lifespan.started, stop)
+            await wait_for_any(lifespan.started, stop)
             if lifespan.is_ready and not stop.is_set():
                 await _warm_up(app)
                 for line in _greeting(settings, place, address):
                     typer.echo(line)
                 typer.echo("Ready.")
-            await _wait_for_any(closed, stop)
+            await wait_for_any(closed, stop)
             if stop.is_set():
                 typer.echo("Stopping; Ctrl-C again stops at once.")
     if lifespan.failure is not None:
@@ -152,14 +153,6 @@ def _handle_stop_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, handle)
     return stop
-
-
-async def _wait_for_any(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
 
 
 @contextmanager
