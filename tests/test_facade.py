@@ -88,6 +88,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "rename_thread": lambda segue, thread: segue.rename_thread(thread, "Maps"),
     "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),
     "why": lambda segue, thread: segue.why(thread),
+    "mark_read": lambda segue, thread: segue.mark_read(thread, 1),
     "follow_up": lambda segue, thread: segue.follow_up(thread),
     "remind": lambda segue, thread: segue.remind(thread, "call mum", after="1h"),
 }
@@ -120,6 +121,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
         "wait_reply",
         "answer",
     }
+    others |= {"listen_user", "user_cursor"}  # of all threads of a user
     others |= {"wake", "list_reminders", "cancel_reminder"}  # for a user, too
     others |= {"get_agent", "agents", "last_position", "stats", "search"}
     others |= {"get_user_preferences", "set_user_preferences"}

@@ -1,8 +1,10 @@
-"""What `Segue.listen` gives: events in order, each with a cursor to resume from.
+"""What `Segue.listen` and `Segue.listen_user` give: events in order, each with a cursor to resume
+from.
 
 A cursor is text: the position of the last stored message, and the number of events since. A
 listener that resumes from it gets everything stored after it, and the whole text so far of the
 message that is being written; `MessageDelta.offset` tells which part of that it has already.
+Positions rise over all threads of a user, so the same holds for a listener of all of them.
 
 `OutsideEvent` goes the other way: `Segue.wake` takes it.
 """
@@ -29,8 +31,13 @@ __all__ = [
     "Payload",
     "ProgressReported",
     "QuestionAsked",
+    "ThreadChanged",
+    "ThreadDeleted",
+    "ToolActivity",
     "TurnCancelled",
+    "TurnEnded",
     "TurnFailed",
+    "TurnStarted",
 ]
 
 _CURSOR: Final = re.compile(r"(0|[0-9]{19})(?:\.([0-9]{1,18}))?")
@@ -50,6 +57,9 @@ class MessageDelta:
     message_id: str
     offset: int
     text: str
+    turn_id: int | None = None
+    # Why the agent writes: the kind of its turn.
+    origin: str = "reply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,50 @@ class MessageRetracted:
     """A message that was being written will not be finished: remove it from the screen."""
 
     message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """An agent works in a thread; a follow-up starts when it is shown. A thread has one running
+    turn, and a listener that comes later gets this, too.
+    """
+
+    turn_id: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn is over: `done`, `waiting` for an answer, `failed` or `cancelled`."""
+
+    turn_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolActivity:
+    """A call of a tool is `running`, `done` or `failed`. Its arguments and result are not for
+    listeners: they may quote what the user must not see.
+    """
+
+    turn_id: int
+    call_id: str
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadChanged:
+    """A thread of the user is new, or its entry in the list changed; `thread` is its record."""
+
+    thread: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDeleted:
+    """A thread of the user was deleted; None: some were, list the threads again."""
+
+    thread_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +167,21 @@ Payload = (
     | ListenerLagged
     | MemoriesRecalled
     | ProgressReported
+    | TurnStarted
+    | TurnEnded
+    | ToolActivity
+    | ThreadChanged
+    | ThreadDeleted
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened, and the cursor to resume from after it."""
+    """What happened, the cursor to resume from after it, and the thread it happened in."""
 
     cursor: str
     payload: Payload
+    thread_id: str | None = None
 
 
 def cursor_at(position: int) -> str:

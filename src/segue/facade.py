@@ -25,7 +25,7 @@ from segue.errors import (
     ReplyCancelled,
     UsageError,
 )
-from segue.events import Event, OutsideEvent
+from segue.events import Event, OutsideEvent, cursor_at
 from segue.insight.stats import Stats, build_query, stats
 from segue.insight.views import Inspector
 from segue.insight.why import Reason, why
@@ -135,16 +135,26 @@ class Segue:
     ) -> Thread:
         """Start a conversation of a user with an agent; by default, with the first one."""
         now = self._deps.clock.now()
-        return await self._journal.threads.create(
+        created = await self._journal.threads.create(
             _check_thread_id(thread_id) if thread_id else to_text(self._deps.ids.next()),
             agent_id=self.get_agent(agent_id).id,
             user_id=check_name(user_id, "user_id"),
             now=now,
             settings=check_settings(settings or {}, now),
         )
+        return await self._told(created)
 
     async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
-        return await self._journal.threads.update(_id(thread), title=title)
+        return await self._told(await self._journal.threads.update(_id(thread), title=title))
+
+    async def mark_read(self, thread: Thread | str, position: int) -> Thread:
+        """The user has read everything up to a message's position; never moves back."""
+        return await self._told(await self._journal.threads.mark_read(_id(thread), position))
+
+    async def _told(self, thread: Thread) -> Thread:
+        """A thread whose list entry changed, after the listeners of its user were told."""
+        await self._deps.bus.stored(thread.id, thread.user_id)
+        return thread
 
     async def get_thread(self, thread_id: str) -> Thread:
         return await self._journal.threads.get(_id(thread_id))
@@ -168,10 +178,12 @@ class Segue:
 
     async def delete_thread(self, thread: Thread | str) -> Deleted:
         """Cancel a thread's turns and delete all its rows. Memories belong to the user and stay."""
+        owner = (await self.get_thread(_id(thread))).user_id
         await self.cancel(thread)
         turns = await self._journal.turns.list_of(_id(thread))
         deleted = await self._journal.threads.delete(_id(thread))
-        await self._deps.bus.stored(_id(thread))  # tells listeners that the thread is gone
+        self._deps.bus.deleted(_id(thread), owner)
+        await self._deps.bus.stored(_id(thread), owner)  # tells listeners that the thread is gone
         await self._open_system.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
 
@@ -186,7 +198,8 @@ class Segue:
                 await self.cancel(thread)
         deleted = await self._journal.removal.delete_user(user_id)
         for thread in threads:
-            await self._deps.bus.stored(thread)  # tells listeners that the thread is gone
+            # Tells listeners that the thread is gone.
+            await self._deps.bus.stored(thread, user_id)
         await self._open_system.runtime.sweeper.step()
         return deleted
 
@@ -288,6 +301,17 @@ class Segue:
         if since is not None:
             _check_text(since, "since")
         return self._deps.bus.listen(_id(thread), since)
+
+    def listen_user(self, user_id: str, since: str | None = None) -> AsyncGenerator[Event]:
+        """The events of all threads of a user, with changes of the threads themselves."""
+        if since is not None:
+            _check_text(since, "since")
+        return self._deps.bus.listen_user(_check_text(user_id, "user_id"), since)
+
+    async def user_cursor(self, user_id: str) -> str:
+        """The cursor after everything that is stored for a user now."""
+        last = await self._journal.feed.last_position(_check_text(user_id, "user_id"))
+        return cursor_at(last)
 
     async def history(
         self,
@@ -448,7 +472,7 @@ class Segue:
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
         self._deps.wakeups.timers.now()
-        return stored
+        return await self._told(stored)
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
         """Postpone the thread's follow-ups to a future time."""

@@ -15,11 +15,11 @@ from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
 from segue.core.turn_rules import TurnRules
-from segue.events import MemoriesRecalled, Payload, ProgressReported, QuestionAsked, TurnFailed
+from segue.events import Payload, QuestionAsked, ToolActivity, TurnFailed
 from segue.journal.journal import Journal
 from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
 from segue.runtime.after_turn import AfterTurn
-from segue.runtime.bus import Bus
+from segue.runtime.bus import Bus, Report
 from segue.runtime.clock import SystemClock
 from segue.runtime.deps import Agent, Deps
 from segue.runtime.listeners import Item, RunItem, StoredItem, ending_payload
@@ -47,16 +47,17 @@ class Ear(Bus):
         self.heard.append(Token(message_id, text))
         return super().write(lease, message_id, text)
 
-    def tell(self, thread_id: str, item: Item) -> None:
+    def tell(self, thread_id: str, item: Item, user_id: str = "") -> None:
         if not isinstance(item, StoredItem | RunItem):
             self.heard.append(item)
-        super().tell(thread_id, item)
+        super().tell(thread_id, item, user_id)
 
-    def report(self, lease: TurnLease, event: MemoriesRecalled | ProgressReported) -> None:
-        self.heard.append(event)
-        super().report(lease, event)
+    def report(self, lease: TurnLease, payload: Report) -> None:
+        if not isinstance(payload, ToolActivity):
+            self.heard.append(payload)
+        super().report(lease, payload)
 
-    async def stored(self, thread_id: str) -> None:
+    async def stored(self, thread_id: str, user_id: str = "") -> None:
         [newest, *_] = await self._journal.messages.tail(thread_id, max_tokens=1)
         for message in newest.messages:
             if message.id not in self._known:
@@ -64,7 +65,7 @@ class Ear(Bus):
                 self._notice(message)
                 if not isinstance(message, HumanMessage):
                     self.heard.append(MessageFinished(message))
-        await super().stored(thread_id)
+        await super().stored(thread_id, user_id)
 
 
 class Unplanned(AfterTurn):

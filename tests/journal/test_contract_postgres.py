@@ -45,6 +45,7 @@ def open_journal(handles: list[Journal], broom: psycopg.Connection) -> Iterator[
     # Sweeping out a few rows is ten times faster than TRUNCATE, and than a new database. What
     # belongs to a thread goes with it.
     broom.execute("DELETE FROM threads")
+    broom.execute("DELETE FROM feeds")
     broom.execute("DELETE FROM users")
     broom.execute("DELETE FROM memories")
     broom.execute("DELETE FROM api_keys")

@@ -12,7 +12,7 @@ from segue.errors import BackendError, ConflictError
 from segue.journal import postgres
 from segue.journal.postgres import Listeners, PostgresJournal, database
 from segue.journal.postgres.tx import NAME_LOCK
-from segue.journal.records import Turn
+from segue.journal.records import Hint, Turn
 from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.postgres import PostgresServer
@@ -100,7 +100,7 @@ async def test_a_partial_text_waits_for_nobody(dsn: str, chat: Chat) -> None:
     with holding(dsn, THIS_THREAD):
         async with asyncio.timeout(PATIENCE):
             await chat.journal.turns.save_draft(lease, "reply-1", "Until s")
-            partial = (await chat.journal.feed.read("chat")).partial
+            partial = (await chat.journal.feed.read("chat")).drafts.get("chat")
     assert partial is not None
     assert partial.text == "Until s"
 
@@ -129,12 +129,12 @@ async def test_what_one_process_writes_another_hears(
 ) -> None:
     """A watcher is told of the thread, and first that something may have been before."""
     async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         await chat.say()
-        assert await anext(words) == "chat"
+        assert await anext(words) == Hint("chat", USER)
         lease = await chat.take_turn()
         await chat.journal.turns.save_draft(lease, "reply-1", "Until s")
-        assert await anext(words) == "chat"
+        assert await anext(words) == Hint("chat", USER)
 
 
 async def test_a_step_that_fails_is_not_heard(chat: Chat, elsewhere: PostgresJournal) -> None:
@@ -145,11 +145,11 @@ async def test_a_step_that_fails_is_not_heard(chat: Chat, elsewhere: PostgresJou
     assert lease is not None
     await chat.journal.turns.release(lease, now=START)
     async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         with pytest.raises(ConflictError, match=str(stale.turn.id)):
             await chat.journal.turns.release(lease, now=START)
         await chat.say()
-        assert await anext(words) == "chat"
+        assert await anext(words) == Hint("chat", USER)
 
 
 async def test_a_thread_with_a_very_long_name_is_heard_as_any(
@@ -157,9 +157,9 @@ async def test_a_thread_with_a_very_long_name_is_heard_as_any(
 ) -> None:
     """A notification holds 8000 bytes; a longer name must not keep a message from being stored."""
     async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         assert (await (await chat.another("x" * 9000)).say()).is_new
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
 
 
 async def test_a_watcher_comes_back_after_its_connection_broke(
@@ -167,11 +167,11 @@ async def test_a_watcher_comes_back_after_its_connection_broke(
 ) -> None:
     """It says that something may have been missed, and hears again."""
     async with asyncio.timeout(PATIENCE), aclosing(elsewhere.watch()) as words:
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         change(dsn, f"SELECT pg_terminate_backend(pid) {LISTENING}")
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         await chat.say()
-        assert await anext(words) == "chat"
+        assert await anext(words) == Hint("chat", USER)
 
 
 async def test_closing_the_journal_ends_all_watching(dsn: str) -> None:
@@ -179,7 +179,7 @@ async def test_closing_the_journal_ends_all_watching(dsn: str) -> None:
     tasks = asyncio.all_tasks()
     async with asyncio.timeout(PATIENCE), opened(dsn) as journal:
         waiting, idle = journal.watch(), journal.watch()
-        assert [await anext(waiting), await anext(idle)] == ["", ""]
+        assert [await anext(waiting), await anext(idle)] == [Hint(), Hint()]
         wait = asyncio.create_task(anext(waiting, "the end"))
         await asyncio.sleep(0.05)
         await journal.close()
@@ -195,7 +195,7 @@ async def test_a_watcher_that_stops_leaves_nothing_behind(dsn: str, waits: bool)
     """Its connection and its tasks go with it, whether it was cancelled or closed."""
     async with asyncio.timeout(PATIENCE), opened(dsn) as journal:
         words = journal.watch()
-        assert await anext(words) == ""
+        assert await anext(words) == Hint()
         if waits:
             wait = asyncio.create_task(anext(words, None))
             await asyncio.sleep(0.05)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from segue.journal.journal import Journal
+from segue.journal.records import Hint
 from segue.journal.sqlite.database import Database
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
@@ -54,7 +55,7 @@ async def test_a_watch_that_nobody_reads_does_not_keep_the_journal_open(address:
                 await chat.say()
                 await asyncio.sleep(0.05)
             await journal.close()
-            assert [hint async for hint in hints if hint] == []
+            assert [hint async for hint in hints if hint != Hint()] == []
     await other.close()
 
 
@@ -90,7 +91,7 @@ async def test_what_a_journal_writes_itself_is_no_word_of_others(
     chat = await Chat(journal, ticking_ids(), START).begin()
     monkeypatch.setattr(Database, "closes_within", closes_within)
     async with asyncio.timeout(20), aclosing(journal.watch(of_others=True)) as hints:
-        assert await anext(hints) == ""  # what was written before
+        assert await anext(hints) == Hint()  # what was written before
         await chat.say()
         word = asyncio.create_task(anext(hints))
         for _ in range(2):
@@ -100,6 +101,6 @@ async def test_what_a_journal_writes_itself_is_no_word_of_others(
         await looked.get()
         await other.threads.note_typing("chat", now=START)
         go_on.put_nowait(None)
-        assert await word == ""
+        assert await word == Hint()
     await journal.close()
     await other.close()

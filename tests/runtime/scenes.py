@@ -17,7 +17,16 @@ from pydantic import PrivateAttr
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.compose import Overrides, System, compose
 from segue.core.batch import Batch
-from segue.events import Event, MessageDelta, MessageRetracted, MessageStored, Payload
+from segue.events import (
+    Event,
+    MessageDelta,
+    MessageRetracted,
+    MessageStored,
+    Payload,
+    ToolActivity,
+    TurnEnded,
+    TurnStarted,
+)
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.settings import Settings
@@ -135,6 +144,8 @@ class Tab:
 
     def __init__(self) -> None:
         self.heard: list[Event] = []
+        # When turns began and ended, and their tools.
+        self.activity: list[TurnStarted | TurnEnded | ToolActivity] = []
         self.said: list[BaseMessage] = []
         # What is being written, by message.
         self.drafts: dict[str, str] = {}
@@ -161,6 +172,10 @@ class Tab:
     def see(self, heard: Event) -> None:
         """Put an event on the screen; what no client could make sense of is a failed test."""
         event = heard.payload
+        if isinstance(event, TurnStarted | TurnEnded | ToolActivity):
+            self.activity.append(event)
+            self._new.set()
+            return
         self.heard.append(heard)
         if isinstance(event, MessageDelta):
             before = self.drafts.get(event.message_id, "")

@@ -139,7 +139,7 @@ async def test_a_new_message_stops_the_stream_and_nothing_is_left_of_it(stage: S
             model.finish()
             await seen.until_said("Fine.")
         assert await world.heard(thread) == ["Count!", "Stop!", "One two ", "Fine."]
-        assert (await world.journal.feed.read(thread)).partial is None
+        assert (await world.journal.feed.read(thread)).drafts == {}
         turns = await world.journal.turns.list_of(thread)
         assert [turn.state for turn in turns] == [TurnState.DONE] * 2
 

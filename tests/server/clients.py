@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import jsonschema_rs
 from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
 
 from segue.facade import Segue
 from segue.server.app import create_app
 from segue.server.auth import USER_HEADER
+from segue.server.frames import frames_schema
 from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 
 # Far longer than anything takes; a test that waits so long has failed.
 PATIENCE = 20.0
 Frame = dict[str, Any]
+_SCHEMA = jsonschema_rs.Draft202012Validator({**frames_schema(), "$ref": "#/$defs/ServerFrame"})
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,13 @@ async def site_of(
         yield Site(address, client, app)
 
 
+def checked(frame: Frame) -> Frame:
+    """A frame that the server sent; what its own description does not allow is a failed test."""
+    problems = [error.message for error in _SCHEMA.iter_errors(frame)]
+    assert not problems, (frame, problems)
+    return frame
+
+
 def as_user(name: str) -> dict[str, str]:
     return {USER_HEADER: name}
 
@@ -87,7 +97,7 @@ async def _until(socket: ClientConnection, is_last: Callable[[Frame], bool]) -> 
     heard: list[Frame] = []
     async with asyncio.timeout(PATIENCE):
         async for text in socket:
-            heard.append(json.loads(text))
+            heard.append(checked(json.loads(text)))
             if is_last(heard[-1]):
                 return heard
     raise AssertionError(f"The socket closed ({socket.close_code}) after {heard}")

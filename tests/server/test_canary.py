@@ -79,9 +79,9 @@ class Sweep:
     async def go_through(self, door: Door, values: dict[str, str]) -> None:
         path = door.at(**values)
         if door.method is None:
-            self.keep(f"{door} {values}", await self._frames(path, values["thread_id"]))
+            self.keep(f"{door} {values}", await self._frames(path, values))
         elif door.method == "GET" and path.endswith("/events"):
-            self.keep(f"{door} {values}", await self._events(path, values["thread_id"]))
+            self.keep(f"{door} {values}", await self._events(path, values))
         else:
             for query in QUERIES if door.needs else [""]:
                 given = {"limit": "200", **dict.fromkeys(door.needs, query)}
@@ -93,7 +93,7 @@ class Sweep:
 
     async def be_refused(self, door: Door) -> None:
         """What it says to nonsense, and of things that are not there."""
-        if door.method is None:
+        if door.method is None or door.path == "/api/events":  # it has nothing to refuse
             return
         nowhere = dict.fromkeys(door.names, "nowhere")
         wrong: list[dict[str, Any]] = [{}, {"params": {"limit": "many", "before": "x"}}]
@@ -106,7 +106,7 @@ class Sweep:
         kind = answer.headers.get("content-type", "")
         if "jsonl" in kind:
             self._keep_keys([json.loads(line) for line in answer.text.splitlines()])
-        elif "json" in kind and "openapi" not in where:
+        elif "json" in kind and "openapi" not in where and "frames.json" not in where:
             self._keep_keys(answer.json() if answer.content else None)
 
     def keep(self, where: str, text: str) -> None:
@@ -119,16 +119,24 @@ class Sweep:
             if isinstance(each, dict | list):
                 self._keep_keys(each)
 
-    async def _frames(self, path: str, thread: str) -> str:
-        user = as_user(self._site.http.headers.get(USER_HEADER, "me"))
+    @property
+    def _user(self) -> str:
+        return str(self._site.http.headers.get(USER_HEADER, "me"))
+
+    def _end(self, values: dict[str, str]) -> None:
+        """To a thread's listeners, and to those of all threads."""
+        self._world.system.deps.bus.tell(values.get("thread_id", "any"), END, self._user)
+
+    async def _frames(self, path: str, values: dict[str, str]) -> str:
+        user = as_user(self._user)
         async with self._site.socket(f"{path}?since=0", additional_headers=user) as socket:
             heard = await frames_until(socket, "message")
-            self._world.system.deps.bus.tell(thread, END)
+            self._end(values)
             heard += await frames_until(socket, "progress", value=END.value)
         self._keep_keys(heard)
         return json.dumps(heard)
 
-    async def _events(self, path: str, thread: str) -> str:
+    async def _events(self, path: str, values: dict[str, str]) -> str:
         text = ""
         async with (
             asyncio.timeout(PATIENCE),
@@ -137,7 +145,7 @@ class Sweep:
             async for line in _lines(response):
                 text += line + "\n"
                 if line == "event: message" and text.count(line) == 1:
-                    self._world.system.deps.bus.tell(thread, END)
+                    self._end(values)
                 if line == "event: progress":
                     break
         return text

@@ -14,7 +14,7 @@ from segue.server.settings import ServerSettings
 from segue.server.socket import parse_frame
 from segue.simulate.world import Stage
 from tests.runtime.scenes import always
-from tests.server.clients import PATIENCE, Site, frames_until, site_of
+from tests.server.clients import PATIENCE, Frame, Site, checked, frames_until, site_of
 
 pytestmark = pytest.mark.anyio
 
@@ -239,3 +239,18 @@ async def test_who_listens_to_a_thread_that_is_deleted_is_told(stage: Stage) -> 
             rest = [line async for line in lines]
         last = json.loads([line for line in rest if line.startswith("data: ")][-1][6:])
         assert (last["type"], last["code"]) == ("error", "not_found")
+
+
+async def test_the_description_of_frames_is_served_and_refuses_what_is_none(
+    sqlite_stage: Stage,
+) -> None:
+    """Whoever writes a client finds every frame there; a field too many is none."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        served = await site.get("/frames.json")
+    kinds = served["$defs"]["ServerFrame"]["discriminator"]["mapping"].keys()
+    assert kinds >= {"message", "token", "started", "done", "tool", "thread", "deleted", "error"}
+    token: Frame = {"type": "token", "thread_id": "t", "cursor": "0.1", "turn_id": None}
+    token |= {"message_id": "m", "offset": 0, "text": "Hi", "origin": "reply"}
+    checked(token)
+    with pytest.raises(AssertionError):
+        checked({**token, "trigger": "check_in"})

@@ -48,8 +48,8 @@ CHECKS = [
     negative_data_rejection,
     unsupported_method,
 ]
-# It never ends, so a fuzzer would wait for ever; the tests of listening read it.
-ENDLESS = "/api/threads/{thread_id}/events"
+# They never end, so a fuzzer would wait for ever; the tests of listening read them.
+ENDLESS = {"/api/threads/{thread_id}/events", "/api/events"}
 EACH = 2
 
 
@@ -271,7 +271,7 @@ def fuzz(document: dict[str, Any], address: str, known: dict[str, str]) -> list[
     for found in schemathesis.openapi.from_dict(document).get_all_operations():
         assert isinstance(found, Ok)
         operation = found.ok()
-        if operation.path == ENDLESS:
+        if operation.path in ENDLESS:
             continue
         named = {name: value for name, value in known.items() if f"{{{name}" in operation.path}
         paths = [named, {}] if named and operation.method != "delete" else [{}]

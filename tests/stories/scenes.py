@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
-from segue.events import Payload, ProgressReported
+from segue.events import Payload, ProgressReported, ToolActivity, TurnEnded, TurnStarted
 from segue.journal.records import NewTimer, Timer, TurnKind
 from segue.runtime.bus import Bus
 from segue.runtime.clock import sleep
@@ -122,7 +122,8 @@ class Listener:
 
     async def listen(self, world: World, thread: str) -> None:
         async for heard in world.segue.listen(thread, "0"):
-            self.events.append(heard.payload)
+            if not isinstance(heard.payload, TurnStarted | TurnEnded | ToolActivity):
+                self.events.append(heard.payload)
             self._new.set()
 
 

@@ -17,7 +17,7 @@ from segue.core.snowflake import SnowflakeSource, latest_id, time_of
 from segue.core.stamp import places, with_place
 from segue.core.text import one_line
 from segue.errors import BackendError, MetadataError, NotFoundError, UsageError
-from segue.journal.records import Thread, Turn
+from segue.journal.records import LockedThread, Thread, Turn
 from segue.journal.rows import (
     CLOCK_SKEW,
     PREVIEW_LENGTH,
@@ -35,9 +35,11 @@ logger = logging.getLogger(__name__)
 # Practically no limit: a batch has tens of messages.
 _MOST_MEMBERS: Final = 1_000_000
 _COLUMNS: Final = tuple(column.name for column in fields(MessageRow))
-_NOTE: Final = (
-    "UPDATE threads SET last_position = :last WHERE id = :thread AND last_position < :last"
-)
+_NOTE: Final = """
+    UPDATE threads SET last_position = :last,
+        changed_position = CASE WHEN :is_seen THEN :last ELSE changed_position END
+    WHERE id = :thread AND last_position < :last
+"""
 # `count` is the number of messages in the batch for its members, NULL for messages found by id.
 # SQLite would copy each body several times for a window function.
 _OPEN: Final = """
@@ -56,6 +58,8 @@ _TURNS_OF: Final = "WHERE thread_id = :thread AND batch = :batch"
 _FOLLOW: Final = """
     UPDATE threads SET epoch = :epoch,
         last_position = greatest(last_position, :last),
+        changed_position = CASE WHEN :visible
+            THEN greatest(changed_position, :last) ELSE changed_position END,
         message_count = message_count + CASE WHEN :visible THEN 1 ELSE 0 END,
         updated_at = CASE WHEN :visible THEN greatest(updated_at, :now) ELSE updated_at END,
         title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END,
@@ -64,19 +68,23 @@ _FOLLOW: Final = """
         preview_role = CASE WHEN :visible AND preview_position < :position
             THEN :role ELSE preview_role END,
         preview_position = CASE WHEN :visible
-            THEN greatest(preview_position, :position) ELSE preview_position END
+            THEN greatest(preview_position, :position) ELSE preview_position END,
+        read_position = CASE WHEN :is_users
+            THEN greatest(read_position, :position) ELSE read_position END,
+        unread = CASE WHEN :is_users THEN 0
+            WHEN :visible AND :position > read_position THEN unread + 1 ELSE unread END
     WHERE id = :thread
 """
 
 
 class RisingIds:
-    """Ids of one step in a locked thread: each above all that the thread has, even if this
-    process's clock is behind.
+    """Ids of one step in a locked thread: each above all that the thread has, and all that its
+    user has in other threads, even if this process's clock is behind.
     """
 
-    def __init__(self, thread: Thread, ids: SnowflakeSource, now: datetime) -> None:
+    def __init__(self, thread: LockedThread, ids: SnowflakeSource, now: datetime) -> None:
         self._ids = ids
-        self.last = thread.last_position
+        self.last = max(thread.last_position, thread.feed_position)
         self.now = now
 
     @property
@@ -88,9 +96,11 @@ class RisingIds:
         return self.last
 
 
-def noting(thread_id: str, ids: RisingIds) -> Statement:
-    """Store the highest id that the step used: later ids are higher in every process."""
-    return Statement(_NOTE, {"last": ids.last, "thread": thread_id})
+def noting(thread_id: str, ids: RisingIds, *, is_seen: bool = False) -> Statement:
+    """Store the highest id that the step used: later ids are higher in every process. `is_seen`:
+    listeners get something of the step.
+    """
+    return Statement(_NOTE, {"last": ids.last, "thread": thread_id, "is_seen": is_seen})
 
 
 def check_real(message: BaseMessage) -> None:
@@ -293,16 +303,17 @@ def storing(
         "client_message_id": client_message_id,
         "created_at": now,
     }
-    is_title = row.visible and row.role == "human"
+    is_users = row.visible and row.role == "human"
     follow = {
         "thread": thread.id,
         "last": max(last, row.position),
         "epoch": thread.epoch,
         "visible": row.visible,
+        "is_users": is_users,
         "now": now,
         "position": row.position,
         "role": row.role,
-        "title": (one_line(row.text, TITLE_LENGTH) or None) if is_title else None,
+        "title": (one_line(row.text, TITLE_LENGTH) or None) if is_users else None,
         "preview": one_line(row.text, PREVIEW_LENGTH) if row.visible else None,
     }
     names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)

@@ -14,10 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
 from segue.journal.effects import Effects
+from segue.journal.feed import Feed
 from segue.journal.follow_ups import Decisions
 from segue.journal.inbox import Inbox
 from segue.journal.memories import Memories
-from segue.journal.messages import Feed, Messages
+from segue.journal.messages import Messages
+from segue.journal.records import Hint
 from segue.journal.registry import Keys, Nodes, Users
 from segue.journal.retention import Removal
 from segue.journal.search import Search
@@ -63,8 +65,8 @@ class Journal(ABC):
     async def close(self) -> None: ...
 
     @abstractmethod
-    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
-        """The ids of threads in which any process has written; "" stands for any thread.
+    def watch(self, *, of_others: bool = False) -> AsyncGenerator[Hint]:
+        """The threads in which any process has written, with their users.
 
         With `of_others`, this journal's own writes may be left out. A hint only: it may come late,
         twice or, while a connection is broken, not at all. Ends when the journal or the iterator

@@ -1,4 +1,4 @@
-"""The journal of messages: appending, and reading what models, people and listeners get of it."""
+"""The journal of messages: appending, and reading what models and people get of it."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,14 +22,9 @@ from segue.journal.batches import (
     storing,
 )
 from segue.journal.records import (
-    PAGE_BYTES,
     WINDOW_BYTES,
-    FeedPage,
     Page,
-    Partial,
-    StoredEvent,
     Thread,
-    Turn,
     TurnLease,
     Window,
 )
@@ -45,7 +40,7 @@ from segue.journal.rows import (
 from segue.journal.summaries import newest_summary
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.turns import clear_partial
-from segue.journal.tx import Part, Row, Tx, find, get, looks, reads, writes
+from segue.journal.tx import Part, Row, Tx, get, looks, reads, writes
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
@@ -90,20 +85,6 @@ _AROUND: Final = """
         SELECT 1 FROM messages WHERE thread_id = :thread AND visible = true AND position > :last
     ) AS newer
 """
-_NEW_MESSAGES: Final = (
-    "SELECT position, body FROM messages WHERE thread_id = :thread AND visible = true "
-    "AND position > :after ORDER BY position LIMIT :limit"
-)
-_NEW_ENDS: Final = (
-    "SELECT turns.*, end_position AS position, NULL AS body FROM turns WHERE thread_id = :thread "
-    "AND end_position > :after ORDER BY end_position LIMIT :limit"
-)
-# A follow-up that was not shown may still be withdrawn: nothing of it may be seen.
-_RUNNING: Final = (
-    "SELECT id, token, partial_id, partial_text, partial_id IS NOT NULL "
-    "AND (kind NOT IN ('follow_up', 'reminder') OR shown_at IS NOT NULL) AS is_seen "
-    "FROM turns WHERE thread_id = :thread AND state = 'running'"
-)
 
 
 class Messages(Part):
@@ -141,6 +122,9 @@ class Messages(Part):
             row = encode_message(message)
             await tx.together(*storing(tx, thread, row, time_of(row.position)))
         await bring_back(tx, thread_id, {MessageMetadata.of(each).batch or 0 for each in new})
+        if not thread.unread:  # history from elsewhere is not news
+            sql = "UPDATE threads SET read_position = preview_position, unread = 0 WHERE id = :id"
+            await tx.run(sql, id=thread_id)
         return len(new)
 
     @looks
@@ -267,27 +251,6 @@ class Messages(Part):
         return found
 
 
-class Feed(Part):
-    @reads
-    async def read(self, tx: Tx, thread_id: str, *, after: int = 0, limit: int = 200) -> FeedPage:
-        """The events above a position, oldest first: visible messages and ends of turns that have
-        an `ending`; with the draft of the next message, and the running turn.
-
-        Ends after `limit` events, or with the message that brings the page to `PAGE_BYTES`.
-        """
-        await thread_of(tx, thread_id)
-        events, is_cut = await _events_above(tx, thread_id, after, limit)
-        # Read last, so that a turn which one of the messages voided is not returned as running.
-        row = await find(tx, _RUNNING, thread=thread_id)
-        if row is None:
-            return FeedPage(events, None, is_cut=is_cut)
-        # A draft is useful only after all events before it.
-        is_seen = row["is_seen"] and not is_cut
-        partial = Partial(row["id"], row["partial_id"], row["partial_text"])
-        running = row["id"], row["token"]
-        return FeedPage(events, partial if is_seen else None, running, is_cut)
-
-
 def above(batch: int | None) -> int:
     """The first id above the batches that a turn sees: its own and all before it."""
     return MAX_ID if batch is None else min(batch + 1, MAX_ID)
@@ -396,30 +359,3 @@ def importable(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
                 f"Two different messages have the id {named.id!r}. Nothing was written."
             )
     return list(known.values())
-
-
-async def _events_above(
-    tx: Tx, thread_id: str, after: int, limit: int
-) -> tuple[list[StoredEvent], bool]:
-    """The next events, and whether there are more. Unreadable rows are skipped."""
-    while True:
-        values = {"thread": thread_id, "after": after, "limit": limit + 1}
-        messages = await tx.bounded(_NEW_MESSAGES, **values)
-        rows = sorted(
-            [*messages, *await tx.all(_NEW_ENDS, **values)], key=lambda row: int(row["position"])
-        )
-        is_full = sum(body_size(row["body"]) for row in messages) >= PAGE_BYTES
-        last = messages[-1]["position"] if is_full else MAX_ID
-        page = [row for row in rows[:limit] if row["position"] <= last]
-        is_cut = len(page) < len(rows) or last < MAX_ID
-        events = readable(_to_event, page)
-        if events or not is_cut or limit < 1:
-            return events, is_cut
-        after = page[-1]["position"]
-
-
-def _to_event(row: Row) -> StoredEvent:
-    if row["body"] is None:
-        return StoredEvent(row["position"], turn=Turn.of(row))
-    message = decode_message(row["body"])
-    return StoredEvent(row["position"], message=message, size=body_size(row["body"]))

@@ -132,10 +132,22 @@ class Thread(Record):
     created_at: datetime
     updated_at: datetime
     typing_at: datetime | None = None
+    # The user has read everything up to here; `unread` counts the agent's messages after it.
+    read_position: int = 0
+    unread: int = 0
+    # Of the last event or change that its user may see.
+    changed_position: int = 0
 
     @property
     def place(self) -> ThreadPlace:
         return ThreadPlace(self.updated_at, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedThread(Thread):
+    """A thread that a step has locked, and the highest position among all threads of its user."""
+
+    feed_position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +300,7 @@ class StoredEvent:
     """What a listener gets: a visible message with its stored `size` in bytes, or a turn's end."""
 
     position: int
+    thread_id: str
     message: BaseMessage | None = None
     turn: Turn | None = None
     size: int = field(default=0, compare=False)
@@ -303,16 +316,44 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedPage:
-    """The events of a thread in order, and the draft of the message being written.
+class RunningTurn:
+    """A turn that some process runs. `partial` is None unless the user may see it."""
 
-    `running` is the running turn's id and token. `is_cut` if more events are stored after these.
+    id: int
+    token: int
+    kind: TurnKind
+    is_shown: bool
+    partial: Partial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """The events of a thread, or of all threads of a user, in order, and the turns that run now.
+
+    `position` is how far the page goes, and `is_cut` if there is more. For a user, `threads` are
+    those that changed, and `has_deletions` if one was deleted.
     """
 
     events: list[StoredEvent]
-    partial: Partial | None
-    running: tuple[int, int] | None = None
+    position: int
+    running: Mapping[str, RunningTurn] = field(default_factory=dict)
     is_cut: bool = False
+    threads: Sequence[Thread] = ()
+    has_deletions: bool = False
+
+    @property
+    def drafts(self) -> dict[str, Partial]:
+        """What is being written, by thread; useful only after all events before it."""
+        turns = {} if self.is_cut else self.running
+        return {name: turn.partial for name, turn in turns.items() if turn.partial is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """That something was written in a thread of a user; both are empty for any thread."""
+
+    thread_id: str = ""
+    user_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Removal(Part):
         payload goes, and so do the prompt, data or text of ended timers that began a removed batch.
         Call `wipe` after the last call.
         """
-        thread = await lock_thread(tx, thread_id)
+        thread = await lock_thread(tx, thread_id, alone=True)
         # Judged again: since the batches were chosen, the thread may have gone on.
         stored = await _batches_of(tx, thread_id)
         removable = {batch.id for batch in stored[:-1] if not batch.is_unfinished}
@@ -114,12 +114,16 @@ class Removal(Part):
 
     @writes
     async def _delete_user(self, tx: Tx, user_id: str) -> Deleted:
-        sql = "SELECT id, NOTIFY(id) FROM threads WHERE user_id = :user ORDER BY id FOR UPDATE"
+        sql = (
+            "SELECT id, NOTIFY(id, user_id) FROM threads WHERE user_id = :user "
+            "ORDER BY id FOR UPDATE"
+        )
         locked = await tx.all(sql, user=user_id)
         rows = await delete_threads(tx, [row["id"] for row in locked])
         for table in ("memories", "users"):
             sql = f"DELETE FROM {table} WHERE user_id = :user"
             rows[table] = await tx.run(sql, user=user_id)
+        await tx.run("DELETE FROM feeds WHERE user_id = :user", user=user_id)
         await tx.forget_user(user_id)
         # Not deleted: a server without any key lets every caller in.
         sql = (
@@ -187,13 +191,19 @@ async def _follow_in_thread(tx: Tx, thread_id: str) -> None:
     count = await get(tx, f"SELECT count(*) AS count {_SEEN}", thread=thread_id)
     sql = f"SELECT position, role, text {_SEEN} ORDER BY position DESC LIMIT 1"
     last = await find(tx, sql, thread=thread_id)
+    sql = (
+        f"SELECT count(*) AS count {_SEEN} AND role <> 'human' "
+        "AND position > (SELECT read_position FROM threads WHERE id = :thread)"
+    )
+    unread = await get(tx, sql, thread=thread_id)
     sql = f"SELECT text {_SEEN} AND role = 'human' AND trim(text) <> '' ORDER BY position LIMIT 1"
     first = await find(tx, sql, thread=thread_id)
     await tx.run(
         "UPDATE threads SET message_count = :count, preview = :preview, preview_role = :role, "
-        "preview_position = :position, "
+        "preview_position = :position, unread = :unread, "
         "title = CASE WHEN title_is_set THEN title ELSE :title END WHERE id = :id",
         count=count["count"],
+        unread=unread["count"],
         preview=one_line(last["text"], PREVIEW_LENGTH) if last else None,
         role=last["role"] if last else None,
         position=last["position"] if last else 0,

@@ -75,7 +75,7 @@ class Summaries(Part):
     @writes
     async def undo(self, tx: Tx, summary: Summary) -> None:
         """Remove the newest summary and bring its batches back into the tail."""
-        await lock_thread(tx, summary.thread_id)
+        await lock_thread(tx, summary.thread_id, alone=True)
         newest = await newest_summary(tx, summary.thread_id)
         if newest is None or newest.id != summary.id:
             raise ConflictError(

@@ -84,7 +84,7 @@ THREADS: Final = Table(
     _columns(
         "id agent_id user_id title? title_is_set:flag preview? preview_role? preview_position:id "
         "message_count:number epoch:number last_position:id settings:json created_at:time "
-        "updated_at:time"
+        "updated_at:time read_position:id unread:number changed_position:id"
     ),
     of_thread=False,
 )

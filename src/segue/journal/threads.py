@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from segue.core.snowflake import millis_of, next_snowflake
 from segue.core.text import storable
 from segue.errors import ConflictError
-from segue.journal.records import NESTING, Deleted, Thread, ThreadPlace
-from segue.journal.rows import merge_settings, to_json
+from segue.journal.records import NESTING, Deleted, LockedThread, Thread, ThreadPlace
+from segue.journal.rows import aware, merge_settings, to_json
 from segue.journal.tx import Part, Row, Tx, change, get, insertion, looks, writes
 
 _OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries", "states")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
+_LOCK: Final = """
+    SELECT threads.*, feeds.last_position AS feed_position, NOTIFY(threads.id, threads.user_id)
+    FROM threads JOIN feeds ON feeds.user_id = threads.user_id WHERE threads.id = :id FOR UPDATE"""
 
 
 class Threads(Part):
@@ -45,7 +49,11 @@ class Threads(Part):
         thread = await lock_thread(tx, thread_id)
         if (thread.agent_id, thread.user_id) != (agent_id, user_id):
             raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
-        return thread
+        if not thread.last_position:  # new: listeners of its user are told
+            first = next_snowflake(thread.feed_position, millis_of(aware(now)), 0)
+            places = {"last_position": first, "changed_position": first}
+            return Thread.of(await change(tx, "threads", thread_id, **places))
+        return await thread_of(tx, thread_id)
 
     @looks
     async def get(self, tx: Tx, thread_id: str) -> Thread:
@@ -102,13 +110,32 @@ class Threads(Part):
         thread's postponed follow-up can be claimed from then on.
         """
         thread = await lock_thread(tx, thread_id)
-        new: dict[str, Any] = {"settings": to_json(merge_settings(thread.settings, settings or {}))}
+        new: dict[str, Any] = {
+            "settings": to_json(merge_settings(thread.settings, settings or {})),
+            "last_position": (place := _place_after(thread)),
+            "changed_position": place,
+        }
         if title is not None:
             new |= {"title": storable(title), "title_is_set": True}
         row = await change(tx, "threads", thread_id, **new)
         if reconsider_at is not None:
             await reconsider(tx, "thread_id = :whose", thread_id, reconsider_at)
         return Thread.of(row)
+
+    @writes
+    async def mark_read(self, tx: Tx, thread_id: str, position: int) -> Thread:
+        """The user has read everything up to a position; never back to an earlier one."""
+        thread = await lock_thread(tx, thread_id)
+        if not thread.unread or position <= thread.read_position:
+            return await thread_of(tx, thread_id)
+        sql = (
+            "UPDATE threads SET last_position = :last, changed_position = :last, "
+            "read_position = least(:position, preview_position), unread = ("
+            "SELECT count(*) FROM messages WHERE thread_id = :id AND visible = true "
+            "AND role <> 'human' AND position > :position) WHERE id = :id RETURNING *"
+        )
+        values = {"last": _place_after(thread), "position": position, "id": thread_id}
+        return Thread.of(await get(tx, sql, **values))
 
     @writes
     async def note_typing(self, tx: Tx, thread_id: str, *, now: datetime) -> None:
@@ -124,7 +151,7 @@ class Threads(Part):
 
     @writes
     async def _delete(self, tx: Tx, thread_id: str) -> Deleted:
-        thread = await lock_thread(tx, thread_id)
+        thread = await lock_thread(tx, thread_id, alone=True)
         sql = (
             "SELECT id FROM threads WHERE user_id = :user "
             "AND substr(id, 1, length(:prefix)) = :prefix ORDER BY id FOR UPDATE"
@@ -155,16 +182,23 @@ async def newest_of_thread(tx: Tx, table: str, thread_id: str, limit: int) -> li
     return await tx.all(sql, thread=thread_id, limit=limit)
 
 
-async def lock_thread(tx: Tx, thread_id: str) -> Thread:
+async def lock_thread(tx: Tx, thread_id: str, *, alone: bool = False) -> LockedThread:
     """The thread, kept from all other steps that change its messages, turns or timers.
 
     Always the first lock of a step: turns and timers are locked after their thread, so two steps
-    never wait for each other. Watchers are notified of the thread when the step commits; here,
-    because a statement of its own would cost every step a round trip.
+    never wait for each other. The feed of its user is locked with it, so that positions are
+    committed in their order over all threads of a user; `alone` without it, for a step that takes
+    no position and may lock other threads. Watchers are notified of the thread when the step
+    commits; here, because a statement of its own would cost every step a round trip.
     """
-    sql = "SELECT *, NOTIFY(id) FROM threads WHERE id = :id FOR UPDATE"
+    sql = _LOCK + (" OF threads" if alone else "")
     missing = f"There is no thread {thread_id!r}. Nothing was written."
-    return Thread.of(await get(tx, sql, missing, id=thread_id))
+    return LockedThread.of(await get(tx, sql, missing, id=thread_id))
+
+
+def _place_after(thread: LockedThread) -> int:
+    """A position for a change of the list entry that is not a message."""
+    return max(thread.last_position, thread.feed_position) + 1
 
 
 async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:

@@ -22,9 +22,11 @@ from segue.journal.follow_ups import (
 )
 from segue.journal.queue import stop_turns, turn_of, wake_first
 from segue.journal.records import (
+    NESTING,
     STOPPED,
     Claimed,
     Ending,
+    LockedThread,
     NewTimer,
     Thread,
     TimerKind,
@@ -83,20 +85,22 @@ _NEXT_AT: Final = f"""
         EXISTS (SELECT 1 FROM turns INDEXED BY turns_held WHERE {AHEAD}) AS is_ahead
     FROM turns WHERE wake_at IS NOT NULL
 """
-# Both at once; the thread first as everywhere, which is the order of the names.
+# All at once; the thread first as everywhere, which is the order of the names.
 _LOCK_BOTH: Final = """
-    SELECT threads.*, NOTIFY(threads.id), turns.state, turns.token, turns.owner, turns.kind,
+    SELECT threads.*, feeds.last_position AS feed_position, NOTIFY(threads.id, threads.user_id),
+        turns.state, turns.token, turns.owner, turns.kind,
         turns.shown_at, EXISTS (SELECT 1 FROM timers WHERE timers.thread_id = threads.id
             AND timers.kind = 'follow_up' AND timers.key IS NULL
             AND timers.state IN ('pending', 'postponed', 'claimed')) AS has_timer
     FROM threads JOIN turns ON turns.thread_id = threads.id
-    WHERE threads.id = :thread AND turns.id = :turn FOR UPDATE OF threads, turns
+    JOIN feeds ON feeds.user_id = threads.user_id
+    WHERE threads.id = :thread AND turns.id = :turn FOR UPDATE OF threads, turns, feeds
 """
 # The commit does not wait for the disk: after a crash the text is generated again anyway.
 _SAVE_PARTIAL: Final = """
     UPDATE turns SET partial_id = :message, partial_text = :text
     WHERE id = :id AND state = 'running' AND token = :token
-    RETURNING id, NOTIFY(thread_id), NOSYNC()
+    RETURNING id, NOTIFY(thread_id, user_id), NOSYNC()
 """
 # Returns whether the thread has other turns in the queue or of this batch.
 _CLOSE: Final = """
@@ -285,6 +289,15 @@ class Turns(Part):
         return readable(Turn.of, await tx.all(f"{sql} ORDER BY id DESC LIMIT :limit", **values))
 
     @looks
+    async def list_waiting(self, tx: Tx, user_id: str, *, limit: int = 50) -> list[Turn]:
+        """The turns of a user that wait for an answer, newest first."""
+        sql = (
+            "SELECT * FROM turns WHERE user_id = :user AND is_waiting = true "
+            f"AND strpos(thread_id, '{NESTING}') = 0 ORDER BY id DESC LIMIT :limit"
+        )
+        return readable(Turn.of, await tx.all(sql, user=user_id, limit=limit))
+
+    @looks
     async def next_at(self, tx: Tx, *, now: datetime) -> datetime | None:
         """When the next turn can be taken; not before `now`."""
         return await next_turn_at(tx, now)
@@ -298,13 +311,13 @@ async def next_turn_at(tx: Tx, now: datetime) -> datetime | None:
     return None if at is None else max(at, aware(now))
 
 
-async def lock_turn(tx: Tx, lease: TurnLease) -> tuple[Thread, Row]:
+async def lock_turn(tx: Tx, lease: TurnLease) -> tuple[LockedThread, Row]:
     """`lock_thread` and `check_turn` in one statement."""
     row = await find(tx, _LOCK_BOTH, thread=lease.turn.thread_id, turn=lease.turn.id)
     if row is None:  # one of the two is missing
         return await lock_thread(tx, lease.turn.thread_id), await check_turn(tx, lease)
     _check_lease(lease, row)
-    return Thread.of(row), row
+    return LockedThread.of(row), row
 
 
 async def check_turn(tx: Tx, lease: TurnLease) -> Row:
@@ -369,7 +382,9 @@ async def _end(
         _refuse_seen(turn, row)
     rising = RisingIds(thread, ids, now)
     placement, is_open = await _place(tx, turn, end, messages, rising)
-    closing = _closing(turn, end, is_open, rising, now)
+    # Of a follow-up that was not shown, listeners get nothing.
+    is_told = end.ending.says is not None or not _is_hidden(row)
+    closing = _closing(turn, end, is_open, rising.next() if is_told else None, now)
     effects = queueing(thread.id, [(rising.next(), each) for each in end.ending.effects], now)
     timers = [
         await prepare_arming(tx, thread, timer, rising.next(), now, replaces=bool(row["has_timer"]))
@@ -384,7 +399,7 @@ async def _end(
         each
         for message in placement.new[-1:]
         for each in storing(tx, thread, message, now, rising.last)
-    ] or [noting(thread.id, rising)]
+    ] or [noting(thread.id, rising, is_seen=is_told)]
     decisions = map(recording, end.ending.decisions)
     state = storing_state(thread.id, end.ending.state) if end.state is TurnState.DONE else ()
     [closed] = await tx.together(*last, *effects, *timers, *decisions, *state, closing)
@@ -401,8 +416,12 @@ async def _end(
     return placement.stored
 
 
+def _is_hidden(row: Row) -> bool:
+    return TurnKind(row["kind"]).speaks_first and row["shown_at"] is None
+
+
 def _refuse_seen(turn: Turn, row: Row) -> None:
-    if not TurnKind(row["kind"]).speaks_first or row["shown_at"] is not None:
+    if not _is_hidden(row):
         raise ConflictError(
             f"Turn {turn.id} is a {row['kind']} or was shown; only a follow-up that was not shown "
             "can be withdrawn. Nothing was written."
@@ -429,7 +448,9 @@ def _to_arm(thread: Thread, turn: Turn, ending: Ending) -> list[NewTimer]:
     return [timer for timer in ending.timers if is_last or timer.kind is not TimerKind.FOLLOW_UP]
 
 
-def _closing(turn: Turn, end: _End, is_open: bool, ids: RisingIds, now: datetime) -> Statement:
+def _closing(
+    turn: Turn, end: _End, is_open: bool, end_position: int | None, now: datetime
+) -> Statement:
     says = end.ending.says
     return Statement(
         _CLOSE,
@@ -441,7 +462,7 @@ def _closing(turn: Turn, end: _End, is_open: bool, ids: RisingIds, now: datetime
             "error": end.error,
             "is_waiting": end.ending.is_waiting,
             "ending": None if says is None else to_json(dict(says)),
-            "end_position": None if says is None else ids.next(),
+            "end_position": end_position,
             "is_open": is_open,
             "now": now,
         },

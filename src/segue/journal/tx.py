@@ -6,7 +6,7 @@ so it changes nothing but the database. SQL is written for PostgreSQL, with `:na
 what SQLite spells differently is translated once per text.
 
     SELECT … FOR UPDATE SKIP LOCKED    locks rows on PostgreSQL; SQLite has locked the file already
-    SELECT *, NOTIFY(id) FROM threads  wakes watchers of that thread at the commit (PostgreSQL)
+    SELECT *, NOTIFY(id, user_id)      wakes watchers of that thread at the commit (PostgreSQL)
     RETURNING id, NOSYNC()             the commit does not wait for the disk (PostgreSQL)
     FROM turns INDEXED BY turns_alive  names the index for SQLite's planner
     id = ANY(:ids), id <> ALL(:ids)    takes a list
@@ -31,13 +31,13 @@ Row = Any
 WAKE_CHANNEL: Final = "segue_wake"
 _MISSING: Final = "A row that must be there is missing. Nothing was written."
 _NAME: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
-_NOTIFY: Final = re.compile(r"NOTIFY\(([\w.]+)\)")
+_NOTIFY: Final = re.compile(r"NOTIFY\(([\w.]+)(?:, ([\w.]+))?\)")
 _LOCKS: Final = re.compile(
     r"\bFOR (?:NO KEY )?UPDATE(?: OF [\w, ]+?)?(?: SKIP LOCKED)?(?=\s*(?:\)|$))"
 )
 _FOR_SQLITE: Final = (
     (_LOCKS, ""),
-    (re.compile(r",\s*(?:NOTIFY\([\w.]+\)|NOSYNC\(\))"), ""),
+    (re.compile(r",\s*(?:NOTIFY\([\w., ]+\)|NOSYNC\(\))"), ""),
     (re.compile(r"= ANY\((:\w+)\)"), r"IN (SELECT value FROM json_each(\1))"),
     (re.compile(r"<> ALL\((:\w+)\)"), r"NOT IN (SELECT value FROM json_each(\1))"),
     (re.compile(r"\bleast\("), "min("),
@@ -270,7 +270,7 @@ def merged_values(statements: tuple[Statement, ...]) -> dict[str, Any]:
 
 
 def _notification(found: re.Match[str]) -> str:
-    """A name that is too long for a notification is sent as "", which stands for any thread."""
-    column = found[1]
-    name = f"CASE WHEN octet_length({column}) < 8000 THEN {column} ELSE '' END"
-    return f"pg_notify('{WAKE_CHANNEL}', {name}) AS notified"
+    """Names that are too long for a notification are sent as "", which stands for any thread."""
+    names = f"{found[1]} || E'\\n' || {found[2]}" if found[2] else found[1]
+    fitting = f"CASE WHEN octet_length({names}) < 8000 THEN {names} ELSE '' END"
+    return f"pg_notify('{WAKE_CHANNEL}', {fitting}) AS notified"

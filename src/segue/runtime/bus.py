@@ -1,4 +1,4 @@
-"""The bus: sends everything that happens in a thread to its listeners.
+"""The bus: sends everything that happens in a thread to its listeners, and to those of its user.
 
 Stored events are always read from the journal, so the listeners of all processes get the same
 events in the same order, and one that resumes misses none. Text that is being written comes
@@ -7,7 +7,7 @@ straight from the turn or, if another process runs it, from the draft in the jou
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,21 +24,24 @@ from segue.events import (
     MessageDelta,
     MessageRetracted,
     ProgressReported,
+    ThreadDeleted,
+    ToolActivity,
     parse_cursor,
 )
 from segue.journal.journal import Journal
-from segue.journal.records import FeedPage, Partial, TurnLease
+from segue.journal.records import NESTING, FeedPage, Partial, Turn, TurnLease
 from segue.runtime.clock import Wakeup
 from segue.runtime.listeners import (
     ActiveRun,
     BusClosed,
+    Channel,
+    ForeignDraft,
     Item,
     ListenerPosition,
     ListenerQueue,
     RunItem,
-    StoredItem,
-    ThreadListeners,
     ending_payload,
+    items_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,15 +52,15 @@ _PAGE: Final = 200
 _REPLAYS: Final = 4
 # A listener that waits longer for its replay ends: those before it do not read.
 REPLAY_WAIT_SECONDS: Final = 20.0
+Report = MemoriesRecalled | ProgressReported | ToolActivity
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """The text so far of a message, by a run of this process or of another one."""
+    """The text so far of a message that a run of this process writes."""
 
     partial: Partial
     run: ActiveRun
-    is_own: bool = True
 
 
 class Bus:
@@ -65,37 +68,46 @@ class Bus:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._threads: dict[str, ThreadListeners] = {}
+        self._threads: dict[str, Channel] = {}
+        self._users: dict[str, Channel] = {}
         self._replays: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        # What is being written right now, by thread and message.
+        # What is being written here right now, by thread and message.
         self._drafts: dict[str, dict[str, _Draft]] = {}
         # The turns that this process runs, by thread; their drafts in the journal are older. There
         # may be two: a turn that was lost or is void may end after the next one has begun.
         self._own: dict[str, list[ActiveRun]] = {}
-        # Threads with stored events that could not be read.
-        self._unread: set[str] = set()
+        # Channels with stored events that could not be read.
+        self._unread: set[Channel] = set()
         self._is_closed = False
         self.wakeup = Wakeup()
 
     def close(self) -> None:
         self._is_closed = True
-        for listeners in self._threads.values():
-            listeners.stop(BusClosed())
+        for channel in (*self._threads.values(), *self._users.values()):
+            channel.stop(BusClosed())
 
     @contextmanager
     def running(self, lease: TurnLease) -> Iterator[None]:
         """Around a turn that this process runs; an unfinished draft is retracted at the end."""
-        thread_id, run = lease.turn.thread_id, _run_of(lease)
-        # The draft of the process that had the turn before.
-        self._retract(thread_id, lambda draft: not draft.is_own)
-        self._own.setdefault(thread_id, []).append(run)
+        turn, run = lease.turn, _run_of(lease)
+        for channel in self._channels(turn.thread_id, turn.user_id):
+            # The draft of the process that had the turn before.
+            if left := channel.foreign.pop(turn.thread_id, None):
+                channel.put(turn.thread_id, MessageRetracted(left.message_id))
+        self._own.setdefault(turn.thread_id, []).append(run)
+        if not turn.kind.speaks_first or turn.shown_at is not None:
+            self.start(lease)
         try:
             yield
         finally:
             self.retract(lease)
-            self._own[thread_id].remove(run)
-            if not self._own[thread_id]:
-                del self._own[thread_id]
+            self._own[turn.thread_id].remove(run)
+            if not self._own[turn.thread_id]:
+                del self._own[turn.thread_id]
+
+    def start(self, lease: TurnLease) -> None:
+        """Listeners may know of a turn: of a follow-up, once it is shown."""
+        self._tell(lease, self._find_run(lease).start())
 
     def write(self, lease: TurnLease, message_id: str, text: str) -> Partial:
         """Add text to a message that a turn of this process writes; returns all of it so far."""
@@ -105,51 +117,74 @@ class Bus:
         grown = Partial(turn.id, message_id, before + text)
         if not run.is_over:
             self._drafts.setdefault(turn.thread_id, {})[message_id] = _Draft(grown, run)
-            self.tell(turn.thread_id, RunItem(run, MessageDelta(message_id, len(before), text)))
+            self._tell(lease, run.text(message_id, len(before), text))
         return grown
 
-    def report(self, lease: TurnLease, payload: MemoriesRecalled | ProgressReported) -> None:
-        self.tell(lease.turn.thread_id, RunItem(self._find_run(lease), payload))
+    def report(self, lease: TurnLease, payload: Report) -> None:
+        self._tell(lease, RunItem(self._find_run(lease), payload))
 
     def retract(self, lease: TurnLease) -> None:
         """A turn will not finish what it is writing."""
-        run = _run_of(lease)
-        self._retract(lease.turn.thread_id, lambda draft: draft.is_own and draft.run == run)
+        for draft in self.drafts_of(lease):
+            del self._drafts[lease.turn.thread_id][draft.message_id]
+            self._tell(lease, MessageRetracted(draft.message_id))
+        self._forget_if_empty(lease)
 
     def drafts_of(self, lease: TurnLease) -> list[Partial]:
         drafts = self._drafts.get(lease.turn.thread_id, {}).values()
-        return [d.partial for d in drafts if d.is_own and d.run == _run_of(lease)]
+        return [d.partial for d in drafts if d.run == _run_of(lease)]
 
     def finish(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
         """Messages are stored: forget their drafts."""
         drafts = self._drafts.get(lease.turn.thread_id, {})
         for message in messages:
             drafts.pop(message.id or "", None)
-        if not drafts:
-            self._drafts.pop(lease.turn.thread_id, None)
+        self._forget_if_empty(lease)
 
-    def tell(self, thread_id: str, item: Item) -> None:
-        if listeners := self._threads.get(thread_id):
-            listeners.put(item)
+    def _forget_if_empty(self, lease: TurnLease) -> None:
+        if not self._drafts.get(lease.turn.thread_id, True):
+            del self._drafts[lease.turn.thread_id]
 
-    async def stored(self, thread_id: str) -> None:
+    def _tell(self, lease: TurnLease, item: Item) -> None:
+        self.tell(lease.turn.thread_id, item, lease.turn.user_id)
+
+    def tell(self, thread_id: str, item: Item, user_id: str = "") -> None:
+        for channel in self._channels(thread_id, user_id):
+            channel.put(thread_id, item)
+
+    def deleted(self, thread_id: str, user_id: str) -> None:
+        """A thread was deleted here; other processes only know that one was."""
+        if channel := self._users.get(user_id):
+            channel.put(thread_id, ThreadDeleted(thread_id))
+
+    def _channels(self, thread_id: str, user_id: str) -> Iterator[Channel]:
+        """Those that hear of a thread; one in which agents ask each other is not its user's."""
+        if channel := self._threads.get(thread_id):
+            yield channel
+        if NESTING not in thread_id and (channel := self._users.get(user_id)):
+            yield channel
+
+    async def stored(self, thread_id: str, user_id: str = "") -> None:
         """Something was stored in a thread, or in any (""): send it to the listeners here.
 
         If it cannot be read now, `step` reads it later.
         """
-        for name in [thread_id] if thread_id else [*self._threads]:
+        channels = self._channels(thread_id, user_id)
+        if not thread_id:
+            channels = iter([*self._threads.values(), *self._users.values()])
+        for channel in [*channels]:
             try:
-                await self._read_new(name)
+                await self._send_new(channel)
             except BackendError as error:
-                logger.warning("Listeners of thread %s are updated later: %s", name, error)
-                self._unread.add(name)
+                logger.warning("Listeners are updated later: %s", error)
+                self._unread.add(channel)
                 self.wakeup.now()
 
     async def step(self) -> datetime | None:
         """Read what could not be read when it was stored."""
-        for name in [*self._unread]:
-            await self._read_new(name)
-            self._unread.discard(name)
+        for channel in [*self._unread]:
+            await self._send_new(channel)
+            self._unread.discard(channel)
         return None
 
     async def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Event]:
@@ -158,149 +193,189 @@ class Bus:
         """
         thread = await self._journal.threads.get(thread_id)
         start = (thread.last_position, 0) if since is None else parse_cursor(since)
+
+        def read(**page: int) -> Awaitable[FeedPage]:
+            return self._journal.feed.read(thread_id, **page)
+
+        channel = Channel(read, thread.last_position, self._replays_of(thread.user_id))
+        waiting = await self._journal.turns.list_of(thread_id, only_waiting=True)
+        events = self._listen(self._threads, thread_id, channel, start, waiting)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def listen_user(self, user_id: str, since: str | None = None) -> AsyncGenerator[Event]:
+        """The same for all threads of a user, new ones included."""
+        last = await self._journal.feed.last_position(user_id)
+        start = (last, 0) if since is None else parse_cursor(since)
+
+        def read(**page: int) -> Awaitable[FeedPage]:
+            return self._journal.feed.read_user(user_id, **page)
+
+        channel = Channel(read, last, self._replays_of(user_id))
+        waiting = await self._journal.turns.list_waiting(user_id)
+        events = self._listen(self._users, user_id, channel, start, waiting)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    def _replays_of(self, user_id: str) -> asyncio.Semaphore:
+        return self._replays.setdefault(user_id, asyncio.Semaphore(_REPLAYS))
+
+    async def _listen(
+        self,
+        channels: dict[str, Channel],
+        name: str,
+        new: Channel,
+        start: tuple[int, int],
+        waiting: list[Turn],
+    ) -> AsyncGenerator[Event]:
         queue = ListenerQueue(BusClosed() if self._is_closed else None)
-        replays = self._replays.setdefault(thread.user_id, asyncio.Semaphore(_REPLAYS))
-        listeners = ThreadListeners(thread.last_position, replays)
-        listeners = self._threads.setdefault(thread_id, listeners)
-        listeners.queues.add(queue)
+        channel, position = channels.setdefault(name, new), ListenerPosition(*start)
+        channel.queues.add(queue)
         try:
-            events = self._events(thread_id, listeners, queue, ListenerPosition(*start))
-            async with aclosing(events):
+            # Questions before the cursor that still wait: after a follow-up, for example.
+            for turn in reversed(waiting):
+                if (turn.end_position or 0) <= position.position:
+                    asked = ending_payload(turn.id, turn.ending or {})
+                    yield position.event(turn.thread_id, asked)
+            async with aclosing(self._events(channel, queue, position)) as events:
                 async for event in events:
                     yield event
         except BusClosed:
             return
         finally:
-            listeners.queues.discard(queue)
-            if not listeners.queues and self._threads.get(thread_id) is listeners:
-                del self._threads[thread_id]
-                if not self._is_own(thread_id):  # without listeners, its draft is not followed
-                    self._drafts.pop(thread_id, None)
+            channel.queues.discard(queue)
+            if not channel.queues and channels.get(name) is channel:
+                del channels[name]
+                self._unread.discard(channel)
 
     async def _events(
-        self,
-        thread_id: str,
-        listeners: ThreadListeners,
-        queue: ListenerQueue,
-        position: ListenerPosition,
+        self, channel: Channel, queue: ListenerQueue, position: ListenerPosition
     ) -> AsyncGenerator[Event]:
-        # Questions before the cursor that still wait: after a follow-up, for example.
-        for turn in reversed(await self._journal.turns.list_of(thread_id, only_waiting=True)):
-            if (turn.end_position or 0) <= position.position:
-                yield position.event(ending_payload(turn.id, turn.ending or {}))
         while True:
-            async with aclosing(self._missed(thread_id, listeners, position)) as missed:
+            async with aclosing(self._missed(channel, position)) as missed:
                 async for event in missed:
                     yield event
             while not queue.is_behind:
-                while (item := queue.take()) is not None:
-                    if found := position.advance(item):
+                while (heard := queue.take()) is not None:
+                    if found := position.advance(*heard):
                         yield found
                 await queue.wait()
             queue.is_behind = False
-            yield position.event(ListenerLagged())
+            yield position.event(None, ListenerLagged())
 
-    async def _missed(
-        self, thread_id: str, listeners: ThreadListeners, position: ListenerPosition
-    ) -> AsyncGenerator[Event]:
-        """What is stored above the listener's position, and the message being written."""
+    async def _missed(self, channel: Channel, position: ListenerPosition) -> AsyncGenerator[Event]:
+        """What is stored above the listener's position, and what is being written."""
         page: FeedPage | None = None
         # A page with a damaged row is not full, and not the last.
-        while page is None or page.events:
-            is_behind = position.position < listeners.position
-            async with _slot(listeners.replays) if is_behind else nullcontext():
-                reads = listeners.reads
-                page = await self._read(thread_id, position.position)
+        while page is None or page.events or page.threads:
+            is_behind = position.position < channel.position
+            async with _slot(channel.replays) if is_behind else nullcontext():
+                reads = channel.reads
+                page = await self._read(channel, position.position)
                 # A read for all listeners in the meantime is newer than this page.
-                drafts = self._current_drafts(thread_id, page if reads == listeners.reads else None)
-                for stored in page.events:
-                    if event := position.advance(StoredItem.of(stored)):
+                current = self._current(channel, page, is_newest=reads == channel.reads)
+                for heard in items_of(page):
+                    if event := position.advance(*heard):
                         yield event
-        for message_id in position.unfinished - {draft.partial.message_id for draft in drafts}:
-            if event := position.advance(MessageRetracted(message_id)):
+        written = {
+            (name, item.payload.message_id)
+            for name, item in current
+            if isinstance(item.payload, MessageDelta)
+        }
+        for name, message_id in position.unfinished - written:
+            if event := position.advance(name, MessageRetracted(message_id)):
                 yield event
-        for draft in drafts:
-            whole = MessageDelta(draft.partial.message_id, 0, draft.partial.text)
-            if event := position.advance(RunItem(draft.run, whole)):
+        for name, item in current:
+            if event := position.advance(name, item):
                 yield event
 
-    async def _read(self, thread_id: str, after: int) -> FeedPage:
+    async def _read(self, channel: Channel, after: int) -> FeedPage:
         """What is stored above a position; ends the runs that the page shows to be over."""
-        runs = list(self._own.get(thread_id, ()))
-        runs += [draft.run for draft in self._drafts.get(thread_id, {}).values()]
-        page = await self._journal.feed.read(thread_id, after=after, limit=_PAGE)
-        for run in runs:
-            if run.may_vanish and (run.turn_id, run.token) != page.running:
+        runs = [(name, run) for name in self._own for run in self._own[name]]
+        runs = [each for each in runs if channel in self._channels(each[0], each[1].user_id)]
+        runs += [(name, draft.run) for name, draft in channel.foreign.items()]
+        page = await channel.read(after=after, limit=_PAGE)
+        for name, run in runs:
+            turn = page.running.get(name)
+            is_at_work = turn is not None and (turn.id, turn.token) == (run.turn_id, run.token)
+            if run.may_vanish and not is_at_work:
                 run.is_over = True
         return page
 
-    def _current_drafts(self, thread_id: str, page: FeedPage | None) -> list[_Draft]:
-        """What is being written, here or in another process; without a page, as last read."""
-        if page is not None and not self._is_own(thread_id):
-            if page.partial is None:
-                return []
-            found = self._foreign_draft(thread_id, page.partial, page.running)
-            self._drafts.setdefault(thread_id, {page.partial.message_id: found})
-            return [found]
-        return [d for d in self._drafts.get(thread_id, {}).values() if not d.run.is_over]
+    def _current(
+        self, channel: Channel, page: FeedPage, *, is_newest: bool
+    ) -> list[tuple[str, RunItem]]:
+        """The turns at work and what they are writing, here or in another process; what others
+        write as last read for all, if the page is older.
+        """
+        found = []
+        for name, turn in page.running.items():
+            if not turn.is_shown:
+                continue
+            if own := self._own_run(name):
+                found.append((name, own.start()))
+                drafts = self._drafts.get(name, {}).values()
+                texts = [(d.run, d.partial) for d in drafts if not d.run.is_over]
+                found += [(name, run.text(d.message_id, 0, d.text)) for run, d in texts]
+                continue
+            run = channel.run_of(name, turn)
+            found.append((name, run.start()))
+            if is_newest and (text := page.drafts.get(name)):
+                known = ForeignDraft(text.message_id, text.text, run)
+                channel.foreign.setdefault(name, known)
+            if draft := channel.foreign.get(name):
+                found.append((name, draft.run.text(draft.message_id, 0, draft.text)))
+        return found
 
-    def _foreign_draft(
-        self, thread_id: str, partial: Partial, running: tuple[int, int] | None
-    ) -> _Draft:
-        run = ActiveRun(*(running or (partial.turn_id, 0)))
-        for known in self._drafts.get(thread_id, {}).values():
-            if known.run == run:  # all items of a run share one object
-                run = known.run
-        return _Draft(partial, run, is_own=False)
-
-    def _is_own(self, thread_id: str) -> bool:
-        """Whether this process runs a turn of the thread."""
-        return any(not run.is_over for run in self._own.get(thread_id, ()))
+    def _own_run(self, thread_id: str) -> ActiveRun | None:
+        """A turn of the thread that this process runs."""
+        return next((run for run in self._own.get(thread_id, ()) if not run.is_over), None)
 
     def _find_run(self, lease: TurnLease) -> ActiveRun:
         run = _run_of(lease)
         return next((own for own in self._own.get(lease.turn.thread_id, ()) if own == run), run)
 
-    def _retract(self, thread_id: str, which: Callable[[_Draft], bool]) -> None:
-        drafts = self._drafts.get(thread_id, {})
-        for message_id in [m for m, draft in drafts.items() if which(draft)]:
-            del drafts[message_id]
-            self.tell(thread_id, MessageRetracted(message_id))
-        if not drafts:
-            self._drafts.pop(thread_id, None)
+    async def _send_new(self, channel: Channel) -> None:
+        try:
+            async with channel.reading:  # two readers would send the same event twice
+                while True:
+                    page = await self._read(channel, channel.position)
+                    for heard in items_of(page):
+                        channel.put(*heard)
+                    channel.position = page.position
+                    channel.reads += 1
+                    self._retract_lost(channel)
+                    if not page.is_cut:
+                        break
+                self._follow(channel, page)
+        except NotFoundError as error:  # the thread was deleted
+            channel.stop(error)
 
-    async def _read_new(self, thread_id: str) -> None:
-        if listeners := self._threads.get(thread_id):
-            try:
-                await self._send_new(thread_id, listeners)
-            except NotFoundError as error:  # it was deleted
-                listeners.stop(error)
+    def _retract_lost(self, channel: Channel) -> None:
+        """Take back what runs of this process wrote that the journal shows to be over."""
+        for name, drafts in self._drafts.items():
+            for message_id, draft in drafts.items():
+                if draft.run.is_over and channel in self._channels(name, draft.run.user_id):
+                    channel.put(name, MessageRetracted(message_id))
 
-    async def _send_new(self, thread_id: str, listeners: ThreadListeners) -> None:
-        async with listeners.reading:  # two readers would send the same event twice
-            while True:
-                page = await self._read(thread_id, listeners.position)
-                for stored in page.events:
-                    listeners.position = stored.position
-                    listeners.put(StoredItem.of(stored))
-                listeners.reads += 1
-                self._retract(thread_id, lambda draft: draft.is_own and draft.run.is_over)
-                if not page.is_cut:
-                    break
-            if not self._is_own(thread_id) and self._threads.get(thread_id) is listeners:
-                self._follow(thread_id, listeners, page)
-
-    def _follow(self, thread_id: str, listeners: ThreadListeners, page: FeedPage) -> None:
-        """Send what another process has written since the last read."""
-        partial = page.partial
-        draft = self._foreign_draft(thread_id, partial, page.running) if partial else None
-        for message_id in self._drafts.pop(thread_id, {}):
+    def _follow(self, channel: Channel, page: FeedPage) -> None:
+        """Send what other processes have begun and written since the last read."""
+        now: dict[str, ForeignDraft] = {}
+        for name, turn in page.running.items():
+            if turn.is_shown and not self._own_run(name):
+                run = channel.run_of(name, turn)
+                channel.put(name, run.start())
+                if text := page.drafts.get(name):
+                    now[name] = ForeignDraft(text.message_id, text.text, run)
+        for name, draft in channel.foreign.items():
             # A stored message has no draft; its listeners ignore the retraction.
-            if partial is None or message_id != partial.message_id:
-                listeners.put(MessageRetracted(message_id))
-        if draft is not None and partial is not None:
-            self._drafts[thread_id] = {partial.message_id: draft}
-            listeners.put(RunItem(draft.run, MessageDelta(partial.message_id, 0, partial.text)))
+            if name not in now or now[name].message_id != draft.message_id:
+                channel.put(name, MessageRetracted(draft.message_id))
+        for name, draft in now.items():
+            channel.put(name, draft.run.text(draft.message_id, 0, draft.text))
+        channel.foreign = now
 
 
 @asynccontextmanager
@@ -320,4 +395,5 @@ async def _slot(replays: asyncio.Semaphore) -> AsyncIterator[None]:
 
 
 def _run_of(lease: TurnLease) -> ActiveRun:
-    return ActiveRun(lease.turn.id, lease.token, lease.turn.kind.speaks_first)
+    turn = lease.turn
+    return ActiveRun(turn.id, lease.token, turn.kind, turn.user_id, turn.kind.speaks_first)

@@ -85,7 +85,7 @@ class Inbox:
                 await self._turns.recheck(thread_id)
             elif accepted.shown_turn is not None:
                 self._stop_soon(thread_id, accepted.shown_turn)
-        await self._wake(thread_id)
+        await self._wake(accepted.turn)
         return accepted
 
     async def answer(self, turn_id: int, answer: Any) -> Turn:
@@ -93,7 +93,7 @@ class Inbox:
         deps = self._deps
         turn = await deps.journal.inbox.answer(turn_id, answer, ids=deps.ids, now=deps.clock.now())
         await self._turns.recheck(turn.thread_id)
-        await self._wake(turn.thread_id)
+        await self._wake(turn)
         return turn
 
     async def cancel(self, thread_id: str) -> list[Turn]:
@@ -124,9 +124,9 @@ class Inbox:
         deps.wakeups.turns.now()
         return stopped
 
-    async def _wake(self, thread_id: str) -> None:
+    async def _wake(self, turn: Turn) -> None:
         self._deps.wakeups.turns.now()
-        await self._deps.bus.stored(thread_id)
+        await self._deps.bus.stored(turn.thread_id, turn.user_id)
 
 
 def _log_accepted(accepted: Accepted) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from segue.errors import NotFoundError
@@ -13,17 +14,28 @@ from segue.events import (
     MessageStored,
     Payload,
     QuestionAsked,
+    ThreadChanged,
+    ThreadDeleted,
     TurnCancelled,
+    TurnEnded,
     TurnFailed,
+    TurnStarted,
     cursor_at,
 )
-from segue.journal.records import PAGE_BYTES, StoredEvent
+from segue.journal.records import (
+    PAGE_BYTES,
+    FeedPage,
+    RunningTurn,
+    StoredEvent,
+    Turn,
+    TurnKind,
+)
 
 # The events, or their bytes, that may wait for a listener before it has to read them again.
 _MAX_BEHIND: Final = 1_000
 _MAX_BYTES_BEHIND: Final = PAGE_BYTES
 # A listener knows the ids of this many of its last stored messages.
-_KNOWN: Final = 16
+_KNOWN: Final = 64
 
 
 @dataclass(slots=True)
@@ -32,10 +44,19 @@ class ActiveRun:
 
     turn_id: int
     token: int
+    kind: TurnKind = field(default=TurnKind.REPLY, compare=False)
+    user_id: str = field(default="", compare=False)
     # A user's message, or another process, may end it.
     may_vanish: bool = field(default=True, compare=False)
     # Listeners get nothing more of it, not even what is queued already.
     is_over: bool = field(default=False, compare=False)
+
+    def start(self) -> "RunItem":
+        return RunItem(self, TurnStarted(self.turn_id, self.kind.value))
+
+    def text(self, message_id: str, offset: int, text: str) -> "RunItem":
+        payload = MessageDelta(message_id, offset, text, self.turn_id, self.kind.value)
+        return RunItem(self, payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +71,26 @@ class RunItem:
 class StoredItem:
     """A stored event; its position tells whether a listener has it already.
 
-    Without a payload it only moves the position: a question that was answered since.
+    The last item of a position moves the listener there, also without a payload.
     """
 
     position: int
     payload: Payload | None
     size: int = 0
+    is_last: bool = True
 
     @classmethod
-    def of(cls, event: StoredEvent) -> "StoredItem":
+    def of(cls, event: StoredEvent) -> "list[StoredItem]":
         if event.message is not None:
-            return cls(event.position, MessageStored(event.message), event.size)
+            return [cls(event.position, MessageStored(event.message), event.size)]
         assert event.turn is not None  # noqa: S101 - an event is one or the other
-        payload = ending_payload(event.turn.id, event.turn.ending or {})
-        is_answered = isinstance(payload, QuestionAsked) and not event.turn.is_waiting
-        return cls(event.position, None if is_answered else payload)
+        turn, payloads = event.turn, list[Payload]()
+        if turn.ending is not None:
+            payload = ending_payload(turn.id, turn.ending)
+            if turn.is_waiting or not isinstance(payload, QuestionAsked):  # not answered since
+                payloads.append(payload)
+        ended = cls(event.position, TurnEnded(turn.id, end_state(turn)))
+        return [*(cls(event.position, each, is_last=False) for each in payloads), ended]
 
 
 Item = StoredItem | RunItem | Payload
@@ -78,7 +104,7 @@ class ListenerQueue:
     """What one listener has still to get."""
 
     def __init__(self, end: BusClosed | None = None) -> None:
-        self._items: deque[Item] = deque()
+        self._items: deque[Heard] = deque()
         self._bytes = 0
         self._wake = asyncio.Event()
         # The queue overflowed and was cleared.
@@ -86,7 +112,7 @@ class ListenerQueue:
         # Raised by `wait` once the queue is empty.
         self.end: NotFoundError | BusClosed | None = end
 
-    def put(self, item: Item) -> None:
+    def put(self, thread_id: str | None, item: Item) -> None:
         if self.is_behind:
             return
         if len(self._items) >= _MAX_BEHIND or self._bytes >= _MAX_BYTES_BEHIND:
@@ -94,7 +120,7 @@ class ListenerQueue:
             self._bytes = 0
             self.is_behind = True
         else:
-            self._items.append(item)
+            self._items.append((thread_id, item))
             self._bytes += _size_of(item)
         self._wake.set()
 
@@ -109,33 +135,54 @@ class ListenerQueue:
             self._wake.clear()
             await self._wake.wait()
 
-    def take(self) -> Item | None:
+    def take(self) -> "Heard | None":
         if not self._items:
             return None
-        item = self._items.popleft()
-        self._bytes -= _size_of(item)
-        return item
+        heard = self._items.popleft()
+        self._bytes -= _size_of(heard[1])
+        return heard
 
 
-@dataclass
-class ThreadListeners:
-    """All listeners of one thread in this process; `position` is the last they were sent."""
+@dataclass(frozen=True, slots=True)
+class ForeignDraft:
+    """The text so far of a message that another process writes."""
 
-    position: int
-    # Held while a listener reads what it missed; shared by all threads of a user.
-    replays: asyncio.Semaphore
-    # How often the journal was read for all of them.
-    reads: int = 0
-    queues: set[ListenerQueue] = field(default_factory=set)
-    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    message_id: str
+    text: str
+    run: ActiveRun
 
-    def put(self, item: Item) -> None:
+
+class Channel:
+    """All listeners of one thread, or of all threads of one user, in this process."""
+
+    def __init__(
+        self, read: Callable[..., Awaitable[FeedPage]], position: int, replays: asyncio.Semaphore
+    ) -> None:
+        self.read = read
+        # The last that all of them were sent.
+        self.position = position
+        # Held while a listener reads what it missed; shared by all channels of a user.
+        self.replays = replays
+        # How often the journal was read for all of them.
+        self.reads = 0
+        self.queues: set[ListenerQueue] = set()
+        self.reading = asyncio.Lock()
+        # What other processes are writing, by thread, as last read.
+        self.foreign: dict[str, ForeignDraft] = {}
+
+    def put(self, thread_id: str | None, item: Item) -> None:
         for queue in self.queues:
-            queue.put(item)
+            queue.put(thread_id, item)
 
     def stop(self, end: NotFoundError | BusClosed) -> None:
         for queue in self.queues:
             queue.stop(end)
+
+    def run_of(self, thread_id: str, turn: RunningTurn) -> ActiveRun:
+        """The run of a turn of another process; all its items share one object."""
+        run = ActiveRun(turn.id, turn.token, turn.kind)
+        known = self.foreign.get(thread_id)
+        return known.run if known is not None and known.run == run else run
 
 
 class ListenerPosition:
@@ -146,56 +193,92 @@ class ListenerPosition:
         # Counts the events since the stored position.
         self._number = number
         # The characters that it has of messages that are being written.
-        self._lengths: dict[str, int] = {}
-        self._whole: deque[str | None] = deque(maxlen=_KNOWN)
+        self._lengths: dict[MessageKey, int] = {}
+        self._whole: deque[MessageKey] = deque(maxlen=_KNOWN)
+        # The running turn of each thread that it knows of.
+        self._running: dict[str | None, int] = {}
 
     @property
-    def unfinished(self) -> set[str]:
+    def unfinished(self) -> set["MessageKey"]:
         return {*self._lengths}
 
-    def advance(self, item: Item) -> Event | None:
+    def advance(self, thread_id: str | None, item: Item) -> Event | None:
         """The event for the listener; None if it has it already, or must not get it any more."""
-        payload = self._new_part(item)
-        return None if payload is None else self.event(payload)
+        payload = self._new_part(thread_id, item)
+        return None if payload is None else self.event(thread_id, payload)
 
-    def event(self, payload: Payload) -> Event:
+    def event(self, thread_id: str | None, payload: Payload) -> Event:
         cursor = cursor_at(self.position)
-        if isinstance(payload, MessageStored | TurnFailed | TurnCancelled | QuestionAsked):
-            return Event(cursor, payload)
-        self._number += 1
-        return Event(f"{cursor}.{self._number}", payload)
+        if not isinstance(payload, MessageStored | TurnEnded):
+            self._number += 1
+            cursor = f"{cursor}.{self._number}"
+        return Event(cursor, payload, thread_id)
 
-    def _new_part(self, item: Item) -> Payload | None:
-        if isinstance(item, RunItem):
-            return None if item.run.is_over else self._new_part(item.payload)
-        if isinstance(item, StoredItem):
-            return self._stored(item)
-        if isinstance(item, MessageDelta):
-            return self._delta(item)
-        if isinstance(item, MessageRetracted):
-            return item if self._lengths.pop(item.message_id, None) is not None else None
+    def _new_part(self, thread_id: str | None, item: Item) -> Payload | None:
+        match item:
+            case RunItem():
+                return None if item.run.is_over else self._new_part(thread_id, item.payload)
+            case StoredItem():
+                return self._stored(thread_id, item)
+            case MessageDelta():
+                return self._delta((thread_id, item.message_id), item)
+            case MessageRetracted(message_id):
+                is_known = self._lengths.pop((thread_id, message_id), None) is not None
+                return item if is_known else None
+            case TurnStarted(turn_id):
+                is_known = self._running.get(thread_id) == turn_id
+                self._running[thread_id] = turn_id
+                return None if is_known else item
         return item
 
-    def _stored(self, item: StoredItem) -> Payload | None:
+    def _stored(self, thread_id: str | None, item: StoredItem) -> Payload | None:
         if item.position <= self.position:
             return None
-        self.position, self._number = item.position, 0
+        if item.is_last:
+            self.position, self._number = item.position, 0
         if isinstance(item.payload, MessageStored):
-            message_id = item.payload.message.id
-            self._whole.append(message_id)
-            self._lengths.pop(message_id or "", None)
+            key = thread_id, item.payload.message.id or ""
+            self._whole.append(key)
+            self._lengths.pop(key, None)
+        if isinstance(item.payload, TurnEnded):
+            self._running.pop(thread_id, None)
         return item.payload
 
-    def _delta(self, delta: MessageDelta) -> MessageDelta | None:
+    def _delta(self, key: "MessageKey", delta: MessageDelta) -> MessageDelta | None:
         """The new part of a delta; None if there is none, text before it is missing, or the
         message is stored.
         """
-        known = self._lengths.get(delta.message_id, 0)
+        known = self._lengths.get(key, 0)
         end = delta.offset + len(delta.text)
-        if end <= known or delta.offset > known or delta.message_id in self._whole:
+        if end <= known or delta.offset > known or key in self._whole:
             return None
-        self._lengths[delta.message_id] = end
-        return MessageDelta(delta.message_id, known, delta.text[known - delta.offset :])
+        self._lengths[key] = end
+        return replace(delta, offset=known, text=delta.text[known - delta.offset :])
+
+
+# A thread, and what happened there; None if it is of no thread.
+Heard = tuple[str | None, Item]
+# A thread and the id of a message in it.
+MessageKey = tuple[str | None, str]
+
+
+def items_of(page: FeedPage) -> Iterator[Heard]:
+    """What a page has for listeners, in order."""
+    for event in page.events:
+        for item in StoredItem.of(event):
+            yield event.thread_id, item
+    for thread in page.threads:
+        yield thread.id, ThreadChanged(thread)
+    if page.has_deletions:
+        yield None, ThreadDeleted(None)
+    yield None, StoredItem(page.position, None)
+
+
+def end_state(turn: Turn) -> str:
+    """How a turn ended, for listeners."""
+    if (turn.ending or {}).get("kind") == "cancelled":
+        return "cancelled"
+    return "waiting" if turn.is_waiting else turn.state.value
 
 
 def ending_payload(turn_id: int, says: Any) -> Payload:

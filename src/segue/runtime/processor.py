@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from structlog.contextvars import bind_contextvars, bound_contextvars, unbind_contextvars
 
 from segue.core.batch import Batch, BatchState, interrupted_results
@@ -21,6 +21,7 @@ from segue.core.messages import spoken_text, visible_messages
 from segue.core.speech.guard import can_be_judged, find_machinery
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError
+from segue.events import ToolActivity
 from segue.journal.records import Partial, Turn, TurnKind, TurnLease
 from segue.runtime.after_turn import AfterTurn
 from segue.runtime.deps import Agent, Deps
@@ -89,7 +90,7 @@ class SessionProcessor:
                 await self._finish(output)
             except Exception as error:  # noqa: BLE001 - the edge of a turn
                 await self._failures.end(lease, error)
-            await self._bus.stored(turn.thread_id)
+            await self._bus.stored(turn.thread_id, turn.user_id)
 
     def _check_attempts(self, turn: Turn) -> None:
         if self._rules.is_hopeless(turn.faults, turn.interruptions):
@@ -188,6 +189,8 @@ class SessionProcessor:
         may_be_reply = isinstance(message, AIMessage) and not calls_of(message)
         await self._store(output, output.last if may_be_reply else [*output.last, message])
         output.last = [message] if may_be_reply else []
+        output.reports += tool_activity(output.turn.id, message)
+        self._send_reports(output)
 
     async def _show(self, output: TurnOutput, opening: str = "", *, whole: bool = False) -> None:
         """Before the user sees the first word of a follow-up, read it and check all gates again."""
@@ -201,6 +204,7 @@ class SessionProcessor:
             await self._journal.turns.show(output.lease, now=self._clock())
         output.is_shown = True
         count("follow_up_shown")
+        self._bus.start(output.lease)
         self._send_reports(output)
 
     def _send_reports(self, output: TurnOutput) -> None:
@@ -219,7 +223,7 @@ class SessionProcessor:
             stored = await _uninterrupted(step)
         output.stored += stored
         self._bus.finish(output.lease, stored)
-        await self._bus.stored(output.turn.thread_id)
+        await self._bus.stored(output.turn.thread_id, output.turn.user_id)
 
     async def _finish(self, output: TurnOutput) -> None:
         """Store the reply together with what follows from it: plans, decisions, effects."""
@@ -281,6 +285,14 @@ async def _uninterrupted(step: Coroutine[Any, Any, list[BaseMessage]]) -> list[B
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+def tool_activity(turn_id: int, message: BaseMessage) -> list[ToolActivity]:
+    """What a message of the agent says about its tools: calls begin, or one has its result."""
+    if isinstance(message, ToolMessage):
+        state = "failed" if message.status == "error" else "done"
+        return [ToolActivity(turn_id, message.tool_call_id, message.name or "", state)]
+    return [ToolActivity(turn_id, call.id, call.name, "running") for call in calls_of(message)]
 
 
 def _complete(output: TurnOutput) -> None:

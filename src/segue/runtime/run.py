@@ -23,7 +23,7 @@ from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.core.window import has_exchange
 from segue.errors import UsageError
-from segue.events import MemoriesRecalled, ProgressReported
+from segue.events import MemoriesRecalled, ProgressReported, ToolActivity
 from segue.journal.journal import Journal
 from segue.journal.records import StateValue, Turn, TurnLease, Window
 from segue.settings.agents import Autonomy
@@ -172,7 +172,7 @@ class TurnOutput:
     # The text that is being written, held back until the guard has read the opening of a follow-up.
     opening: list[Token] = field(default_factory=list)
     # Reports of the agent that listeners get once a follow-up is shown.
-    reports: list[MemoriesRecalled | ProgressReported] = field(default_factory=list)
+    reports: list[MemoriesRecalled | ProgressReported | ToolActivity] = field(default_factory=list)
 
     @property
     def turn(self) -> Turn:

@@ -94,14 +94,14 @@ class Runtime:
     async def _pass_on(self) -> None:
         """Wake workers and listeners for what other processes stored."""
         async with aclosing(self.deps.journal.watch(of_others=True)) as changes:
-            async for thread_id in changes:
+            async for hint in changes:
                 self.deps.wakeups.all_at(self.deps.clock.now() + _BURST)
                 try:
-                    await self.turns.recheck(thread_id)
-                    await self.deps.bus.stored(thread_id)
+                    await self.turns.recheck(hint.thread_id)
+                    await self.deps.bus.stored(hint.thread_id, hint.user_id)
                 except Exception as error:  # noqa: BLE001 - the edge of a loop
                     log_failure(
-                        logger, f"Thread {thread_id}: a notification was not passed on", error
+                        logger, f"Thread {hint.thread_id}: a notification was not passed on", error
                     )
 
 

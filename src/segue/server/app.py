@@ -97,6 +97,7 @@ def _add_routes(app: FastAPI) -> None:
         users.router,
         threads.router,
         messages.router,
+        messages.user_router,
         threads.follow_ups,
         reminders.router,
         hooks.router,

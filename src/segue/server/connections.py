@@ -18,15 +18,16 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
-from segue.core.snowflake import to_text
 from segue.errors import BackendError, SegueError
-from segue.events import Event, parse_cursor
+from segue.events import Event, TurnEnded, cursor_at, parse_cursor
 from segue.facade import Segue
 from segue.journal.records import Turn
+from segue.runtime.listeners import end_state
 from segue.server.access import CallerDep, credentials_of, identify, lifespan_of, settings_of
 from segue.server.auth import Caller
+from segue.server.frames import error_frame, frame
 from segue.server.problems import ApiError, problem_of
-from segue.server.responses import encode, error_frame, frame
+from segue.server.responses import encode
 
 EVENT_STREAM: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -220,14 +221,17 @@ async def stream_reply(
             async for event in heard:
                 if event is not None:
                     yield await _event_line(event)
+                    if isinstance(event.payload, TurnEnded) and event.payload.turn_id == turn.id:
+                        return
                 if ended.done() and target is None:
                     turn = ended.result()
                     target = await segue.last_position(turn)
                 if target is not None and (
                     event is None or parse_cursor(event.cursor)[0] >= target
                 ):
-                    state = "waiting" if turn.is_waiting else turn.state
-                    yield await _line({"type": "done", "turn_id": to_text(turn.id), "state": state})
+                    # It had ended before this request.
+                    over = TurnEnded(turn.id, end_state(turn))
+                    yield await _line(frame(Event(cursor_at(target), over, turn.thread_id)))
                     return
     finally:
         ended.cancel()

@@ -100,6 +100,12 @@ class AnswerIn(StrictModel):
     answer: AnswerValue
 
 
+class ReadIn(StrictModel):
+    """How far the user has read: the position of a message."""
+
+    position: Id
+
+
 class SnoozeIn(StrictModel):
     """No follow-up before this time, which must be in the future."""
 
@@ -161,19 +167,25 @@ class DeletionIn(StrictModel):
     confirm: Literal["delete everything"] = Field(examples=["delete everything"])
 
 
-class MessageFrame(MessageIn):
+class ThreadFrame(StrictModel):
+    """A frame for a thread, which only a socket of all threads needs to name."""
+
+    thread_id: str | None = Field(default=None, max_length=200)
+
+
+class MessageFrame(MessageIn, ThreadFrame):
     """The user sends a message."""
 
     type: Literal["message"]
 
 
-class AnswerFrame(AnswerIn):
+class AnswerFrame(AnswerIn, ThreadFrame):
     """An answer to a question of the agent."""
 
     type: Literal["answer"]
 
 
-class SignalFrame(StrictModel):
+class SignalFrame(ThreadFrame):
     """Stop the reply; the user is typing; answer with `pong`."""
 
     type: Literal["cancel", "typing", "ping"]

@@ -18,22 +18,8 @@ from segue.core.messages import Origin, origin_of, shown_content, spoken_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json
-from segue.events import (
-    Event,
-    ListenerLagged,
-    MemoriesRecalled,
-    MessageDelta,
-    MessageRetracted,
-    MessageStored,
-    Payload,
-    ProgressReported,
-    QuestionAsked,
-    TurnCancelled,
-    TurnFailed,
-)
 from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
 from segue.migrate.ledger import SETTING
-from segue.server.problems import Problem
 from segue.server.requests import Id
 
 MessageState = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
@@ -51,6 +37,10 @@ LARGE: Final = 256_000
 def _visible_settings(settings: Mapping[str, Any]) -> Any:
     """Without the notes of a migration, which are not a preference of the user."""
     return exact_json({name: value for name, value in settings.items() if name != SETTING})
+
+
+def _text_or_none(position: int) -> str | None:
+    return to_text(position) if position else None
 
 
 RecordId = Annotated[Id, BeforeValidator(to_text)]
@@ -162,6 +152,14 @@ class ThreadOut(RecordOut):
     preview: str | None
     preview_role: Annotated[Role | None, BeforeValidator(_role)]
     message_count: int
+    unread: int = Field(description="The agent's messages after `read_position`.")
+    read_position: Annotated[Id | None, BeforeValidator(_text_or_none)] = Field(
+        description="The user has read everything up to here."
+    )
+    position: Annotated[Id | None, BeforeValidator(_text_or_none)] = Field(
+        validation_alias="changed_position",
+        description="Rises with each change: of two entries, the one with the higher is newer.",
+    )
     settings: Annotated[dict[str, Any], BeforeValidator(_visible_settings)]
     created_at: datetime
     updated_at: datetime
@@ -307,36 +305,6 @@ class MeOut(BaseModel):
     user_id: str
     is_operator: bool
     preferences: Json
-
-
-_FRAME_TYPES: Final[Mapping[type[Payload], str]] = {
-    MessageStored: "message",
-    MessageDelta: "token",
-    MessageRetracted: "retracted",
-    TurnFailed: "error",
-    TurnCancelled: "cancelled",
-    QuestionAsked: "question",
-    ListenerLagged: "lagged",
-    MemoriesRecalled: "memory",
-    ProgressReported: "progress",
-}
-
-
-def frame(event: Event) -> dict[str, Any]:
-    """An event as a frame: the fields of what happened, and its cursor."""
-    happened = event.payload
-    fields: dict[str, Any]
-    if isinstance(happened, MessageStored):
-        fields = {"message": MessageOut.of(happened.message).model_dump(mode="json")}
-    else:
-        fields = exact_json(happened)
-    if (turn_id := getattr(happened, "turn_id", None)) is not None:
-        fields["turn_id"] = to_text(turn_id)
-    return {"type": _FRAME_TYPES[type(happened)], **fields, "cursor": event.cursor}
-
-
-def error_frame(problem: Problem) -> dict[str, Any]:
-    return {"type": "error", "code": problem.code, "reason": problem.detail}
 
 
 def size_of(value: Any) -> int:

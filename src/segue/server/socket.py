@@ -1,4 +1,5 @@
-"""A thread over WebSocket: each connection receives all events, and may send.
+"""A thread, or all threads of a user, over WebSocket: each connection receives all events, and may
+send.
 
 An invalid frame gets an error frame and the socket stays open; other failures close it with a code.
 The bus bounds a client that does not read: it receives `lagged`, and then what was stored.
@@ -6,7 +7,14 @@ The bus bounds a client that does not read: it receives `lagged`, and then what 
 
 import asyncio
 import logging
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    aclosing,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import Any, Final
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
@@ -15,15 +23,16 @@ from starlette.websockets import WebSocketDisconnected
 
 from segue.core.snowflake import to_text
 from segue.errors import SegueError, UsageError
-from segue.events import cursor_at, parse_cursor
+from segue.events import Event, cursor_at, parse_cursor
 from segue.journal.records import Thread
 from segue.server.access import admit, get_own_thread, get_own_turn, segue_of, slot_of
-from segue.server.auth import RateLimit
+from segue.server.auth import Caller, RateLimit
 from segue.server.connections import LiveConnection, live_connection, with_heartbeats
+from segue.server.frames import error_frame, frame
 from segue.server.middleware import BodyTooLarge, check_parts
 from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
-from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame
-from segue.server.responses import LARGE, encode, error_frame, frame, size_of
+from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame, ThreadFrame
+from segue.server.responses import LARGE, encode, size_of
 from segue.server.routes.messages import accept_message
 from segue.telemetry import span
 
@@ -54,30 +63,50 @@ def parse_frame(text: str) -> ClientFrame:
 @router.websocket("/api/threads/{thread_id}/ws")
 async def connect(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
     """Listen to a thread and send to it; docs/server.md lists the frames."""
-    protocols = websocket.scope.get("subprotocols", [])
-    await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
-    try:
-        caller = await admit(websocket)
+    async with _accepted(websocket) as caller:
         thread = await get_own_thread(segue_of(websocket), caller, thread_id)
         # Set the cursor now: a frame may be handled before listening begins.
         since = cursor_at(thread.last_position) if since is None else since
         parse_cursor(since)
         with live_connection(websocket, caller, "socket") as live:
-            await _Socket(websocket, live, thread).run(since)
+            heard = segue_of(websocket).listen(thread, since)
+            await _Socket(websocket, live, thread).run(heard)
+
+
+@router.websocket("/api/ws")
+async def connect_user(websocket: WebSocket, since: str | None = Query(None)) -> None:
+    """Listen to all threads of the caller and send to them; the client's frames name theirs."""
+    async with _accepted(websocket) as caller:
+        segue = segue_of(websocket)
+        since = await segue.user_cursor(caller.user_id) if since is None else since
+        parse_cursor(since)
+        with live_connection(websocket, caller, "socket") as live:
+            await _Socket(websocket, live).run(segue.listen_user(caller.user_id, since))
+
+
+@asynccontextmanager
+async def _accepted(websocket: WebSocket) -> AsyncIterator[Caller]:
+    """A socket with its caller; what the block raises closes it with a code."""
+    protocols = websocket.scope.get("subprotocols", [])
+    await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
+    try:
+        yield await admit(websocket)
     except (WebSocketDisconnect, WebSocketDisconnected):  # while reading, or while writing
         pass
     except (ApiError, SegueError) as error:
         problem = problem_of(error)
         await _close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
     except Exception:
-        logger.exception("A socket of thread %s failed", thread_id)
+        logger.exception("A socket at %s failed", websocket.url.path)
         await _close(websocket, 1011, "The server failed.")
 
 
 class _Socket:
-    """One socket of one caller."""
+    """One socket of one caller; without a thread, for all threads of the caller."""
 
-    def __init__(self, websocket: WebSocket, live: LiveConnection, thread: Thread) -> None:
+    def __init__(
+        self, websocket: WebSocket, live: LiveConnection, thread: Thread | None = None
+    ) -> None:
         self._websocket = websocket
         self._live = live
         self._thread = thread
@@ -86,10 +115,10 @@ class _Socket:
         # Two tasks send frames.
         self._sending = asyncio.Lock()
 
-    async def run(self, since: str) -> None:
+    async def run(self, heard: AsyncGenerator[Event]) -> None:
         """Send and receive until the client disconnects or the server stops."""
         tasks = [
-            asyncio.create_task(self._send_events(since)),
+            asyncio.create_task(self._send_events(heard)),
             asyncio.create_task(self._receive_frames()),
         ]
         try:
@@ -101,8 +130,7 @@ class _Socket:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send_events(self, since: str) -> None:
-        heard = self._segue.listen(self._thread, since)
+    async def _send_events(self, heard: AsyncGenerator[Event]) -> None:
         async with aclosing(with_heartbeats(heard, self._live)) as events:
             async for event in events:
                 if event is not None:
@@ -122,6 +150,16 @@ class _Socket:
                     raise
                 await self._send(error_frame(problem))
 
+    async def _thread_of(self, given: ThreadFrame) -> Thread:
+        """The caller's thread that a frame is for."""
+        if self._thread is None:
+            if given.thread_id is None:
+                raise UsageError("This socket is for all threads; a frame names its thread_id.")
+            return await get_own_thread(self._segue, self._live.caller, given.thread_id)
+        if given.thread_id not in {None, self._thread.id}:
+            raise UsageError("This socket is for another thread; leave out thread_id.")
+        return self._thread
+
     async def _receive(self) -> str:
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
@@ -129,13 +167,18 @@ class _Socket:
         return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
     async def _handle(self, given: ClientFrame) -> None:
+        if given.type == "ping":
+            await self._send({"type": "pong"})
+            return
+        thread = await self._thread_of(given)
         match given:
             case MessageFrame():
-                with span("frame", thread_id=self._thread.id, frame_type=given.type):
-                    accepted = await accept_message(self._websocket, self._thread, given)
+                with span("frame", thread_id=thread.id, frame_type=given.type):
+                    accepted = await accept_message(self._websocket, thread, given)
                 await self._send(
                     {
                         "type": "accepted",
+                        "thread_id": thread.id,
                         "client_message_id": given.client_message_id,
                         "message_id": accepted.message.id,
                         "turn_id": to_text(accepted.turn.id),
@@ -143,14 +186,12 @@ class _Socket:
                     }
                 )
             case AnswerFrame():
-                turn = await get_own_turn(self._segue, self._thread, given.turn_id)
+                turn = await get_own_turn(self._segue, thread, given.turn_id)
                 await self._segue.answer(turn, given.answer)
             case SignalFrame(type="cancel"):
-                await self._segue.cancel(self._thread)
+                await self._segue.cancel(thread)
             case SignalFrame(type="typing"):
-                await self._segue.report_typing(self._thread)
-            case SignalFrame(type="ping"):
-                await self._send({"type": "pong"})
+                await self._segue.report_typing(thread)
 
     async def _send(self, body: dict[str, Any]) -> None:
         # With many sockets, each would hold its copy of a large frame while clients read.

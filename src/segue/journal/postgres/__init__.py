@@ -18,6 +18,7 @@ from segue.errors import BackendError
 from segue.journal.journal import Journal
 from segue.journal.postgres.database import Database
 from segue.journal.postgres.hot import PostgresMessages, PostgresTurns
+from segue.journal.records import Hint
 from segue.journal.tx import WAKE_CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class PostgresJournal(Journal):
         await self._listeners.close()
         await self.db.close()
 
-    def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
+    def watch(self, *, of_others: bool = False) -> AsyncGenerator[Hint]:
         return self._listeners.watch(self.db.is_own if of_others else None)
 
 
@@ -65,8 +66,8 @@ class Listeners:
     def open(self) -> None:
         self._is_open = True
 
-    async def watch(self, is_own: Callable[[int], bool] | None = None) -> AsyncGenerator[str]:
-        """Yield thread ids, and "" whenever a notification may have been missed.
+    async def watch(self, is_own: Callable[[int], bool] | None = None) -> AsyncGenerator[Hint]:
+        """Yield hints, and an empty one whenever a notification may have been missed.
 
         Notifications of server processes for which `is_own` is true are skipped.
         """
@@ -76,11 +77,11 @@ class Listeners:
         while not self._closed.is_set():
             try:
                 async with aclosing(self._hear(is_own or (lambda _: False))) as heard:
-                    async for thread_id in heard:
+                    async for hint in heard:
                         if self._closed.is_set():
                             return
                         pause = _FIRST_PAUSE
-                        yield thread_id
+                        yield hint
             except psycopg.Error as error:
                 if self._closed.is_set():
                     return
@@ -98,22 +99,22 @@ class Listeners:
             async with connection.lock:  # its reader has stopped by now
                 await connection.close()
 
-    async def _hear(self, is_own: Callable[[int], bool]) -> AsyncGenerator[str]:
+    async def _hear(self, is_own: Callable[[int], bool]) -> AsyncGenerator[Hint]:
         missing = {k: v for k, v in _KEEPALIVES.items() if k not in conninfo_to_dict(self._dsn)}
         address = make_conninfo(self._dsn, **missing)
         connection = await AsyncConnection.connect(address, autocommit=True)
         self._connections.add(connection)
         try:
             await connection.execute(f"LISTEN {WAKE_CHANNEL}")
-            yield ""
+            yield Hint()
             while not self._closed.is_set():
-                for thread_id in await self._next_ids(connection, is_own):
-                    yield thread_id
+                for payload in await self._next_payloads(connection, is_own):
+                    yield _parse_hint(payload)
         finally:
             self._connections.discard(connection)
             await connection.close()
 
-    async def _next_ids(
+    async def _next_payloads(
         self, connection: AsyncConnection, is_own: Callable[[int], bool]
     ) -> list[str]:
         """The next notifications, each once; none if the journal is closed before."""
@@ -131,3 +132,9 @@ class Listeners:
 async def _heard(connection: AsyncConnection, is_own: Callable[[int], bool]) -> list[str]:
     notifies = connection.notifies(stop_after=1)
     return list(dict.fromkeys([n.payload async for n in notifies if not is_own(n.pid)]))
+
+
+def _parse_hint(payload: str) -> Hint:
+    """A thread and its user in two lines, or a thread alone; an old name may hold a line break."""
+    names = payload.split("\n")
+    return Hint(*names) if len(names) <= 2 else Hint()

@@ -118,7 +118,7 @@ class PostgresTurns(turns.Turns):
 
     @writes
     async def _set_aside(self, tx: Tx, row: Row, now: datetime) -> None:
-        await lock_thread(tx, row["thread_id"])
+        await lock_thread(tx, row["thread_id"], alone=True)
         await turns.set_aside(tx, row, now)
 
 

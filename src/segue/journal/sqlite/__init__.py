@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from segue.journal.journal import Journal
+from segue.journal.records import Hint
 from segue.journal.sqlite.database import Database
 
 # How often a watcher looks for new commits.
@@ -22,13 +23,13 @@ class SqliteJournal(Journal):
     async def close(self) -> None:
         await self.db.close()
 
-    async def watch(self, *, of_others: bool = False) -> AsyncGenerator[str]:
-        """Yields "" at once, for what was written before, and after every change."""
+    async def watch(self, *, of_others: bool = False) -> AsyncGenerator[Hint]:
+        """Yields an empty hint at once, for what was written before, and after every change."""
         seen: tuple[int, int] | None = None
         while self.db.is_open:
             version = await self.db.changes_by_others(), 0 if of_others else self.db.commits
             if version != seen:
                 seen = version
-                yield ""
+                yield Hint()
             if await self.db.closes_within(_POLL_SECONDS):
                 return

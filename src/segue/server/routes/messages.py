@@ -7,9 +7,10 @@ from starlette.requests import HTTPConnection
 from structlog.contextvars import bind_contextvars
 
 from segue.core.media import ReferenceKind, find_reference
+from segue.core.snowflake import parse
 from segue.events import cursor_at, parse_cursor
 from segue.journal.records import Accepted, Thread
-from segue.server.access import SegueDep, ThreadDep, get_own_turn, segue_of, settings_of
+from segue.server.access import CallerDep, SegueDep, ThreadDep, get_own_turn, segue_of, settings_of
 from segue.server.connections import (
     EVENT_STREAM,
     EventStream,
@@ -20,10 +21,11 @@ from segue.server.connections import (
 )
 from segue.server.middleware import api_router
 from segue.server.problems import ApiError, errors
-from segue.server.requests import AnswerIn, MessageIn
-from segue.server.responses import AcceptedOut, TurnsOut, respond
+from segue.server.requests import AnswerIn, MessageIn, ReadIn
+from segue.server.responses import AcceptedOut, ThreadOut, TurnsOut, respond
 
 router = api_router("/threads/{thread_id}", "talk", 404)
+user_router = api_router("", "talk")
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {EVENT_STREAM: {}}, "description": "Server-sent events."}
 }
@@ -90,6 +92,30 @@ async def events(
         cursor = cursor_at(thread.last_position)
     parse_cursor(cursor)  # raises now, because a stream has already sent its status
     return EventStream(stream_events(segue.listen(thread, cursor), stream))
+
+
+@user_router.get("/events", responses=_STREAM)
+async def listen(
+    segue: SegueDep,
+    caller: CallerDep,
+    stream: StreamDep,
+    since: Annotated[str | None, Query(max_length=60)] = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """All events of all threads of the caller as server-sent events, also of new threads; from a
+    cursor on, or from now on.
+    """
+    cursor = last_event_id or since
+    if cursor is None:
+        cursor = await segue.user_cursor(caller.user_id)
+    parse_cursor(cursor)
+    return EventStream(stream_events(segue.listen_user(caller.user_id, cursor), stream))
+
+
+@router.post("/read")
+async def mark_read(segue: SegueDep, thread: ThreadDep, read: ReadIn) -> ThreadOut:
+    """The user has read everything up to the position of a message; never moves back."""
+    return ThreadOut.of(await segue.mark_read(thread, parse(read.position)))
 
 
 async def accept_message(connection: HTTPConnection, thread: Thread, new: MessageIn) -> Accepted:

@@ -12,11 +12,12 @@ from html import escape
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from segue.server.access import lifespan_of, require_local
+from segue.server.frames import frames_schema
 from segue.server.metrics import Metrics
 from segue.server.problems import ApiError, errors
 
@@ -170,6 +171,12 @@ async def docs(request: Request) -> HTMLResponse:
         state.docs_page = _page("Segue: routes", "\n".join(_routes(request.app.openapi())))
     page: HTMLResponse = state.docs_page
     return page
+
+
+@router.get("/frames.json")
+async def frames() -> JSONResponse:
+    """A JSON Schema of all frames of sockets and event streams."""
+    return JSONResponse(frames_schema())
 
 
 def _page(title: str, body: str) -> HTMLResponse:

@@ -102,7 +102,7 @@ async def test_turns_whose_leases_ran_out_are_taken_together(journal: Journal, c
     assert turn_ids(again) == turn_ids(late)
     assert [lease.turn.attempts for lease in again] == [2, 2]
     assert not {lease.token for lease in again} & {lease.token for lease in late}
-    assert (await journal.feed.read(late[0].turn.thread_id)).partial is None
+    assert (await journal.feed.read(late[0].turn.thread_id)).drafts == {}
 
 
 async def test_workers_that_take_several_never_share_one(crowd: list[Chat]) -> None:

@@ -22,8 +22,17 @@ def _seen(event: StoredEvent) -> str:
         return str(event.message.content)
     assert event.turn is not None
     assert event.position == event.turn.end_position
-    assert event.turn.ending is not None
-    return f"<{event.turn.ending['why']}>"
+    return f"<{(event.turn.ending or {}).get('why', 'over')}>"
+
+
+async def draft(journal: Journal) -> Partial | None:
+    return (await journal.feed.read("chat")).drafts.get("chat")
+
+
+def at_work(page: FeedPage) -> tuple[int, int] | None:
+    """The turn that runs in the only thread, by its lease."""
+    running = page.running.get("chat")
+    return None if running is None else (running.id, running.token)
 
 
 async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
@@ -32,9 +41,9 @@ async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
     await second.say("One?")
     lease = await second.take_turn()
     await journal.turns.save_draft(lease, "m-1", "Let me")
-    assert await journal.feed.read("chat") == FeedPage([], None)
+    assert await journal.feed.read("chat") == FeedPage([], 0)
     await second.finish(lease, says={"why": "done"})
-    assert await journal.feed.read("chat") == FeedPage([], None)
+    assert await journal.feed.read("chat") == FeedPage([], 0)
 
 
 async def test_messages_and_ends_of_turns_are_seen_in_order(journal: Journal, chat: Chat) -> None:
@@ -62,15 +71,17 @@ async def test_an_end_is_seen_as_the_turn_is(journal: Journal, chat: Chat) -> No
     assert end.turn.is_waiting
 
 
-async def test_a_turn_that_says_nothing_has_no_event(journal: Journal, chat: Chat) -> None:
-    """Its messages speak for it; words that are empty are words."""
+async def test_a_turn_that_says_nothing_ends_for_listeners(journal: Journal, chat: Chat) -> None:
+    """They learn that it is over; of a follow-up that was never shown, they learn nothing."""
     await chat.exchange("One?", "One.")
     turn = (await journal.turns.list_of("chat"))[0]
-    assert (turn.ending, turn.end_position) == (None, None)
-    assert seen(await journal.feed.read("chat")) == ["One?", "One."]
-    await chat.say("Two?")
-    await chat.finish(await chat.take_turn(), says={})
-    assert (await journal.feed.read("chat")).events[-1].turn is not None
+    assert turn.ending is None
+    assert seen(await journal.feed.read("chat")) == ["One?", "One.", "<over>"]
+    await chat.follow_up()
+    await journal.turns.fail(await chat.take_turn(), "oops", ids=chat.ids, now=NOW)
+    assert seen(await journal.feed.read("chat")) == ["One?", "One.", "<over>"]
+    await chat.finish(await chat.shown_follow_up(), AIMessage("Still there?"))
+    assert seen(await journal.feed.read("chat"))[3:] == ["Still there?", "<over>"]
 
 
 async def test_every_kind_of_end_can_say_something(chat: Chat, ids: SnowflakeSource) -> None:
@@ -116,18 +127,18 @@ async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
     await chat.say("One?")
     lease = await chat.take_turn()
     before = await journal.threads.get("chat")
-    assert (await journal.feed.read("chat")).partial is None
+    assert await draft(journal) is None
     for text in ("Let", "Let me see 🙂", ""):
         await journal.turns.save_draft(lease, "m-1", text)
-        assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-1", text)
+        assert await draft(journal) == Partial(lease.turn.id, "m-1", text)
     await journal.turns.save_draft(lease, "m-2", "Next")
-    assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-2", "Next")
+    assert await draft(journal) == Partial(lease.turn.id, "m-2", "Next")
     assert len(await chat.messages()) == 1
     assert await journal.threads.get("chat") == before
     assert await journal.turns.get(lease.turn.id) == lease.turn
     await chat.write(lease, AIMessage("Next, please.", id="m-2"))
     events = await journal.feed.read("chat")
-    assert (seen(events), events.partial) == (["One?", "Next, please."], None)
+    assert (seen(events), events.drafts.get("chat")) == (["One?", "Next, please."], None)
 
 
 @pytest.mark.parametrize("end", ["finish", "fail", "release", "lose"])
@@ -146,13 +157,13 @@ async def test_the_text_so_far_is_gone_with_the_end(journal: Journal, chat: Chat
         case _:
             chat.now += LEASE
             await chat.take_turn("worker-b")
-    assert (await journal.feed.read("chat")).partial is None
+    assert await draft(journal) is None
     with pytest.raises(ConflictError, match="Nothing was written"):
         await journal.turns.save_draft(lease, "m-1", "Let me see")
     await chat.say("Two?")
     if end != "lose":
         await chat.take_turn()
-    assert (await journal.feed.read("chat")).partial is None
+    assert await draft(journal) is None
 
 
 async def test_a_follow_up_is_not_seen_before_it_is_shown(journal: Journal, chat: Chat) -> None:
@@ -160,24 +171,24 @@ async def test_a_follow_up_is_not_seen_before_it_is_shown(journal: Journal, chat
     await chat.follow_up()
     lease = await chat.take_turn()
     await journal.turns.save_draft(lease, "m-1", "Still")
-    assert (await journal.feed.read("chat")).partial is None
+    assert await draft(journal) is None
     await journal.turns.show(lease, now=NOW)
-    assert (await journal.feed.read("chat")).partial == Partial(lease.turn.id, "m-1", "Still")
+    assert await draft(journal) == Partial(lease.turn.id, "m-1", "Still")
 
 
 async def test_the_turn_at_work_is_known_to_listeners(journal: Journal, chat: Chat) -> None:
     """By its lease, also on a page that is not the last; a queued turn is not at work."""
     await chat.exchange()
-    assert (await journal.feed.read("chat")).running is None
+    assert at_work(await journal.feed.read("chat")) is None
     lease = await chat.shown_follow_up()
     running = lease.turn.id, lease.token
-    assert (await journal.feed.read("chat")).running == running
-    assert (await journal.feed.read("chat", limit=1)).running == running
+    assert at_work(await journal.feed.read("chat")) == running
+    assert at_work(await journal.feed.read("chat", limit=1)) == running
     again = await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE)
     assert again is not None
-    assert (await journal.feed.read("chat")).running == (lease.turn.id, again.token)
+    assert at_work(await journal.feed.read("chat")) == (lease.turn.id, again.token)
     await chat.say()
-    assert (await journal.feed.read("chat")).running is None
+    assert at_work(await journal.feed.read("chat")) is None
 
 
 async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: Chat) -> None:
@@ -186,11 +197,12 @@ async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: 
     await chat.say("Two?")
     lease = await chat.take_turn()
     await journal.turns.save_draft(lease, "m-1", "Let me")
-    assert (await journal.feed.read("chat", limit=2)).partial is None
-    whole = await journal.feed.read("chat", limit=3)
-    assert (seen(whole), whole.partial is not None) == (["One?", "One.", "Two?"], True)
+    assert (await journal.feed.read("chat", limit=3)).drafts.get("chat") is None
+    whole = await journal.feed.read("chat", limit=4)
+    assert seen(whole) == ["One?", "One.", "<over>", "Two?"]
+    assert whole.drafts.get("chat") is not None
     last = whole.events[-1].position
-    assert (await journal.feed.read("chat", after=last)).partial is not None
+    assert (await journal.feed.read("chat", after=last)).drafts.get("chat") is not None
 
 
 async def test_a_page_of_events_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:

@@ -184,7 +184,7 @@ async def test_a_follow_up_that_nobody_can_have_read_is_void(
     assert (accepted.voided_turns, accepted.shown_turn) == ((lease.turn.id,), None)
     void = await journal.turns.get(lease.turn.id)
     assert (void.state, void.error, void.shown_at) == (TurnState.VOID, WROTE, None)
-    assert (await journal.feed.read("chat")).partial is None
+    assert (await journal.feed.read("chat")).drafts.get("chat") is None
     with pytest.raises(ConflictError, match="Nothing was written"):
         await journal.turns.save_draft(lease, "m-1", "Are you there?")
     assert (await chat.take_turn()).turn.id == accepted.turn.id

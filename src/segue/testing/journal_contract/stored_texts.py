@@ -44,7 +44,7 @@ async def withdrawal(chat: Chat) -> str | None:
 async def text_so_far(chat: Chat) -> str | None:
     await chat.say()
     await chat.journal.turns.save_draft(await chat.take_turn(), "m-1", ODD)
-    partial = (await chat.journal.feed.read("chat")).partial
+    partial = (await chat.journal.feed.read("chat")).drafts.get("chat")
     return None if partial is None else partial.text
 
 

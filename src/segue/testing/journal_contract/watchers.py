@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.journal.journal import Journal
-from segue.journal.records import EffectLease, TimerLease, Turn, TurnLease
+from segue.journal.records import EffectLease, Hint, TimerLease, Turn, TurnLease
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
@@ -21,7 +21,7 @@ class Hints:
     """The hints of one watch, as they come."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queue: asyncio.Queue[Hint] = asyncio.Queue()
 
     async def gather(self, journal: Journal) -> None:
         async with aclosing(journal.watch()) as hints:
@@ -32,7 +32,7 @@ class Hints:
         """Wait for a hint that may be of this thread, and say whether one came."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while await self._queue.get() not in ("", thread_id):
+                while (await self._queue.get()).thread_id not in ("", thread_id):
                     pass
                 return True
         return False
