@@ -328,6 +328,7 @@ class AsDataclass:
     local_time: datetime
     time_zone: str
     tone: str = "warm"
+    shop: "OnlyForTypeCheckers | None" = None  # type: ignore[name-defined]  # noqa: F821 - so it is
 
 
 class AsModel(BaseModel):

@@ -2,8 +2,9 @@
 not know Segue read of it: ids in `configurable`, and the fields of their `context_schema`.
 """
 
+from collections.abc import Collection
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
@@ -58,7 +59,7 @@ def context_of(schema: Any, run: Run) -> dict[str, Any] | None:
         "local_time": clock and clock.local_time,
         "time_zone": clock and clock.zone,
     }
-    wanted = get_type_hints(schema)
+    wanted = _fields(schema)
     return {name: value for name, value in known.items() if name in wanted}
 
 
@@ -70,6 +71,15 @@ def check_context(schema: Any, whose: str) -> None:
             f"{whose}: the graph's context needs {', '.join(map(repr, missing))}, which Segue does "
             f"not know; give it a default. Segue fills: {', '.join(_CONTEXT)}."
         )
+
+
+def _fields(schema: Any) -> Collection[str]:
+    """The names alone: their types may be known to type checkers only."""
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        return schema.model_fields.keys()
+    if is_dataclass(schema):
+        return {each.name for each in fields(schema) if each.init}
+    return getattr(schema, "__annotations__", {}).keys()
 
 
 def _required(schema: Any) -> set[str]:
