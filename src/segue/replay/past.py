@@ -138,7 +138,7 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
     decided = [row async for row in all_rows(rows, DECISIONS, whose)]
     found = [row async for row in all_rows(rows, TURNS, whose)]
     # What was requested does not depend on the policy in question; only silence is replayed.
-    requested = _requested(timers, decided, found)
+    requested = _requested(timers, decided)
     decisions = [
         row
         for row in decided
@@ -167,14 +167,13 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
     )
 
 
-def _requested(timers: Iterable[Row], decisions: Iterable[Row], turns: Iterable[Row]) -> set[int]:
+def _requested(timers: Iterable[Row], decisions: Iterable[Row]) -> set[int]:
     """The ids of the timers of programs, events and reminders, and of all turns that they queued:
     a timer names only its last one.
     """
     asked = {row["id"] for row in timers if row["key"]}
     queued = {row["turn_id"] for row in timers if row["key"]}
     queued |= {row["turn_id"] for row in decisions if row["timer_id"] in asked}
-    queued |= {row["id"] for row in turns if row["kind"] == TurnKind.REMINDER}
     return asked | queued - {None}
 
 
