@@ -1,5 +1,6 @@
 """Reminders: on time on the user's clock, whatever the model, the process or the night does."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -16,6 +17,7 @@ from segue.events import MessageStored
 from segue.journal.records import TimerKind, TimerState, TurnKind
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, VirtualClock, World
+from segue.testing.watchdog import watched_loop
 from tests.stories.canaries import calling, failing
 from tests.stories.scenes import eager_agent, listening, model_of, told
 
@@ -347,6 +349,17 @@ async def test_a_thread_has_at_most_a_hundred_reminders(sqlite_stage: Stage) -> 
                 await w.segue.remind("one", text, after="1h")
         with pytest.raises(UsageError, match="Unknown argument"):
             await w.segue.remind("one", "x", when="1h")
+
+
+async def test_a_rule_without_a_time_holds_up_no_one(sqlite_stage: Stage) -> None:
+    """To find that out takes a search through five years, which is not for the event loop."""
+    rule = "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"
+    async with world(sqlite_stage) as w:
+        await start(w)
+        async with watched_loop():
+            setting = (w.segue.remind("one", "skate", every=rule) for _ in range(20))
+            refused = await asyncio.gather(*setting, return_exceptions=True)
+        assert {type(each) for each in refused} == {UsageError}
 
 
 async def test_reminders_move_with_an_export(stage: Stage) -> None:
