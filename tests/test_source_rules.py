@@ -296,6 +296,11 @@ PUBLIC_MODULES = {
         "QuestionAsked",
         "TurnCancelled",
         "TurnFailed",
+        "ThreadChanged",
+        "ThreadDeleted",
+        "ToolActivity",
+        "TurnEnded",
+        "TurnStarted",
     },
     "segue.autonomy": {
         "Delays",

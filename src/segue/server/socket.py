@@ -167,9 +167,10 @@ class _Socket:
         return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
     async def _handle(self, given: ClientFrame) -> None:
-        if given.type == "ping":
-            await self._send({"type": "pong"})
-            return
+        match given:
+            case SignalFrame(type="ping"):
+                await self._send({"type": "pong"})
+                return
         thread = await self._thread_of(given)
         match given:
             case MessageFrame():
