@@ -60,6 +60,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.transfer
 	$(BIN)/python -m bench.compression
 	$(BIN)/python -m bench.long_life
+	$(BIN)/python -m bench.page
 	$(BIN)/python -m bench.state
 
 # What hostile clients cost the others; about three minutes.

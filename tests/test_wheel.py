@@ -63,6 +63,19 @@ def test_the_wheel_holds_what_init_writes(wheel: Path) -> None:
     assert {file.name for file in templates} == {"my_agent.py.txt", "segue.toml.txt"}
 
 
+def test_the_page_is_in_the_wheel(wheel: Path) -> None:
+    """All of its files, as they lie in the source, so that the server needs nothing else."""
+    source = ROOT / "src" / "segue" / "web"
+    files = {
+        path.relative_to(source): path.read_bytes()
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {path: (wheel / "segue" / "web" / path).read_bytes() for path in files}
+    assert packed == files
+    assert Path("index.html") in files
+
+
 @pytest.mark.anyio
 async def test_the_wheel_serves_at_once_without_the_weights(wheel: Path, tmp_path: Path) -> None:
     """A demo model answers, and the server says with one command how to get the real one."""

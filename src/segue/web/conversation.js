@@ -5,13 +5,13 @@
  */
 
 /** @import { SegueClient } from "./client/segue-client.js" */
-/** @import { Content, Frame, HistoryPage, Message } from "./client/types.js" */
+/** @import { Content, Frame, Message } from "./client/types.js" */
 
 /** At most this many messages are in the document; further ones are a scroll away. */
-export const WINDOW = 400;
-const PAGE = 60;
+export const WINDOW = 240;
+const PAGE = 30;
 
-/** @typedef {{id: string, content: Content, text: string, created_at: string, error: string | null}} Unsent */
+/** @typedef {{id: string, content: Content, text: string, error: string | null}} Unsent */
 /** @typedef {{id: string, text: string, origin: string | null, turn_id: string | null}} Draft */
 /** @typedef {{turn_id: string, questions: Record<string, any>}} Question */
 
@@ -36,12 +36,14 @@ export class Conversation extends EventTarget {
     /** @type {Map<string, {name: string, state: string}>} */ this.tools = new Map();
     /** @type {Question | null} */ this.question = null;
     /** @type {Set<string>} Turns that run. */ this.running = new Set();
+    /** @type {Set<string>} Turns that ended while this tab listened. */ this.ended = new Set();
     /** @type {string | null} */ this.before = null;
     /** @type {string | null} */ this.after = null;
     /** Messages that came while the window ends before them. */ this.below = 0;
     this.isLoaded = false;
     /** @type {Error | null} */ this.failure = null;
     /** @type {Promise<void> | null} */ this.loading = null;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.watching = undefined;
   }
 
   get isAtEnd() {
@@ -109,9 +111,7 @@ export class Conversation extends EventTarget {
 
   /** @param {Content} content @param {string} [id] */
   async send(content, id = crypto.randomUUID()) {
-    const text = textOf(content);
-    const created_at = new Date().toISOString();
-    this.unsent = [...this.unsent, { id, content, text, created_at, error: null }];
+    this.unsent = [...this.unsent, { id, content, text: textOf(content), error: null }];
     if (!this.isAtEnd) await this.loadLatest();
     await this.#deliver(id, content);
   }
@@ -130,8 +130,10 @@ export class Conversation extends EventTarget {
     try {
       const accepted = await this.client.send(this.id, content, { client_message_id: id });
       this.unsent = this.unsent.filter((each) => each.id !== id);
-      this.#store({ ...accepted.message, client_message_id: id });
-      if (accepted.message.state === "queued" || accepted.message.state === "running") {
+      // A quick turn may be over before the answer to our request says that it is queued.
+      if (this.ended.has(accepted.turn_id)) this.refresh();
+      else {
+        this.#store({ ...accepted.message, client_message_id: id });
         this.running.add(accepted.turn_id);
       }
     } catch (error) {
@@ -171,7 +173,7 @@ export class Conversation extends EventTarget {
         this.drafts.delete(frame.message_id);
         break;
       case "started":
-        this.running.add(turn);
+        if (!this.ended.has(turn)) this.running.add(turn);
         this.question = null;
         break;
       case "tool":
@@ -226,7 +228,7 @@ export class Conversation extends EventTarget {
   /** @param {Frame} frame @param {string | null} turn */
   #end(frame, turn) {
     if (turn) this.running.delete(turn);
-    else this.running.clear();
+    if (turn && frame.state !== "waiting") this.ended.add(turn);
     for (const draft of this.drafts.values()) {
       if (!turn || !draft.turn_id || draft.turn_id === turn) this.drafts.delete(draft.id);
     }
@@ -240,7 +242,15 @@ export class Conversation extends EventTarget {
     const page = await this.client.getHistory(this.id, { limit: 10 }).catch(() => null);
     if (!page || !this.isAtEnd) return;
     this.#merge(page.messages);
+    const asked = this.messages.findLast((message) => message.role === "user");
+    if (!["queued", "running"].includes(asked?.state ?? "")) this.running.clear();
     this.#changed();
+  }
+
+  /** An end that was not heard, such as over a restart, is found in the history. */
+  #watch() {
+    clearTimeout(this.watching);
+    if (this.running.size) this.watching = setTimeout(() => this.refresh(), 5000);
   }
 
   /** @param {Message} message */
@@ -282,6 +292,7 @@ export class Conversation extends EventTarget {
   }
 
   #changed() {
+    this.#watch();
     this.dispatchEvent(new Event("change"));
   }
 }
