@@ -26,7 +26,8 @@ export const keys = {
 };
 
 /** @param {Thread[]} threads */
-const newest = (threads) => threads.map((thread) => thread.position).sort(compare).at(-1) ?? "0";
+const newest = (threads) =>
+  threads.flatMap((thread) => thread.position ?? []).sort(compare).at(-1) ?? "0";
 
 export class Session extends EventTarget {
   /** @param {{api: string | URL, key?: string | null}} options */
@@ -129,9 +130,8 @@ export class Session extends EventTarget {
     const thread = this.find(id);
     if (!thread?.unread) return;
     thread.unread = 0;
-    /** @type {any} */ (this.stream)?.unread?.set(id, 0);
     this.#changed();
-    if (thread.position) await this.client.markRead(id, position).then((read) => this.keep(read), () => {});
+    await this.client.markRead(id, position).then((read) => this.keep(read), () => {});
   }
 
   /** A newer entry of the list. @param {Thread} thread */
@@ -149,9 +149,7 @@ export class Session extends EventTarget {
 
   /** @param {Thread} thread */
   #keep(thread) {
-    const interim = /** @type {any} */ (thread);
-    thread.preferences ??= interim.settings;
-    queueMicrotask(() => /** @type {any} */ (this.stream)?.follow?.(this.threads));
+    thread.preferences ??= /** @type {any} */ (thread).settings;
     const others = this.threads.filter((each) => each.id !== thread.id);
     this.threads = [...others, thread].sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
   }

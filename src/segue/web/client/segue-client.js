@@ -9,8 +9,6 @@
 
 import { SegueStream } from "./stream.js";
 
-import { ThreadStreams } from "./thread-streams.js";
-
 export { SegueStream };
 
 /** @import { Accepted, Agent, Content, FollowUp, Found, Frame, HistoryPage, Me, Memory, Preferences, Reason, Reminder, StreamState, Thread } from "./types.js" */
@@ -49,7 +47,6 @@ export class SegueClient {
    * @param {{onFrame: (frame: Frame) => void, onState?: (state: StreamState, code?: number) => void, since?: string | null, thread?: string}} options
    */
   listen({ thread, ...options }) {
-    if (!thread) return /** @type {any} */ (new ThreadStreams(this, options, (/** @type {string} */ id, /** @type {string | null} */ since) => new WebSocket(Object.assign(this.#url(this.#of(id, "ws"), { since }), { protocol: "ws:" }), ["segue", ...(this.key ? [`bearer.${this.key}`] : [])])));
     const path = thread ? `api/threads/${encodeURIComponent(thread)}/ws` : "api/ws";
     const protocols = ["segue", ...(this.key ? [`bearer.${this.key}`] : [])];
     return new SegueStream((since) => {

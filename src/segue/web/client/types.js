@@ -24,7 +24,7 @@
  * @property {"user" | "agent" | null} preview_role
  * @property {number} message_count
  * @property {number} unread
- * @property {string} position
+ * @property {string | null} position
  * @property {Preferences} preferences
  * @property {string} created_at
  * @property {string} updated_at
