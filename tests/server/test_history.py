@@ -307,7 +307,7 @@ async def test_what_a_migration_notes_is_not_shown(sqlite_stage: Stage) -> None:
         thread = await site.new_thread()
         noted = {"migrated": {"digest": "x"}, "muted": True}
         await world.journal.threads.update(thread, settings=noted)
-        assert (await site.get(f"/api/threads/{thread}"))["settings"] == {"muted": True}
+        assert (await site.get(f"/api/threads/{thread}"))["preferences"] == {"muted": True}
 
 
 async def test_why_a_decider_wants_a_follow_up_is_not_shown(stage: Stage) -> None:

@@ -51,6 +51,45 @@ CHECKS = [
 # They never end, so a fuzzer would wait for ever; the tests of listening read them.
 ENDLESS = {"/api/threads/{thread_id}/events", "/api/events"}
 EACH = 2
+METHODS = [
+    "answerQuestion",
+    "cancelFollowUps",
+    "cancelReminder",
+    "cancelTurns",
+    "createMemory",
+    "createReminder",
+    "createThread",
+    "deleteMe",
+    "deleteMemory",
+    "deleteThread",
+    "exportOwn",
+    "exportThread",
+    "getHistory",
+    "getMe",
+    "getThread",
+    "healthz",
+    "listAgents",
+    "listFollowUps",
+    "listMemories",
+    "listReasons",
+    "listReminders",
+    "listThreadReminders",
+    "listThreads",
+    "listen",
+    "listenToThread",
+    "markRead",
+    "readyz",
+    "receiveEvent",
+    "reportTyping",
+    "requestFollowUp",
+    "searchMemories",
+    "searchMessages",
+    "sendMessage",
+    "snoozeThread",
+    "updateMe",
+    "updateMemory",
+    "updateThread",
+]
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -76,6 +115,12 @@ def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
         assert len(operation["tags"]) == 1, name
         ids.append(operation["operationId"])
     assert len(ids) == len(set(ids))
+
+
+def test_operation_ids_are_names_of_methods(document: dict[str, Any]) -> None:
+    """A generated client has these methods; a new name here is a new method for its users."""
+    ids = {operation["operationId"] for _, operation in operations(document)}
+    assert sorted(name for name in ids if not name.startswith("admin")) == METHODS
 
 
 def test_every_error_is_documented_as_a_problem(document: dict[str, Any]) -> None:

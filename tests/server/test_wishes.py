@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
         ),
         (
             "Let's talk tomorrow.",
-            {"snoozed_until": "2027-01-16T09:00:00+00:00"},
+            {"snoozed_until": "2027-01-16T09:00:00Z"},
             "The user asked to be written to later.",
         ),
     ],

@@ -114,6 +114,12 @@ def sendable_args(args: dict[str, Any]) -> dict[str, Any]:
     return args
 
 
+def rfc3339(moment: datetime) -> str:
+    """A time for JSON: one in UTC ends with `Z`."""
+    text = moment.isoformat()
+    return f"{text[:-6]}Z" if text.endswith("+00:00") else text
+
+
 def exact_json(value: Any) -> Any:
     """A value or a record for any JSON reader: times, and integers it would round, as text."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -123,7 +129,7 @@ def exact_json(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [exact_json(each) for each in value]
     if isinstance(value, datetime):
-        return value.isoformat()
+        return rfc3339(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST_EXACT:
         return str(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)

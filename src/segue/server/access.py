@@ -13,10 +13,18 @@ from starlette.requests import HTTPConnection
 from structlog.contextvars import bind_contextvars
 
 from segue.core.snowflake import parse
+from segue.core.text import check_name
 from segue.errors import NotFoundError
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
-from segue.server.auth import USER_HEADER, Authenticator, Caller, RateLimit, parse_bearer
+from segue.server.auth import (
+    USER_HEADER,
+    Authenticate,
+    Authenticator,
+    Caller,
+    RateLimit,
+    parse_bearer,
+)
 from segue.server.problems import ApiError
 from segue.server.serving import Lifespan
 from segue.server.settings import ServerSettings
@@ -62,10 +70,26 @@ def credentials_of(connection: HTTPConnection) -> str | None:
 
 async def identify(connection: HTTPConnection) -> Caller:
     """The caller; `ApiError` if the credentials are not valid."""
+    authenticate: Authenticate | None = connection.app.state.authenticate
+    if authenticate is not None:
+        return await _ask(authenticate, connection)
     authenticator, credentials = _authenticator(connection), credentials_of(connection)
     if credentials is None and await authenticator.is_open():
         _check_local(connection)
     return await authenticator.authenticate(credentials, _named_user(connection))
+
+
+async def _ask(authenticate: Authenticate, connection: HTTPConnection) -> Caller:
+    """The caller, as the embedding app knows them. A browser may send the app's cookies along with
+    the request of another site's page, so that is refused first.
+    """
+    if _is_cross_origin(connection, settings_of(connection), may_be_cross_site=False):
+        raise ApiError(403, "origin", "A page of another origin may not call this server.")
+    identity = await authenticate(connection)
+    if identity is None:
+        raise ApiError(401, "unauthorized", "This needs to be signed in.")
+    user = check_name(identity.user_id, "user_id")
+    return Caller(user, identity.is_operator, key="app")
 
 
 def _named_user(connection: HTTPConnection) -> str | None:
@@ -104,6 +128,8 @@ async def require_local(connection: HTTPConnection) -> None:
     to them may be followed from anywhere.
     """
     is_link = connection.headers.get("sec-fetch-mode") == "navigate"
+    if connection.app.state.authenticate is not None:  # the embedding app decides
+        return
     if lifespan_of(connection).is_ready and await _authenticator(connection).is_open():
         _check_local(connection, may_be_cross_site=is_link)
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from segue.errors import UsageError
 from segue.facade import Segue
 from segue.server import socket
-from segue.server.auth import USER_HEADER, RateLimit
+from segue.server.auth import USER_HEADER, Authenticate, RateLimit
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
 from segue.server.problems import install
@@ -50,11 +51,14 @@ def create_app(
     source: Segue | SegueFactory,
     settings: ServerSettings | None = None,
     tracing: "Tracing | None" = None,
+    *,
+    authenticate: Authenticate | None = None,
 ) -> FastAPI:
     """An app over a running `Segue`, or over one that it opens and closes itself.
 
     In the second case all routes but `/healthz` answer 503 until migrations and the self-test are
-    done. Without `tracing`, the settings choose the collector.
+    done. Without `tracing`, the settings choose the collector. `authenticate` says who a request is
+    from, in place of keys and tokens.
     """
     chosen = settings or ServerSettings()
     lifespan, metrics = Lifespan(source), Metrics()
@@ -76,7 +80,9 @@ def create_app(
         # FastAPI's own pages load scripts from another host.
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=_operation_id,
     )
+    app.state.authenticate = authenticate
     app.state.settings = chosen
     app.state.lifespan = lifespan
     app.state.metrics = metrics
@@ -90,6 +96,12 @@ def create_app(
     _add_routes(app)
     _add_middleware(app)
     return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The name of a route's function as generated clients write it: `listThreads`."""
+    words = (f"admin_{route.name}" if "admin" in route.tags else route.name).split("_")
+    return words[0] + "".join(word.capitalize() for word in words[1:])
 
 
 def _add_routes(app: FastAPI) -> None:

@@ -6,12 +6,13 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import jwt
+from starlette.requests import HTTPConnection
 
 from segue.core.text import LONGEST_NAME
 from segue.errors import DeniedError
@@ -89,6 +90,18 @@ class Caller:
     def check_operator(self) -> None:
         if not self.is_operator:
             raise DeniedError("This needs an operator's key, or a token with the scope operator.")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an app that embeds Segue says that a request is from."""
+
+    user_id: str
+    is_operator: bool = False
+
+
+# Gets a request or a socket; None if it is from nobody that the app knows.
+Authenticate = Callable[[HTTPConnection], Awaitable[Identity | None]]
 
 
 class KeyStore(Protocol):

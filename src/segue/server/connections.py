@@ -54,6 +54,9 @@ class LiveConnection:
         """Wait until the server stops; `ApiError` if the credentials become invalid."""
         checks: dict[str | None, _SharedCheck] = self.connection.app.state.credential_checks
         credentials = credentials_of(self.connection)
+        if self.connection.app.state.authenticate is not None:
+            # The app's credentials are not known, so each connection is checked by itself.
+            credentials = f"connection {id(self.connection)}"
         shared = checks.get(credentials)
         if shared is None or shared.task.done():
             # In an empty context, because it also serves other connections.

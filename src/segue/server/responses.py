@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from segue.core.messages import Origin, origin_of, shown_content, spoken_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import time_of, to_text
-from segue.core.text import exact_json
+from segue.core.text import exact_json, rfc3339
 from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
 from segue.migrate.ledger import SETTING
 from segue.server.requests import Id
@@ -35,8 +35,11 @@ LARGE: Final = 256_000
 
 
 def _visible_settings(settings: Mapping[str, Any]) -> Any:
-    """Without the notes of a migration, which are not a preference of the user."""
-    return exact_json({name: value for name, value in settings.items() if name != SETTING})
+    """Without the notes of a migration, which are not a preference of the user; times like all."""
+    shown = {name: value for name, value in settings.items() if name != SETTING}
+    if isinstance(until := shown.get("snoozed_until"), str):
+        shown["snoozed_until"] = rfc3339(datetime.fromisoformat(until))
+    return exact_json(shown)
 
 
 def _text_or_none(position: int) -> str | None:
@@ -160,7 +163,9 @@ class ThreadOut(RecordOut):
         validation_alias="changed_position",
         description="Rises with each change: of two entries, the one with the higher is newer.",
     )
-    settings: Annotated[dict[str, Any], BeforeValidator(_visible_settings)]
+    preferences: Annotated[dict[str, Any], BeforeValidator(_visible_settings)] = Field(
+        validation_alias="settings"
+    )
     created_at: datetime
     updated_at: datetime
 
@@ -304,7 +309,7 @@ class MeOut(BaseModel):
 
     user_id: str
     is_operator: bool
-    preferences: Json
+    preferences: Annotated[dict[str, Any], BeforeValidator(_visible_settings)]
 
 
 def size_of(value: Any) -> int:

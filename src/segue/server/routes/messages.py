@@ -57,27 +57,27 @@ async def send_message(
 
 
 @router.post("/cancel")
-async def cancel(segue: SegueDep, thread: ThreadDep) -> TurnsOut:
+async def cancel_turns(segue: SegueDep, thread: ThreadDep) -> TurnsOut:
     """Stop the agent, planned continuations included; what was seen of its reply is kept."""
     return TurnsOut.of(*await segue.cancel(thread))
 
 
 @router.post("/answer", status_code=202, responses=errors(409))
-async def answer(segue: SegueDep, thread: ThreadDep, given: AnswerIn) -> TurnsOut:
+async def answer_question(segue: SegueDep, thread: ThreadDep, given: AnswerIn) -> TurnsOut:
     """Answer a question of the agent, which then continues."""
     turn = await get_own_turn(segue, thread, given.turn_id)
     return TurnsOut.of(await segue.answer(turn, given.answer))
 
 
 @router.post("/typing", status_code=204)
-async def typing(segue: SegueDep, thread: ThreadDep) -> Response:
+async def report_typing(segue: SegueDep, thread: ThreadDep) -> Response:
     """The user is typing; no follow-up is sent meanwhile."""
     await segue.report_typing(thread)
     return Response(status_code=204)
 
 
 @router.get("/events", responses=_STREAM)
-async def events(
+async def listen_to_thread(
     segue: SegueDep,
     thread: ThreadDep,
     stream: StreamDep,

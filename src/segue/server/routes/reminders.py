@@ -19,7 +19,7 @@ async def list_thread_reminders(segue: SegueDep, thread: ThreadDep) -> list[Remi
 
 
 @router.post("/threads/{thread_id}/reminders", status_code=201, responses=errors(404, 409))
-async def remind(segue: SegueDep, thread: ThreadDep, new: ReminderIn) -> ReminderOut:
+async def create_reminder(segue: SegueDep, thread: ThreadDep, new: ReminderIn) -> ReminderOut:
     """Set a reminder; the same text at the same time is one."""
     return ReminderOut.of(await segue.remind(thread, **new.model_dump()))
 

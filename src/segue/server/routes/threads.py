@@ -63,7 +63,7 @@ async def get_thread(thread: ThreadDep) -> ThreadOut:
 
 
 @router.patch("/threads/{thread_id}", responses=errors(404))
-async def change_thread(segue: SegueDep, thread: ThreadDep, change: ThreadPatch) -> ThreadOut:
+async def update_thread(segue: SegueDep, thread: ThreadDep, change: ThreadPatch) -> ThreadOut:
     """Set the title, or preferences for this thread; null removes a preference."""
     if changes := change.changes():
         thread = await segue.set_thread_preferences(thread, **changes)
@@ -103,7 +103,7 @@ async def get_history(
 
 
 @router.get("/search", dependencies=[SEARCH_SLOT])
-async def search(
+async def search_messages(
     segue: SegueDep,
     caller: CallerDep,
     q: Annotated[str, Query(max_length=500)],
@@ -139,13 +139,13 @@ async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> list[FollowUp
 
 
 @follow_ups.post("/follow-ups/snooze")
-async def snooze(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) -> ThreadOut:
+async def snooze_thread(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) -> ThreadOut:
     """No follow-up in this thread before a time."""
     return ThreadOut.of(await segue.snooze(thread, change.until))
 
 
 @follow_ups.get("/why")
-async def why(segue: SegueDep, thread: ThreadDep, limit: Limit = 50) -> list[ReasonOut]:
+async def list_reasons(segue: SegueDep, thread: ThreadDep, limit: Limit = 50) -> list[ReasonOut]:
     """Why the agent wrote, and why it did not; oldest first."""
     return [*map(ReasonOut.of, await segue.why(thread, limit=limit))]
 

@@ -91,7 +91,7 @@ async def export_everything(
 
 
 @admin.post(IMPORT.removeprefix(admin.prefix), responses=errors(409, 415))
-async def import_export(
+async def import_everything(
     segue: SegueDep,
     request: Request,
     *,

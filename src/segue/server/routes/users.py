@@ -32,7 +32,7 @@ async def get_me(segue: SegueDep, caller: CallerDep) -> MeOut:
 
 
 @router.patch("/me")
-async def change_me(segue: SegueDep, caller: CallerDep, change: PreferencesIn) -> MeOut:
+async def update_me(segue: SegueDep, caller: CallerDep, change: PreferencesIn) -> MeOut:
     """Set preferences for all threads; null removes one."""
     return _me(caller, await segue.set_user_preferences(caller.user_id, **change.changes()))
 
@@ -88,7 +88,7 @@ async def create_memory(segue: SegueDep, caller: CallerDep, new: MemoryIn) -> Me
 
 
 @memories.put("/{key:path}", responses=errors(409))
-async def change_memory(segue: SegueDep, caller: CallerDep, key: str, new: MemoryIn) -> MemoryOut:
+async def update_memory(segue: SegueDep, caller: CallerDep, key: str, new: MemoryIn) -> MemoryOut:
     """Set the content of a memory by its key."""
     return MemoryOut.of(await segue.remember(caller.user_id, new.content, new.agent_id, key=key))
 
