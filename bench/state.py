@@ -2,14 +2,14 @@
 
 Ours is the whole runtime: inbox, queue, context, the graph, and the end of the turn with its state.
 The peer is the same graph alone on LangGraph's saver for the same database, which keeps messages
-and state in its checkpoints. The graph has two steps. Both take turns in one run.
+and state in its checkpoints. The graph has two steps.
 """
 
 import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -122,23 +122,23 @@ async def by_size(places: Places, size: int, *, rewrites: bool) -> tuple[str, ..
 
 
 async def over_turns(places: Places) -> list[tuple[str, ...]]:
-    progress(f"{places.name}: {TURNS:,} turns")
+    """One after the other: what the peer writes by its last turns would slow down its neighbour."""
     mine, peer = places.new()
+    lanes = {
+        "whole runtime": ours(mine, SMALL, rewrites=True),
+        "bare graph": theirs(peer, SMALL, rewrites=True),
+    }
     rows: list[tuple[str, ...]] = []
-    async with AsyncExitStack() as stack:
-        works = {
-            "whole runtime": await stack.enter_async_context(ours(mine, SMALL, rewrites=True)),
-            "bare graph": await stack.enter_async_context(theirs(peer, SMALL, rewrites=True)),
-        }
-        times: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(TURNS):
-            for name, work in works.items():
+    for name, lane in lanes.items():
+        progress(f"{places.name}: {TURNS:,} turns, {name}")
+        times: list[float] = []
+        async with lane as turn:
+            for _ in range(TURNS):
                 began = time.perf_counter()
-                await work()
-                times[name].append(time.perf_counter() - began)
-    for name, taken in times.items():
+                await turn()
+                times.append(time.perf_counter() - began)
         # Not the first ones, which also load code and fill caches.
-        early, late = (median(part) * 1_000 for part in (taken[PART : 2 * PART], taken[-PART:]))
+        early, late = (median(part) * 1_000 for part in (times[PART : 2 * PART], times[-PART:]))
         rows.append((places.name, name, f"{early:.1f}", f"{late:.1f}", f"{late / early:.2f}"))
     return rows
 
