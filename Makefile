@@ -78,7 +78,7 @@ tools/web/node_modules: tools/web/package-lock.json
 	touch $@
 
 vendor: tools/web/node_modules
-	cd tools/web && npm run --silent vendor
+	cd tools/web && npm run --silent vendor && npm run --silent declare
 
 types:
 	@if command -v npm > /dev/null; then $(MAKE) --silent tools/web/node_modules \
