@@ -103,7 +103,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"agents": [{**ADA, "limits": {"speed": 5}}]},
-        "settings.agents.ada.limits.speed: unknown; there are: steps, model_time, tool_time.",
+        (
+            "settings.agents.ada.limits.speed: unknown; "
+            "there are: steps, model_time, tool_time, state_bytes."
+        ),
     ),
 ]
 

@@ -310,7 +310,7 @@ async def test_a_graph_inside_gets_its_own_types_back(monkeypatch: pytest.Monkey
     assert texts(await heard_by(agent, answered))[-2:] == ["6 pizzas", "Done."]
 
 
-def test_a_saver_that_learns_a_type_is_still_the_same() -> None:
+async def test_a_saver_that_learns_a_type_is_still_the_same() -> None:
     """A copy would not know what the other one holds back or has stored."""
     strict = JsonPlusSerializer(allowed_msgpack_modules=())
     saver = AttemptSaver(InMemorySaver(serde=strict), "7", (1, 1), is_lazy=True)

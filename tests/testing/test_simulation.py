@@ -490,7 +490,7 @@ def test_a_report_adds_up() -> None:
         "2027-03-02": {"user_message": 1, "reply": 0, "follow_up": 0},
     }
     assert totals["longest_silence"]["seconds"] == 7 * 3600
-    assert totals["longest_silence"]["since"] == "2027-03-02T01:00:00+00:00"
+    assert totals["longest_silence"]["since"] == "2027-03-02T01:00:00Z"
 
 
 def test_follow_ups_in_the_users_night_are_counted() -> None:

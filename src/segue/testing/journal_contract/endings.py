@@ -225,12 +225,14 @@ async def test_the_state_of_a_graph_is_stored_with_the_end(chat: Chat) -> None:
 
 @pytest.mark.parametrize("end", ["fail", "withdraw"])
 async def test_only_a_turn_that_is_done_changes_the_state(chat: Chat, end: str) -> None:
+    """What a graph computed in a turn that ended otherwise is forgotten."""
     await chat.follow_up()
     await ENDS[end](chat, await chat.take_turn(), Ending(state=STATE))
     assert await chat.journal.states.load(chat.thread_id) == {}
 
 
 async def test_a_lost_lease_changes_no_state(chat: Chat) -> None:
+    """A process that was too slow does not overwrite what its successor may store."""
     await chat.say("Hello.")
     lost = await chat.take_turn()
     chat.now += 2 * LEASE

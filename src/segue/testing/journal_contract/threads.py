@@ -209,6 +209,7 @@ async def test_deleting_a_thread_says_what_it_took(chat: Chat, ids: SnowflakeSou
         "effects": 1,
         "decisions": 1,
         "summaries": 1,
+        "states": 0,
     }
     assert await chat.journal.memories.count("guide", "ada") == 2
     assert await second.messages() == kept

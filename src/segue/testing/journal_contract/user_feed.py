@@ -96,9 +96,7 @@ async def test_a_user_hears_that_a_thread_was_deleted(journal: Journal, chat: Ch
 
 
 async def test_nothing_is_stored_below_what_a_listener_has(open_journal: OpenJournal) -> None:
-    """Several processes write in several threads of a user at once: reading above the last position
-    that was read misses nothing.
-    """
+    """While several threads are written, reading above the last position misses nothing."""
     handles = [await open_journal(), await open_journal()]
     writers = [Chat(handles[n % 2], ticking_ids(n), NOW, f"talk {n}") for n in range(4)]
     for writer in writers:
