@@ -2,8 +2,18 @@
 
 # ruff: noqa: S608 - all of it is written here
 
+# Before users had feeds.
+_WITHOUT_FEEDS = """
+DROP TABLE feeds;
+DROP INDEX threads_changed;
+DROP INDEX turns_running_of_user;
+DROP INDEX turns_waiting_of_user;
+ALTER TABLE threads DROP COLUMN changed_position;
+ALTER TABLE threads DROP COLUMN read_position;
+ALTER TABLE threads DROP COLUMN unread;
+"""
 # Before timers had keys.
-_WITHOUT_KEYS = """
+_WITHOUT_KEYS = f"""{_WITHOUT_FEEDS}
 DROP TABLE states;
 DROP INDEX turns_reminders;
 DROP INDEX timers_keys;
@@ -17,7 +27,11 @@ ALTER TABLE timers DROP COLUMN key;
 ALTER TABLE timers DROP COLUMN turn_id;
 """
 # Before words had the mark of their owner.
-UNMARKED_FILE = f"""{_WITHOUT_KEYS}
+UNMARKED_FILE = f"""
+DROP TRIGGER threads_added;
+DROP TRIGGER threads_followed;
+DROP TRIGGER threads_forgotten;
+{_WITHOUT_KEYS}
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)
@@ -38,7 +52,10 @@ END;
 INSERT INTO messages_words (rowid, text) SELECT rowid, text FROM messages WHERE visible = 1;
 PRAGMA user_version = 5;
 """
-UNMARKED_SERVER = f"""{_WITHOUT_KEYS}
+UNMARKED_SERVER = f"""
+DROP FUNCTION segue_follow_thread CASCADE;
+DROP FUNCTION segue_forget_thread CASCADE;
+{_WITHOUT_KEYS}
 DROP INDEX turns_held;
 CREATE INDEX turns_held ON turns (held_at) WHERE attempts > 0 AND wake_at IS NOT NULL;
 CREATE INDEX turns_untried ON turns (wake_at)
