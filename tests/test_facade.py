@@ -26,7 +26,7 @@ from segue.errors import (
     ReplyCancelled,
     UsageError,
 )
-from segue.events import Event, MessageDelta, MessageStored, TurnFailed, parse_cursor
+from segue.events import Event, MessageDelta, MessageStored, TurnEnded, TurnFailed, parse_cursor
 from segue.facade import Segue
 from segue.journal.records import Thread, TimerState, TurnState
 from segue.settings import Settings
@@ -361,15 +361,16 @@ async def test_half_a_reply_is_not_taken_for_a_whole_one(tmp_path: Path) -> None
 async def test_the_end_of_a_turn_is_the_last_thing_that_is_heard_of_it(
     tmp_path: Path, is_good: bool
 ) -> None:
-    """Of an answer its words, of a failure the word of it; who waits for it has heard all."""
+    """After the words of an answer, or the word of a failure; who waits for it has heard all."""
     model = lines("One.") if is_good else ScriptedChatModel(script=lambda _: ValueError("no"))
     async with Stage(str(tmp_path)).world(models={"guide": model}) as world:
         thread = await began(world)
         sent = await world.segue.send(thread, "Where?")
         ended = await world.segue.wait_turn(sent.turn)
         async with aclosing(world.segue.listen(thread, "0")) as events:
-            heard = [await anext(events), await anext(events)]
-        assert isinstance(heard[-1].payload, MessageStored if is_good else TurnFailed)
+            heard = [await anext(events) for _ in range(3)]
+        told = MessageStored if is_good else TurnFailed
+        assert [type(each.payload) for each in heard] == [MessageStored, told, TurnEnded]
         assert await world.segue.last_position(ended) == parse_cursor(heard[-1].cursor)[0]
 
 

@@ -835,7 +835,7 @@ async def test_a_message_is_stored_and_heard_although_the_listeners_could_not_be
             assert await world.heard(thread) == everything
             assert seen.texts == everything[:2]
             is_away = False
-            await world.pass_time(seconds=1)
+            await world.pass_time(seconds=2)
             await seen.until(lambda tab: tab.texts == everything)
 
 

@@ -82,12 +82,16 @@ async def test_a_thread_begins_without_a_body(sqlite_stage: Stage, body: bytes |
         assert (made.status_code, made.json()["agent_id"]) == (201, "guide")
 
 
+@pytest.mark.parametrize("is_guarded", [False, True])
 async def test_segue_lives_inside_another_app(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_guarded: bool
 ) -> None:
-    """The page's program: its routes answer under the mount, and its turns are counted."""
+    """The page's programs: routes answer under the mount, to those whom the app knows, and turns
+    are counted.
+    """
     monkeypatch.chdir(tmp_path)
-    [program] = [each for each in PROGRAM.findall(PAGE) if "app.mount" in each]
+    programs = [each for each in PROGRAM.findall(PAGE) if "app.mount" in each]
+    [program] = [each for each in programs if ("authenticate=" in each) == is_guarded]
     scope: dict[str, Any] = {}
     exec(compile(program, "docs/server.md", "exec"), scope)  # noqa: S102 - our own page
     app: FastAPI = scope["app"]
@@ -98,6 +102,9 @@ async def test_segue_lives_inside_another_app(
     ):
         site = Site("", client)
         assert (await site.get("/readyz"))["status"] == "ready"
+        stranger = await client.get("/api/threads")
+        assert stranger.status_code == (401 if is_guarded else 200)
+        client.cookies.set("session", "s-1")
         thread = await site.new_thread()
         told = await client.post(
             f"/api/threads/{thread}/messages",

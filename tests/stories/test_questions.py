@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from segue.core.metadata import MessageMetadata
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.errors import ConflictError
-from segue.events import MessageStored, QuestionAsked
+from segue.events import MessageStored, QuestionAsked, TurnEnded
 from segue.journal.records import TimerState, TurnKind
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import START, Stage, World, with_graph
@@ -132,7 +132,9 @@ async def test_whoever_comes_back_after_a_follow_up_still_hears_the_question(sta
         await world.segue.answer(turn, "yes")
         await world.clock.settle()
         async with aclosing(world.segue.listen(thread, newest)) as events:
-            assert isinstance((await anext(events)).payload, MessageStored)
+            heard = [(await anext(events)).payload for _ in range(3)]
+        # The end of the follow-up, and then the answered turn.
+        assert [type(each) for each in heard] == [TurnEnded, MessageStored, TurnEnded]
 
 
 async def test_a_plain_message_instead_of_an_answer_settles_the_question(stage: Stage) -> None:

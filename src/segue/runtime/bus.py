@@ -95,8 +95,6 @@ class Bus:
             if left := channel.foreign.pop(turn.thread_id, None):
                 channel.put(turn.thread_id, MessageRetracted(left.message_id))
         self._own.setdefault(turn.thread_id, []).append(run)
-        if not turn.kind.speaks_first or turn.shown_at is not None:
-            self.start(lease)
         try:
             yield
         finally:
@@ -104,6 +102,12 @@ class Bus:
             self._own[turn.thread_id].remove(run)
             if not self._own[turn.thread_id]:
                 del self._own[turn.thread_id]
+
+    async def begin(self, lease: TurnLease) -> None:
+        """Listeners get the messages that a turn answers, and then its start."""
+        await self.stored(lease.turn.thread_id, lease.turn.user_id)
+        if not lease.turn.kind.speaks_first or lease.turn.shown_at is not None:
+            self.start(lease)
 
     def start(self, lease: TurnLease) -> None:
         """Listeners may know of a turn: of a follow-up, once it is shown."""

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from heapq import merge
 from typing import Any, Final
 
 from segue.errors import NotFoundError
@@ -264,11 +265,13 @@ MessageKey = tuple[str | None, str]
 
 def items_of(page: FeedPage) -> Iterator[Heard]:
     """What a page has for listeners, in order."""
-    for event in page.events:
-        for item in StoredItem.of(event):
-            yield event.thread_id, item
-    for thread in page.threads:
-        yield thread.id, ThreadChanged(thread)
+    changes = [
+        (thread.id, StoredItem(thread.changed_position, ThreadChanged(thread), is_last=False))
+        for thread in page.threads
+    ]
+    events = [(event.thread_id, item) for event in page.events for item in StoredItem.of(event)]
+    # At one position the change comes first: it would be lost after the cursor of the event.
+    yield from merge(changes, events, key=lambda heard: heard[1].position)
     if page.has_deletions:
         yield None, ThreadDeleted(None)
     yield None, StoredItem(page.position, None)

@@ -78,6 +78,7 @@ class SessionProcessor:
             scope.stop(StopReason.CANCELLED, turn.error)
         with self._bus.running(lease), _log_fields(turn):
             try:
+                await self._bus.begin(lease)
                 async with scope:
                     agent = self._agent_of(turn.agent_id)
                     self._check_attempts(turn)
