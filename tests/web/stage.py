@@ -166,7 +166,7 @@ class Tab:
         await self.page.get_by_role("button", name="New", exact=True).click()
         if agent is not None:
             await self.page.get_by_role("button", name=agent, exact=True).click()
-        await self.page.get_by_role("textbox", name="Write to").wait_for()
+        await self.log.wait_for()
 
     @property
     def log(self) -> Locator:

@@ -8,6 +8,9 @@ from tests.web.stage import FOLLOW_UP, HOSTILE, Served, open_tab, tab_of
 
 pytestmark = pytest.mark.anyio
 
+# The second frame comes after the first one's observers of sizes have run.
+_NEXT_FRAME = "new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)))"
+
 
 async def test_the_agent_writes_first_and_a_reload_shows_the_same(
     browser: Browser, site: Served
@@ -44,6 +47,19 @@ async def test_tabs_are_in_step(browser: Browser, site: Served) -> None:
         assert await one.words() == expected
         assert await two.words() == expected
         assert two.mistakes == []
+
+
+async def test_the_log_stays_at_its_end(browser: Browser, site: Served) -> None:
+    """What was just said and answered is in view, however long the conversation has become."""
+    async with tab_of(browser, site) as tab:
+        await tab.page.set_viewport_size({"width": 800, "height": 400})
+        await tab.begin("Calm")
+        for number in range(8):
+            await tab.say(f"Message {number}.")
+            await tab.check_shows(f"You said: Message {number}.")
+            await tab.page.evaluate(_NEXT_FRAME)
+            below = await tab.log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight")
+            assert below < 48, number
 
 
 async def test_stop_keeps_what_was_written(browser: Browser, site: Served) -> None:

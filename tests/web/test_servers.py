@@ -68,7 +68,6 @@ async def test_a_server_with_keys_asks_for_one(browser: Browser, own: Served) ->
     await page.get_by_role("alert").wait_for()
     await page.get_by_label("Key", exact=True).fill(secret)
     await page.get_by_role("button", name="Open").click()
-    await page.get_by_role("button", name="New conversation").click()
     await page.get_by_role("textbox", name="Write to").fill("Hello")
     await page.keyboard.press("Enter")
     await page.get_by_role("log").get_by_text("You said: Hello").wait_for()

@@ -38,7 +38,8 @@ def init(
     """Write a segue.toml whose comments explain the settings; all values are the defaults."""
     model = "local" if has_local_model() else "scripted"
     agent = _OWN_GRAPH if graph else _BUILT_IN.format(model=model)
-    files = {FILE: _template(FILE).replace("{agent}", agent)}
+    memory = "false" if graph else "true"
+    files = {FILE: _template(FILE).replace("{agent}", agent).replace("{memory}", memory)}
     if graph:
         files[_GRAPH_FILE] = _template(_GRAPH_FILE)
     taken = [name for name in files if (folder / name).exists()]

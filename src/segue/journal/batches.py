@@ -57,6 +57,7 @@ _TURNS_OF: Final = "WHERE thread_id = :thread AND batch = :batch"
 # Title, preview, count and time in the thread list follow each stored message.
 _FOLLOW: Final = """
     UPDATE threads SET epoch = :epoch,
+        typing_at = CASE WHEN epoch < :epoch THEN NULL ELSE typing_at END,
         last_position = greatest(last_position, :last),
         changed_position = CASE WHEN :visible
             THEN greatest(changed_position, :last) ELSE changed_position END,

@@ -48,7 +48,8 @@ export class SegueApp extends SegueElement {
       dialog.help dl { display: grid; grid-template-columns: auto 1fr; gap: 6px 16px; }
       dialog.help dd { margin: 0; }
       kbd { font: 12px ui-monospace, monospace; border: 1px solid var(--line); border-radius: 4px; padding: 1px 5px; background: var(--raised); }
-      .welcome { margin: auto; text-align: center; max-width: 40ch; padding: 24px; }
+      .welcome { margin: auto; text-align: center; width: min(68ch, 100%); padding: 24px; box-sizing: border-box; }
+      .welcome segue-composer { text-align: left; margin-top: 16px; }
       .welcome h1 { font-size: 24px; line-height: 32px; margin-bottom: 8px; }
       .inspector { border-left: 1px solid var(--line); min-height: 0; display: flex; flex-direction: column; }
       .inspector segue-inspector { flex: 1; }
@@ -178,8 +179,8 @@ export class SegueApp extends SegueElement {
     if (session.failure) return html`<div class="welcome" role="status"><h1>The server is away</h1><p class="dim">${session.failure.message} This page tries again by itself.</p></div>`;
     if (!session.isReady) return nothing;
     return html`<div class="welcome"><h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
-      <p class="dim">${session.threads.length ? "Choose a conversation, or start a new one." : "Then be quiet for half a minute: here, agents write first."}</p>
-      <p><button class="main" @click=${this.#create}>New conversation</button></p></div>`;
+      <p class="dim">${session.threads.length ? "Choose a conversation, or write to start a new one." : "Then be quiet for half a minute: here, agents write first."}</p>
+      <segue-composer thread="new" .name=${session.nameOf(session.agents[0]?.id)} @send=${this.#begin}></segue-composer></div>`;
   }
 
   /** @param {CustomEvent} event */
@@ -187,6 +188,14 @@ export class SegueApp extends SegueElement {
     const agent = typeof event.detail === "string" ? event.detail : undefined;
     const thread = await this.session.create(agent).catch(() => null);
     if (thread) location.hash = `#/t/${thread.id}`;
+  }
+
+  /** @param {CustomEvent} event */
+  async #begin(event) {
+    const thread = await this.session.create().catch(() => null);
+    if (!thread) return;
+    location.hash = `#/t/${thread.id}`;
+    this.session.open(thread.id).send(event.detail);
   }
 
   /** @param {Thread} thread @param {boolean} muted */

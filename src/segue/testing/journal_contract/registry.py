@@ -72,6 +72,15 @@ async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: C
     assert await journal.threads.get("second") == other
 
 
+async def test_a_message_ends_the_typing(journal: Journal, chat: Chat) -> None:
+    """A follow-up does not wait for a user who has sent what they typed."""
+    await journal.threads.note_typing("chat", now=NOW)
+    await chat.follow_up()
+    assert (await journal.threads.get("chat")).typing_at == NOW
+    await chat.say("Here it is.")
+    assert (await journal.threads.get("chat")).typing_at is None
+
+
 def _key(now: datetime, key_id: str = "k1", user_id: str | None = USER) -> ApiKey:
     return ApiKey(key_id, "a 🙂 laptop", user_id, False, b"\x00\xff", now)
 

@@ -43,6 +43,7 @@ export class SegueConversation extends SegueElement {
     /** @type {{element: Element, top: number} | null} What is read while away from the end. */
     this.anchor = null;
     this.missed = false;
+    this.seen = { top: 0, height: 0 };
     this.resized = new ResizeObserver(() => this.#stick());
     this.heard = (/** @type {Event} */ event) => this.#heard(event);
   }
@@ -231,9 +232,11 @@ export class SegueConversation extends SegueElement {
   #scrolled() {
     const log = this.#log;
     if (!log) return;
-    const isAway = log.scrollHeight - log.scrollTop - log.clientHeight > NEAR;
-    if (isAway !== this.isAway) this.isAway = isAway;
-    if (!isAway) this.missed = false;
+    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight <= NEAR;
+    // Messages that come, grow and shrink scroll, too; only a person scrolls up in an unchanged log.
+    if (isAtEnd) this.isAway = this.missed = false;
+    else if (log.scrollTop < this.seen.top && log.scrollHeight === this.seen.height) this.isAway = true;
+    this.seen = { top: log.scrollTop, height: log.scrollHeight };
     if (!this.#isSeeking) this.highlighted = "";
     this.#grow(log);
     this.#read();
