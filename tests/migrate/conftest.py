@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -107,11 +107,15 @@ async def migrate(
 
 
 async def everything(journal: Journal) -> Everything:
-    """All threads of the users there are, with all that is stored in them."""
+    """All threads of the users there are, with all that is stored in them; but not how often their
+    entries were changed on the way.
+    """
     found: Everything = []
     for user in USERS:
         for thread in await journal.threads.list_of(user, limit=1_000):
-            found.append((thread, await messages_of(journal, thread.id)))
+            found.append(
+                (replace(thread, changed_position=0), await messages_of(journal, thread.id))
+            )
     return sorted(found, key=lambda each: each[0].id)
 
 

@@ -35,9 +35,14 @@ logger = logging.getLogger(__name__)
 # Practically no limit: a batch has tens of messages.
 _MOST_MEMBERS: Final = 1_000_000
 _COLUMNS: Final = tuple(column.name for column in fields(MessageRow))
-_NOTE: Final = """
+# Above all that listeners of the user have, also if the thread itself is below: its messages are
+# imported, or a clock was far ahead in another thread.
+_CHANGED: Final = (
+    "greatest(:last, (SELECT feeds.last_position + 1 FROM feeds WHERE user_id = threads.user_id))"
+)
+_NOTE: Final = f"""
     UPDATE threads SET last_position = :last,
-        changed_position = CASE WHEN :is_seen THEN :last ELSE changed_position END
+        changed_position = CASE WHEN :is_seen THEN {_CHANGED} ELSE changed_position END
     WHERE id = :thread AND last_position < :last
 """
 # `count` is the number of messages in the batch for its members, NULL for messages found by id.
@@ -55,12 +60,11 @@ _OPEN: Final = """
 """
 _TURNS_OF: Final = "WHERE thread_id = :thread AND batch = :batch"
 # Title, preview, count and time in the thread list follow each stored message.
-_FOLLOW: Final = """
+_FOLLOW: Final = f"""
     UPDATE threads SET epoch = :epoch,
         typing_at = CASE WHEN epoch < :epoch THEN NULL ELSE typing_at END,
         last_position = greatest(last_position, :last),
-        changed_position = CASE WHEN :visible
-            THEN greatest(changed_position, :last) ELSE changed_position END,
+        changed_position = CASE WHEN :visible THEN {_CHANGED} ELSE changed_position END,
         message_count = message_count + CASE WHEN :visible THEN 1 ELSE 0 END,
         updated_at = CASE WHEN :visible THEN greatest(updated_at, :now) ELSE updated_at END,
         title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END,
@@ -81,11 +85,15 @@ _FOLLOW: Final = """
 class RisingIds:
     """Ids of one step in a locked thread: each above all that the thread has, and all that its
     user has in other threads, even if this process's clock is behind.
+
+    If the user's positions are more than a day ahead, a clock was wrong: only the threads that were
+    written to then continue above them.
     """
 
     def __init__(self, thread: LockedThread, ids: SnowflakeSource, now: datetime) -> None:
         self._ids = ids
-        self.last = max(thread.last_position, thread.feed_position)
+        is_sound = thread.feed_position <= latest_id(aware(now))
+        self.last = max(thread.last_position, thread.feed_position if is_sound else 0)
         self.now = now
 
     @property

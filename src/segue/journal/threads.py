@@ -49,10 +49,9 @@ class Threads(Part):
         thread = await lock_thread(tx, thread_id)
         if (thread.agent_id, thread.user_id) != (agent_id, user_id):
             raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
-        if not thread.last_position:  # new: listeners of its user are told
+        if not thread.changed_position:  # new: listeners of its user are told
             first = next_snowflake(thread.feed_position, millis_of(aware(now)), 0)
-            places = {"last_position": first, "changed_position": first}
-            return Thread.of(await change(tx, "threads", thread_id, **places))
+            return Thread.of(await change(tx, "threads", thread_id, changed_position=first))
         return await thread_of(tx, thread_id)
 
     @looks
@@ -112,8 +111,7 @@ class Threads(Part):
         thread = await lock_thread(tx, thread_id)
         new: dict[str, Any] = {
             "settings": to_json(merge_settings(thread.settings, settings or {})),
-            "last_position": (place := _place_after(thread)),
-            "changed_position": place,
+            "changed_position": thread.feed_position + 1,
         }
         if title is not None:
             new |= {"title": storable(title), "title_is_set": True}
@@ -129,13 +127,13 @@ class Threads(Part):
         if not thread.unread or position <= thread.read_position:
             return await thread_of(tx, thread_id)
         sql = (
-            "UPDATE threads SET last_position = :last, changed_position = :last, "
+            "UPDATE threads SET changed_position = :changed, "
             "read_position = least(:position, preview_position), unread = ("
             "SELECT count(*) FROM messages WHERE thread_id = :id AND visible = true "
             "AND role <> 'human' AND position > :position) WHERE id = :id RETURNING *"
         )
-        values = {"last": _place_after(thread), "position": position, "id": thread_id}
-        return Thread.of(await get(tx, sql, **values))
+        changed = thread.feed_position + 1
+        return Thread.of(await get(tx, sql, changed=changed, position=position, id=thread_id))
 
     @writes
     async def note_typing(self, tx: Tx, thread_id: str, *, now: datetime) -> None:
@@ -194,11 +192,6 @@ async def lock_thread(tx: Tx, thread_id: str, *, alone: bool = False) -> LockedT
     sql = _LOCK + (" OF threads" if alone else "")
     missing = f"There is no thread {thread_id!r}. Nothing was written."
     return LockedThread.of(await get(tx, sql, missing, id=thread_id))
-
-
-def _place_after(thread: LockedThread) -> int:
-    """A position for a change of the list entry that is not a message."""
-    return max(thread.last_position, thread.feed_position) + 1
 
 
 async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:

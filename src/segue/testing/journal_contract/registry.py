@@ -185,6 +185,7 @@ async def test_the_last_number_can_be_leased_and_no_more(journal: Journal) -> No
 async def test_the_last_position_is_the_highest_of_all_threads(chat: Chat) -> None:
     """A generator seeded with it starts above everything stored, up to an id if one is given."""
     nodes = chat.journal.nodes
+    assert await nodes.last_position() == 0
     await chat.exchange()
     second = await chat.another("second")
     await second.exchange()

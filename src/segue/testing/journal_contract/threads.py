@@ -28,8 +28,8 @@ async def test_a_new_thread_is_empty_and_keeps_its_settings(journal: Journal) ->
         "chat", agent_id="guide", user_id="ada", now=NOW, settings=settings
     )
     expected = Thread("chat", "guide", "ada", None, None, None, 0, 0, 0, settings, NOW, NOW)
-    assert replace(created, last_position=0, changed_position=0) == expected
-    assert time_of(created.last_position) == NOW
+    assert replace(created, changed_position=0) == expected
+    assert time_of(created.changed_position) == NOW
     assert await journal.threads.get("chat") == created
 
 

@@ -5,10 +5,13 @@ from datetime import timedelta
 
 from langchain_core.messages import AIMessage
 
+from segue.core.snowflake import time_of
 from segue.journal.journal import Journal
 from segue.journal.records import FeedPage
 from segue.testing.journal_contract.chat import NOW, USER, Chat, position
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
+
+YEARS = timedelta(days=16 * 365)
 
 
 def said(page: FeedPage) -> list[tuple[str, str]]:
@@ -42,6 +45,38 @@ async def test_positions_rise_over_all_threads_of_a_user(journal: Journal, chat:
     last = max(position(message) for message in await chat.messages())
     assert position(late.message) > last
     assert said(await journal.feed.read_user(USER, after=last)) == [("behind", "Late?")]
+
+
+async def test_a_clock_that_was_years_ahead_dates_one_thread_only(
+    journal: Journal, chat: Chat
+) -> None:
+    """The user's other threads stay in the present; who listens gets their entries all the same."""
+    far = Chat(journal, ticking_ids(7, START + YEARS), NOW + YEARS, "far")
+    await far.begin()
+    await far.say("From the future.")
+    after = (await journal.feed.read_user(USER)).position
+    said_now = position((await chat.say("Now.")).message)
+    assert time_of(said_now) - START < timedelta(days=1)
+    page = await journal.feed.read_user(USER, after=after)
+    assert [(thread.id, thread.preview) for thread in page.threads] == [("chat", "Now.")]
+    await chat.finish(await chat.take_turn(), says={})
+    [ended] = (await journal.feed.read_user(USER, after=page.position)).threads
+    assert ended.id == "chat"
+    later = Chat(journal, chat.ids, NOW, "far")
+    await later.say("Still here?")
+    page = await journal.feed.read_user(USER, after=ended.changed_position)
+    assert said(page) == [("far", "Still here?")]
+
+
+async def test_changes_of_an_entry_leave_the_ids_of_a_thread_alone(
+    journal: Journal, chat: Chat
+) -> None:
+    """Its last position tells whether it went on: a title or a read mark is no part of it."""
+    await chat.exchange()
+    last = (await journal.threads.get("chat")).last_position
+    await journal.threads.update("chat", title="Opening hours")
+    marked = await journal.threads.mark_read("chat", last)
+    assert (marked.title, marked.unread, marked.last_position) == ("Opening hours", 0, last)
 
 
 async def test_pages_of_a_user_leave_nothing_out(journal: Journal, chat: Chat) -> None:

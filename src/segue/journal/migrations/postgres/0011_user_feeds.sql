@@ -8,19 +8,21 @@ CREATE TABLE feeds (
 );
 INSERT INTO feeds (user_id, last_position)
     SELECT user_id, max(last_position) FROM threads GROUP BY user_id;
--- Of the last event or change of the list entry: `last_position` also rises with what is hidden.
+-- Of the last event or change of the list entry: `last_position` is that of the thread's newest id,
+-- hidden or not.
 ALTER TABLE threads ADD COLUMN changed_position bigint NOT NULL DEFAULT 0;
 UPDATE threads SET changed_position = last_position;
 CREATE INDEX threads_changed ON threads (user_id, changed_position);
 
 CREATE FUNCTION segue_follow_thread() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO feeds (user_id, last_position) VALUES (NEW.user_id, NEW.last_position)
+    INSERT INTO feeds (user_id, last_position)
+        VALUES (NEW.user_id, greatest(NEW.last_position, NEW.changed_position))
         ON CONFLICT (user_id) DO UPDATE
         SET last_position = greatest(feeds.last_position, excluded.last_position);
     RETURN NULL;
 END $$;
-CREATE TRIGGER threads_followed AFTER INSERT OR UPDATE OF last_position ON threads
+CREATE TRIGGER threads_followed AFTER INSERT OR UPDATE OF last_position, changed_position ON threads
     FOR EACH ROW EXECUTE FUNCTION segue_follow_thread();
 CREATE FUNCTION segue_forget_thread() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -8,17 +8,19 @@ CREATE TABLE feeds (
 ) STRICT;
 INSERT INTO feeds (user_id, last_position)
     SELECT user_id, max(last_position) FROM threads GROUP BY user_id;
--- Of the last event or change of the list entry: `last_position` also rises with what is hidden.
+-- Of the last event or change of the list entry: `last_position` is that of the thread's newest id,
+-- hidden or not.
 ALTER TABLE threads ADD COLUMN changed_position INTEGER NOT NULL DEFAULT 0;
 UPDATE threads SET changed_position = last_position;
 CREATE INDEX threads_changed ON threads (user_id, changed_position);
 
 CREATE TRIGGER threads_added AFTER INSERT ON threads BEGIN
-    INSERT INTO feeds (user_id, last_position) VALUES (new.user_id, new.last_position)
+    INSERT INTO feeds (user_id, last_position)
+        VALUES (new.user_id, max(new.last_position, new.changed_position))
         ON CONFLICT DO UPDATE SET last_position = max(last_position, excluded.last_position);
 END;
-CREATE TRIGGER threads_followed AFTER UPDATE OF last_position ON threads BEGIN
-    UPDATE feeds SET last_position = max(last_position, new.last_position)
+CREATE TRIGGER threads_followed AFTER UPDATE OF last_position, changed_position ON threads BEGIN
+    UPDATE feeds SET last_position = max(last_position, new.last_position, new.changed_position)
         WHERE user_id = new.user_id;
 END;
 CREATE TRIGGER threads_forgotten AFTER DELETE ON threads BEGIN
