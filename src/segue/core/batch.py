@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from langchain_core.messages import (
     AIMessage,
@@ -78,7 +78,7 @@ class Batch:
     def is_complete(self) -> bool:
         return self.state is BatchState.COMPLETE
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether other turns may read it: it is complete, or its last reply is in and it only
         waits for its continuation.
@@ -115,6 +115,11 @@ class Batch:
         """Whether the batch is unfinished and nothing happened in it for `timeout`."""
         millis_of(now)  # raises if it has no time zone
         return not self.is_complete and now - self.last_activity_at > timeout
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What readers derived from the batch, by its type; a batch never changes."""
+        return {}
 
     @cached_property
     def tokens(self) -> int:

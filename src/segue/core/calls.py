@@ -70,6 +70,8 @@ def calls_of(message: BaseMessage) -> list[Call]:
     """
     if not isinstance(message, AIMessage):
         return []
+    if isinstance(message.content, str) and not (message.tool_calls or message.invalid_tool_calls):
+        return []  # most messages, and this is asked for each one of a window
     calls = [Call(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls]
     calls += [
         Call(c["id"] or "", c["name"] or "", _arguments(c["args"]), malformed=True)

@@ -8,7 +8,6 @@ fit. `segue.core.context` fills the window and sends what is in it.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -26,7 +25,7 @@ from segue.core.media import name_of
 from segue.core.messages import synthetic_message, visible_messages
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.request import clean_message, with_calls_joined
-from segue.core.tokens import BYTES_PER_TOKEN, estimate_block
+from segue.core.tokens import BYTES_PER_TOKEN, estimate_block, estimate_tokens
 from segue.core.triggers import TriggerType
 
 View = list[BaseMessage]
@@ -65,8 +64,13 @@ class Shortened:
 
 def has_exchange(newest_first: Iterable[Batch]) -> bool:
     """Whether the batches reach back to the last exchange."""
-    whole = (batch for batch in newest_first if batch.is_whole)
-    return _is_exchange([*islice(whole, _EXCHANGE_REACH)])
+    whole: list[Batch] = []
+    for batch in newest_first:
+        if batch.is_whole:
+            whole.append(batch)
+            if _is_exchange(whole):
+                return True
+    return False
 
 
 def _is_exchange(whole: Sequence[Batch]) -> bool:
@@ -99,15 +103,16 @@ class ContextWindow:
             self._is_follow_up = not any(
                 isinstance(m, HumanMessage) and not is_synthetic(m) for m in batch.messages
             )
-            self._put(batch, _view(batch, is_current))
+            view = _view(batch, is_current=True)
+            self._put(batch, view, self._cost(view))
         elif not batch.is_whole:
             self.dropped.append(Dropped(batch.id, DropReason.INCOMPLETE, " ".join(batch.reasons)))
         elif not self._is_exchange_in:
             self._exchange.append(batch)
             if _is_exchange(self._exchange):
                 self.close_exchange()
-        elif self._fits(cost := self._cost(view := _view(batch, is_current))):
-            self._put(batch, view)
+        elif self._fits(cost := self._cost_of(batch)):
+            self._put(batch, _finished(batch).view, cost)
         else:
             self._drop(batch, cost)
 
@@ -117,18 +122,18 @@ class ContextWindow:
             return
         self._is_exchange_in = True
         batches = self._exchange
-        views = [_view(batch, False) for batch in batches]
-        costs = [*map(self._cost, views)]
+        views = [_finished(batch).view for batch in batches]
+        costs = [*map(self._cost_of, batches)]
         if self.room is None or self._fits(sum(costs)):
-            for batch, view in zip(batches, views, strict=True):
-                self._put(batch, view)
+            for batch, view, cost in zip(batches, views, costs, strict=True):
+                self._put(batch, view, cost)
             return
         left = self.room - self.tokens
         short = shorten(views, left, self._cost)
         if short.tokens > left and not self._is_follow_up:
             short = shorten(views[: self._fitting(short.views)], left, self._cost)
         for batch, whole, view, cost in zip(batches, views, short.views, costs, strict=False):
-            self._put(batch, view)
+            self._put(batch, view, self._cost(view))
             if view != whole:
                 detail = f"Needs about {cost} tokens, {max(left, 0)} were left. {short.how}"
                 self.shortened.append(Shortened(batch.id, detail))
@@ -143,11 +148,16 @@ class ContextWindow:
     def _cost(self, view: View) -> int:
         return sum(map(self.count_tokens, view))
 
+    def _cost_of(self, batch: Batch) -> int:
+        finished = _finished(batch)
+        is_estimate = self.count_tokens is estimate_tokens
+        return finished.estimate if is_estimate else self._cost(finished.view)
+
     def _fits(self, cost: int) -> bool:
         return self.room is None or self.tokens + cost <= self.room
 
-    def _put(self, batch: Batch, view: View) -> None:
-        self.tokens += self._cost(view)
+    def _put(self, batch: Batch, view: View, cost: int) -> None:
+        self.tokens += cost
         self.views.append(view)
         self.batches.append(batch.id)
 
@@ -158,7 +168,21 @@ class ContextWindow:
         self.is_full = True
 
 
-def _view(batch: Batch, is_current: bool) -> list[BaseMessage]:
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    view: View
+    estimate: int
+
+
+def _finished(batch: Batch) -> _Finished:
+    """The view of a finished batch, made once: the next turn gets the same batches."""
+    if (known := batch.memo.get(_Finished)) is None:
+        view = _view(batch, is_current=False)
+        known = batch.memo[_Finished] = _Finished(view, sum(map(estimate_tokens, view)))
+    return known
+
+
+def _view(batch: Batch, *, is_current: bool) -> View:
     """One batch in the form the model gets it, independent of the batches around it.
 
     A batch that begins with a reply (the agent's greeting, say) gets a trigger's prompt in front:

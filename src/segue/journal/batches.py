@@ -33,7 +33,7 @@ from segue.journal.tx import Row, Statement, Tx, get
 logger = logging.getLogger(__name__)
 
 # Practically no limit: a batch has tens of messages.
-_MOST_MEMBERS: Final = 1_000_000
+MOST_MEMBERS: Final = 1_000_000
 _COLUMNS: Final = tuple(column.name for column in fields(MessageRow))
 # Above all that listeners of the user have, also if the thread itself is below: its messages are
 # imported, or a clock was far ahead in another thread.
@@ -257,7 +257,7 @@ async def open_batch(
     """The batch of a turn, to store messages at its end; with all members only if `whole`."""
     wanted = [message.id for message in messages if message.id is not None]
     wanted += [_own_id(message_id, turn) for message_id in wanted]
-    limit = _MOST_MEMBERS if whole else 1
+    limit = MOST_MEMBERS if whole else 1
     values = {"thread": turn.thread_id, "batch": turn.batch, "limit": limit, "wanted": wanted}
     rows = await tx.all(_OPEN, **values)
     members = [row for row in rows if row["count"] is not None]

@@ -14,6 +14,7 @@ from segue.core.metadata import MessageMetadata, check_messages
 from segue.core.snowflake import MAX_ID, SnowflakeSource, time_of, to_text
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.batches import (
+    MOST_MEMBERS,
     RisingIds,
     append_to_batch,
     batch_of,
@@ -22,6 +23,7 @@ from segue.journal.batches import (
     storing,
 )
 from segue.journal.records import (
+    PAGE_BYTES,
     WINDOW_BYTES,
     Page,
     Thread,
@@ -49,7 +51,7 @@ logger = logging.getLogger(__name__)
 SELF_TEST: Final = "segue-self-test-"
 # Half of the range of ids: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
-_BATCHES_PER_READ: Final = 16
+_ROWS_PER_READ: Final = 128
 _LIVE_BATCHES: Final = """
     SELECT DISTINCT batch FROM messages INDEXED BY messages_live
     WHERE thread_id = :thread AND archived = false
@@ -58,9 +60,11 @@ _SETTINGS: Final = """
     SELECT threads.settings AS thread_settings, users.settings AS user_settings
     FROM threads LEFT JOIN users ON users.user_id = threads.user_id WHERE threads.id = :thread
 """
-_MEMBERS: Final = """
-    SELECT batch, tokens, body FROM messages WHERE thread_id = :thread AND batch = :batch
-    AND archived = false ORDER BY sequence_num
+# In the order of the index.
+_NEWEST: Final = """
+    SELECT batch, tokens, body FROM messages INDEXED BY messages_live
+    WHERE thread_id = :thread AND archived = false AND batch {batches}
+    ORDER BY batch DESC, sequence_num DESC LIMIT :limit
 """
 # Whole batches, up to the one with which their bodies reach `size`. They are counted apart, since
 # SQLite copies what a window function passes on.
@@ -265,14 +269,31 @@ def settings_in(row: Row) -> dict[str, Mapping[str, Any]]:
 async def _tail(tx: Tx, thread_id: str, max_tokens: int, current_batch: int | None) -> list[Batch]:
     tail = Tail(thread_id, max_tokens, above(current_batch))
     while not tail.is_done:
-        sql = f"{_LIVE_BATCHES} AND batch < :below ORDER BY batch DESC LIMIT :limit"
-        found = await tx.all(sql, thread=thread_id, below=tail.below, limit=_BATCHES_PER_READ)
-        for row in found:
-            if not tail.is_done:  # one by one: a batch may have many megabytes
-                tail.add(await tx.all(_MEMBERS, thread=thread_id, batch=row["batch"]))
-        if len(found) < _BATCHES_PER_READ:
-            tail.below = 0
+        await _read_on(tx, tail)
     return tail.batches
+
+
+async def _read_on(tx: Tx, tail: "Tail") -> None:
+    """Read the next older batches: many small ones at once, or one that may have megabytes."""
+    wanted = {"thread": tail.thread_id, "batch": tail.below, "limit": _ROWS_PER_READ}
+    rows = await tx.bounded(_NEWEST.format(batches="< :batch"), **wanted)
+    if len(rows) < _ROWS_PER_READ and sum(body_size(row["body"]) for row in rows) < PAGE_BYTES:
+        tail.add(_in_sequence(rows))
+        tail.below = 0
+        return
+    oldest = rows[-1]["batch"]  # it may be cut
+    whole = [row for row in rows if row["batch"] != oldest]
+    if not whole:
+        wanted |= {"batch": oldest, "limit": MOST_MEMBERS}
+        whole = await tx.all(_NEWEST.format(batches="= :batch"), **wanted)
+    tail.add(_in_sequence(whole))
+
+
+def _in_sequence(rows: list[Row]) -> list[Row]:
+    """The members of each batch in their order, the batches newest first."""
+    rows.reverse()
+    rows.sort(key=lambda row: row["batch"], reverse=True)  # equal ones stay in their order
+    return rows
 
 
 @dataclass(slots=True)
@@ -296,6 +317,8 @@ class Tail:
         """Add the rows of batches, the members of each together."""
         groups = [[*members] for _, members in groupby(rows, key=lambda row: row["batch"])]
         for members in groups:
+            if self.is_done:
+                return
             self.below = members[0]["batch"]
             self.bytes -= sum(body_size(row["body"]) for row in members)
             if self.bytes < 0 and self.batches:

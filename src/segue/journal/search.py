@@ -10,6 +10,8 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from segue.journal.records import EXCERPT, Found
@@ -60,13 +62,22 @@ def words_of(text: str) -> list[str]:
         plain = unicodedata.normalize("NFKD", bare)[: 2 * _INDEXED_CHARACTERS].casefold()
         bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
     found: list[str] = re.findall(r"[^\W_]+", bare[:_INDEXED_CHARACTERS])
+    if found and max(Counter(found).values()) > _REPEATS:
+        found = [*_with_few_repeats(found)]
+    return [word[:_WORD_LENGTH] for word in found]
+
+
+def _with_few_repeats(words: Iterable[str]) -> Iterator[str]:
     counted: Counter[str] = Counter()
-    words = []
-    for word in found:
+    for word in words:
         counted[word] += 1
         if counted[word] <= _REPEATS:
-            words.append(word[:_WORD_LENGTH])
-    return words
+            yield word
+
+
+@lru_cache(maxsize=2)  # SQLite asks several times for each message that it stores
+def joined_words(text: str) -> str:
+    return " ".join(words_of(text))
 
 
 def query_words(text: str) -> list[str]:
@@ -74,6 +85,7 @@ def query_words(text: str) -> list[str]:
     return words_of(text)[:_QUERY_WORDS]
 
 
+@lru_cache(maxsize=1_000)
 def owner_mark(user_id: str) -> str:
     """The prefix of a user's words. Two users with the same mark only cost time."""
     return hashlib.sha256(user_id.encode()).hexdigest()[:_MARK_LENGTH]

@@ -20,6 +20,7 @@ _WORD: Final = re.compile(r"[a-z']{2,}")
 _REPEATS: Final = 5
 _EDGE: Final = 4  # sentences
 _INVERTED: Final = str.maketrans("¿¡", "  ")
+_SYMBOLS: Final = {code: " " for code in range(128) if category(chr(code)).startswith("S")}
 
 
 @cache
@@ -82,7 +83,9 @@ def at_edges(sentences: list[str]) -> list[str]:
 
 
 def folded(sentence: str) -> str:
-    """The sentence without accents, emojis, inverted marks and double blanks."""
+    """The sentence without accents, symbols, inverted marks and double blanks."""
+    if sentence.isascii():
+        return " ".join(sentence.translate(_SYMBOLS).split())
     plain = "".join(sign for sign in normalize("NFKD", sentence) if not combining(sign))
     plain = "".join(" " if category(sign).startswith("S") else sign for sign in plain)
     return " ".join(plain.translate(_INVERTED).split())

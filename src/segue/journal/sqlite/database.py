@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
-from segue.journal.search import owner_mark, words_of
+from segue.journal.search import joined_words, owner_mark
 from segue.journal.sqlite.tx import SqliteTx, VectorCache
 from segue.journal.tx import Step as TxStep
 from segue.journal.tx import migrations
@@ -336,7 +336,7 @@ class Database:
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA foreign_keys = ON")
             # A trigger indexes the words of a message.
-            connection.create_function("segue_words", 1, lambda text: " ".join(words_of(text)))
+            connection.create_function("segue_words", 1, joined_words)
             connection.create_function("segue_mark", 1, owner_mark)
             self._local.connection = connection
             self._opened.append(connection)
