@@ -165,7 +165,9 @@ class SqliteTx:
 
 def stored(values: dict[str, Any]) -> dict[str, Any]:
     """Values as SQLite holds them."""
-    return {name: _stored(value) for name, value in values.items()}
+    return {
+        name: value if type(value) in _PLAIN else _stored(value) for name, value in values.items()
+    }
 
 
 def _stored(value: Any) -> Any:

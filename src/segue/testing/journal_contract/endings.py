@@ -223,6 +223,15 @@ async def test_the_state_of_a_graph_is_stored_with_the_end(chat: Chat) -> None:
         await chat.journal.states.load("another")
 
 
+async def test_retention_leaves_the_state(chat: Chat) -> None:
+    """It is what the graph goes on with, like the newest batch, which stays, too."""
+    old = await chat.exchange()
+    await chat.say("Hello.")
+    await ENDS["finish"](chat, await chat.take_turn(), Ending(state=STATE))
+    assert (await chat.journal.removal.remove_batches(chat.thread_id, [old])).batches == 1
+    assert await chat.journal.states.load(chat.thread_id) == STATE
+
+
 @pytest.mark.parametrize("end", ["fail", "withdraw"])
 async def test_only_a_turn_that_is_done_changes_the_state(chat: Chat, end: str) -> None:
     """What a graph computed in a turn that ended otherwise is forgotten."""
