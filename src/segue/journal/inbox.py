@@ -20,7 +20,13 @@ from segue.journal.batches import (
     stamp_now,
     storing,
 )
-from segue.journal.follow_ups import cancelling, end_reminders, find_live, record_decisions
+from segue.journal.follow_ups import (
+    LiveFollowUps,
+    cancelling,
+    end_reminders,
+    find_live,
+    record_decisions,
+)
 from segue.journal.queue import (
     NewTurn,
     queue_turn,
@@ -44,7 +50,7 @@ from segue.journal.records import (
 from segue.journal.registry import merge_user_settings
 from segue.journal.rows import MessageRow, aware, decode_message, to_json
 from segue.journal.threads import lock_thread
-from segue.journal.tx import Part, Row, Tx, change, find, get, writes
+from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, writes
 
 LONGEST_COLLECT: Final = timedelta(days=1)
 # A turn is held back for at most this many times `collect`.
@@ -69,18 +75,10 @@ class Inbox(Part):
 
         The same step cancels the thread's live follow-up timers, voids its live follow-up turns
         that the user has not seen (no message stored, and no draft shown for `SEEN_AFTER`), and
-        settles a batch that waits for an answer. Answers are not touched. `UsageError` for a
-        synthetic message.
+        settles a batch that waits for an answer. Answers are not touched. `arrival` says what else
+        happens. `UsageError` for a synthetic message.
         A `client_message_id` used before in the thread changes nothing: the first acceptance is
         returned with `is_new` false. A message that was imported without its turn gets one.
-
-        `arrival.collect` holds the turn back for that time; a message that comes before the turn
-        was taken joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
-        `arrival.only_if_idle`: `ConflictError` while a reply is queued or running.
-        `arrival.interrupts` requests the cancellation of turns that have begun and of the agent's
-        continuations and follow-ups; a reply that has not begun stays queued.
-        `arrival.preferences` are merged into the user's settings; of `arrival.reminders`, those of
-        the thread that still wait are cancelled, for the reason of the first decision.
         """
         check_real(message)
         _check_arrival(arrival)
@@ -91,32 +89,13 @@ class Inbox(Part):
         if arrival.only_if_idle:
             await _refuse_while_busy(tx, thread_id)
         live = await find_live(tx, thread_id, now)
-        await void_turns(tx, thread_id, live.unseen, WROTE, now)
-        stopped: list[Row] = []
-        if arrival.interrupts:
-            stopped = await stop_turns(tx, thread_id, OVERTAKEN, now, only_begun=True)
-        for turn_id in live.waiting:  # the message takes the place of an answer
-            await _settle_waiting(tx, thread, turn_id, rising)
+        stopped = await _end_live(tx, thread, live, arrival, rising)
         thread = replace(thread, epoch=thread.epoch + 1)
         also = [cancelling(live.timers, WROTE, now)] if live.timers else []
-        message = _with_sender(message, arrival)
-        turn = await _find_collecting(tx, thread_id, arrival, now)
-        if turn is None:
-            stored, row = _stamp_first(message, arrival, rising)
-            held = _held_until(arrival, now, now)
-            new = NewTurn(row.batch, TurnKind.REPLY, arrival.payload, held)
-            turn = await queue_with_message(
-                tx, thread, row, new, rising, *also, client_message_id=client_message_id
-            )
-        else:
-            stored, row = await _stamp_next(tx, turn, message, rising)
-            await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
-            turn = await _hold_back(tx, thread, turn, arrival, now)
-        if arrival.reminders:
-            await end_reminders(tx, thread_id, arrival.reminders, arrival.decisions, now)
-        if arrival.preferences:
-            await merge_user_settings(tx, thread.user_id, arrival.preferences, now)
-        await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])
+        stored, turn = await _store(
+            tx, thread, message, arrival, rising, *also, client_message_id=client_message_id
+        )
+        await _record_wishes(tx, turn, arrival, now)
         return Accepted(
             stored,
             turn,
@@ -124,7 +103,7 @@ class Inbox(Part):
             cancelled_timers=live.timers,
             voided_turns=live.unseen,
             shown_turn=live.seen[0] if live.seen else None,
-            stopped_turns=tuple(row["id"] for row in stopped),
+            stopped_turns=stopped,
         )
 
     @writes
@@ -190,6 +169,55 @@ async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
             f"An answer is being written in thread {thread_id!r}; send the message when it is "
             "done. Nothing was written."
         )
+
+
+async def _end_live(
+    tx: Tx, thread: Thread, live: LiveFollowUps, arrival: Arrival, ids: RisingIds
+) -> tuple[int, ...]:
+    """Void unseen follow-ups, and settle what waits for an answer: the message takes its place.
+
+    Returns the turns whose cancellation an interrupting message requests.
+    """
+    await void_turns(tx, thread.id, live.unseen, WROTE, ids.now)
+    stopped: list[Row] = []
+    if arrival.interrupts:
+        stopped = await stop_turns(tx, thread.id, OVERTAKEN, ids.now, only_begun=True)
+    for turn_id in live.waiting:
+        await _settle_waiting(tx, thread, turn_id, ids)
+    return tuple(row["id"] for row in stopped)
+
+
+async def _store(
+    tx: Tx,
+    thread: Thread,
+    message: HumanMessage,
+    arrival: Arrival,
+    ids: RisingIds,
+    *also: Statement,
+    client_message_id: str | None,
+) -> tuple[BaseMessage, Turn]:
+    """Store the message, in a batch with a new turn or in that of a turn which collects."""
+    message, now = _with_sender(message, arrival), ids.now
+    turn = await _find_collecting(tx, thread.id, arrival, now)
+    if turn is None:
+        stored, row = _stamp_first(message, arrival, ids)
+        held = _held_until(arrival, now, now)
+        new = NewTurn(row.batch, TurnKind.REPLY, arrival.payload, held)
+        return stored, await queue_with_message(
+            tx, thread, row, new, ids, *also, client_message_id=client_message_id
+        )
+    stored, row = await _stamp_next(tx, turn, message, ids)
+    await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
+    return stored, await _hold_back(tx, thread, turn, arrival, now)
+
+
+async def _record_wishes(tx: Tx, turn: Turn, arrival: Arrival, now: datetime) -> None:
+    """Apply what the user asked for in the message, with the decisions that say so."""
+    if arrival.reminders:
+        await end_reminders(tx, turn.thread_id, arrival.reminders, arrival.decisions, now)
+    if arrival.preferences:
+        await merge_user_settings(tx, turn.user_id, arrival.preferences, now)
+    await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])
 
 
 async def _settle_waiting(tx: Tx, thread: Thread, turn_id: int, ids: RisingIds) -> None:

@@ -231,9 +231,16 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a message comes in; see `Inbox.accept`. `parent_batch` and `source_agent_id` make it
-    another agent's question. `payload` goes to the turn. `preferences` are settings that the user
-    asks for in the message, `reminders` those that it ends, and `decisions` say so.
+    """How a message comes in, and what it asks for besides an answer.
+
+    `collect` holds the turn back for that time; a message that comes before the turn was taken
+    joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
+    `only_if_idle`: `ConflictError` while a reply is queued or running.
+    `interrupts` requests the cancellation of turns that have begun and of the agent's continuations
+    and follow-ups; a reply that has not begun stays queued.
+    `parent_batch` and `source_agent_id` make it another agent's question. `payload` goes to the
+    turn. `preferences` are merged into the user's settings; of `reminders`, those of the thread
+    that still wait are cancelled, for the reason of the first of `decisions`.
     """
 
     collect: timedelta | None = None
