@@ -1,19 +1,22 @@
-"""When an agent may speak first, as plain functions: for programs with a scheduler of their own.
+"""When an agent may speak first: plain functions for a scheduler of your own, types for deciders.
 
 `judge` reads what a reply left open and plans a follow-up, `next_delay` says when it is due,
 `PolicyGates.check` whether it may be sent then, and `parse_schedule` when a reminder comes. Times
-come in as arguments, and nothing is stored. `examples/own_scheduler.py` uses all of it.
+come in as arguments, and nothing is stored. `examples/own_scheduler.py` uses all of it. A custom
+`Decider` returns a `Plan` or a `DeciderResult`.
 """
 
 from segue.core.autonomy.decide import Delays, Plan, Sign, judge
 from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
 from segue.core.autonomy.local_time import QuietHours
-from segue.core.autonomy.policy import Facts, Policy, next_delay
-from segue.core.autonomy.requests import apply_request
+from segue.core.autonomy.policy import Facts, Policy, apply_request, next_delay
 from segue.core.autonomy.schedule import Schedule, parse_schedule
 from segue.core.speech.stops import read_request
+from segue.runtime.planning import Decider, DeciderResult
 
 __all__ = [
+    "Decider",
+    "DeciderResult",
     "Delays",
     "Facts",
     "Gate",

@@ -19,11 +19,10 @@ from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.decider import ModelDecider
 from segue.agent.embedders import Embedder, load_embedder, require_minilm
-from segue.agent.initiative_tools import initiative_tools
+from segue.agent.initiative_tools import initiative_tools, reminder_tools
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.models import can_call_tools, load_model
-from segue.agent.reminder_tools import reminder_tools
 from segue.agent.summariser import load_summariser
 from segue.agent.tools import ask_agent_tool, continue_tool
 from segue.core.acts import acts_of
@@ -60,7 +59,7 @@ from segue.settings.agents import AgentConfig, Autonomy
 from segue.stores import checkpoints_of, journal_of, make_folder
 
 if TYPE_CHECKING:
-    from segue.agent.mcp.toolbox import Toolbox
+    from segue.agent.mcp.server import Toolbox
 
 logger = logging.getLogger(__name__)
 
@@ -271,7 +270,7 @@ def _agent(
 def load_toolbox(config: AgentConfig) -> "Toolbox":
     """The tools of an agent's MCP servers; `UsageError` if the extra is not installed."""
     try:
-        from segue.agent.mcp.toolbox import toolbox_of  # noqa: PLC0415 - an extra
+        from segue.agent.mcp.server import toolbox_of  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         hint = f"it needs {error.name}; pip install 'segue[mcp]'."
         raise UsageError(f"agent {config.id!r}: mcp: {hint}") from error

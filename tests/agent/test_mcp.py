@@ -20,8 +20,8 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 
 from segue.agent.mcp.offers import tool_name
-from segue.agent.mcp.toolbox import Toolbox
-from segue.agent.mcp_tools import McpTools, mcp_tools
+from segue.agent.mcp.server import Toolbox
+from segue.agent.middleware import McpTools, mcp_tools
 from segue.compose import Overrides
 from segue.errors import UsageError
 from segue.facade import Segue
@@ -491,7 +491,7 @@ async def test_a_model_without_tools_is_refused(tmp_path: Path) -> None:
 
 KILLED = """
 import asyncio, sys
-from segue.agent.mcp.toolbox import Toolbox
+from segue.agent.mcp.server import Toolbox
 from segue.settings.mcp import McpConfig
 
 async def main():

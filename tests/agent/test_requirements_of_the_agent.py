@@ -50,7 +50,7 @@ from segue.journal.journal import Journal
 from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.runtime.run import MessageFinished, Question, Run
 from segue.settings.agents import AgentConfig, Autonomy, Limits, MemoryConfig
-from segue.settings.config import Config
+from segue.settings.schema import Config
 from segue.telemetry import FIELDS
 from segue.testing.journal_contract.fixtures import ticking_ids
 from segue.testing.providers import request_problems

@@ -14,8 +14,8 @@ from segue.core.context import build_context
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
 from segue.migrate.placement import NO_REPLY
-from segue.replay.report import ReplayQuery, replay
 from segue.settings.agents import Autonomy
+from segue.simulate.replay_report import ReplayQuery, replay
 from segue.testing.providers import request_problems
 from tests.migrate.conftest import (
     LATER,

@@ -10,8 +10,8 @@ import pytest
 
 from segue.errors import UsageError
 from segue.settings import Settings, load_settings
-from segue.settings.config import Config
 from segue.settings.loading import FILE
+from segue.settings.schema import Config
 
 TWO_AGENTS = """
 slots = 3

@@ -24,13 +24,13 @@ from segue.events import OutsideEvent
 from segue.journal.journal import Journal
 from segue.journal.records import nested_id
 from segue.journal.stats import FollowUpOutcome
-from segue.replay.engine import EventKind, replay_user
-from segue.replay.past import PastPlan, PastThread, PastTurn, past_of
-from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import sleep
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig, Autonomy
+from segue.simulate.past import PastPlan, PastThread, PastTurn, past_of
+from segue.simulate.replay import EventKind, replay_user
+from segue.simulate.replay_report import ReplayQuery, ReplayReport, replay
 from segue.simulate.world import START, Stage, VirtualClock, World, plain_agent
 from segue.stores import JOURNAL_FILE, journal_of
 from tests.stories.deciders import SOON

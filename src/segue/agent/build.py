@@ -16,12 +16,12 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
 from segue.agent.current import check_context
-from segue.agent.mcp_tools import McpTools
 from segue.agent.memory import MemoryBook
 from segue.agent.middleware import (
     Bounds,
     ContextWindow,
     Invisibility,
+    McpTools,
     MiddlewareChain,
     TellTime,
     UniqueIds,
@@ -34,7 +34,7 @@ from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
 
 if TYPE_CHECKING:
-    from segue.agent.mcp.toolbox import Toolbox
+    from segue.agent.mcp.server import Toolbox
 
 Graph = Pregel[Any, Any, Any, Any]
 

@@ -1,20 +1,32 @@
-"""Tools by which the model records what its user wants of messages that the agent starts.
+"""Tools about messages that the agent starts: whether the user wants them, and reminders.
 
-The user comes from the run, never from the model, as with the other tools. Results and refusals
-are sentences that the model can act on.
+User and thread come from the run, never from the model. Results and refusals are sentences that
+the model can act on. The runtime reads the time of a reminder on the user's clock, and the result
+repeats it in words, so that the reply confirms what is stored.
 """
 
+import hashlib
+import json
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from langchain_core.tools import BaseTool, tool
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 
 from segue.agent.current import required_run
 from segue.core.autonomy.local_time import as_utc, find_zone
 from segue.core.autonomy.policy import Preferences
+from segue.core.metadata import MessageMetadata, is_synthetic
+from segue.core.sentences import is_quote
+from segue.core.snowflake import parse, to_text
 from segue.core.speech.stops import FollowUpRequest, When, Wish
-from segue.errors import UsageError
+from segue.core.triggers import REMINDER, without_data
+from segue.errors import ConflictError, SegueError, UsageError
+from segue.journal.journal import Journal
+from segue.journal.records import NESTING, Thread
 from segue.runtime.deps import Deps
+from segue.runtime.reminders import Reminder, Reminders
 from segue.runtime.run import Run
 from segue.runtime.wishes import ASKED, grant
 
@@ -84,3 +96,117 @@ async def _record(deps: Deps, run: Run, request: FollowUpRequest) -> bool:
     )
     deps.wakeups.timers.now()
     return True
+
+
+_NOT_FROM_USER: Final = (
+    "This repeats the instruction that let you speak first, which the user did not say. Say in "
+    "other words what to remind the user of."
+)
+_NOT_HERE: Final = (
+    "The user does not read this conversation between agents. Tell the agent that asked you to set "
+    "the reminder."
+)
+_SWITCH_ON: Final = ' If they do, call set_follow_ups("on") and then remind again.'
+
+
+def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
+    """`remind`, `list_reminders` and `cancel_reminder`, for the run that they are called in."""
+
+    @tool
+    async def remind(
+        text: str,
+        tool_call_id: Annotated[str, InjectedToolCallId],
+        after: str | None = None,
+        at: str | None = None,
+        every: str | None = None,
+        until: str | None = None,
+    ) -> ToolMessage:
+        """Remind the user of something later: you will write to them at that time. Call this
+        whenever you promise a reminder. Pass the time as the user said it, in exactly one of:
+        `after`, a duration from now such as "20m", "2h" or "3 days"; `at`, the user's local time
+        such as "2027-03-01T09:00"; `every`, a rule such as
+        "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0" or the cron line "0 9 * * 1", with the local time
+        or date `until` which it lasts, if it ends. If the time is not clear, ask the user first.
+        Then tell the user when the reminder comes, as the result says.
+        """
+        run = required_run()
+        given = {"after": after, "at": at, "every": every, "until": until}
+        # Some models pass empty texts for what they leave out.
+        given = {name: text or None for name, text in given.items()}
+        if refusal := _refusal(run, text):
+            return _result("remind", tool_call_id, UsageError(refusal))
+        thread = await _thread(journal, run)
+        key = _key(run, tool_call_id, {"text": text, **given})
+        made = await _tried(reminders.remind(thread, text, key=key, **given))
+        return _result("remind", tool_call_id, made)
+
+    @tool
+    async def list_reminders() -> str:
+        """List the user's reminders in this conversation, with their ids and next times."""
+        found = await reminders.list_of_thread(await _thread(journal, required_run()))
+        return "\n".join(map(_line, found)) or "There is no reminder."
+
+    @tool
+    async def cancel_reminder(
+        id: str, tool_call_id: Annotated[str, InjectedToolCallId]
+    ) -> ToolMessage:
+        """Cancel a reminder of this conversation by its id, as list_reminders names it."""
+        thread = await _thread(journal, required_run())
+        try:
+            number = parse(id)
+        except SegueError as error:
+            return _result("cancel_reminder", tool_call_id, error)
+        done = await _tried(reminders.cancel(number, thread_id=thread.id))
+        return _result("cancel_reminder", tool_call_id, done)
+
+    return [remind, list_reminders, cancel_reminder]
+
+
+async def _tried(step: Awaitable[Reminder]) -> Reminder | SegueError:
+    try:
+        return await step
+    except SegueError as error:
+        return error
+
+
+def _result(name: str, call_id: str, done: Reminder | SegueError) -> ToolMessage:
+    if isinstance(done, Reminder):
+        what = "Set" if name == "remind" else "Cancelled"
+        return ToolMessage(f"{what}: {_line(done)}", tool_call_id=call_id, name=name)
+    hint = (
+        _SWITCH_ON if isinstance(done, ConflictError) and "wants no messages" in str(done) else ""
+    )
+    text = f"Nothing was changed: {done}{hint}"
+    return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
+
+
+def _line(reminder: Reminder) -> str:
+    return f"{reminder.description}: {reminder.text!r} (id {to_text(reminder.id)})"
+
+
+async def _thread(journal: Journal, run: Run) -> Thread:
+    return await journal.threads.get(run.thread_id)
+
+
+def _key(run: Run, call_id: str, given: dict[str, str | None]) -> str:
+    """The same for a call that runs twice after a crash; some models repeat their call ids."""
+    written = json.dumps([call_id, given])
+    return f"call:{to_text(run.batch.id)}:{hashlib.sha256(written.encode()).hexdigest()[:24]}"
+
+
+def _refusal(run: Run, text: str) -> str | None:
+    """Users must not read a trigger's words in a list of reminders.
+
+    An earlier reminder's text is the user's own: it may be put off.
+    """
+    if NESTING in run.thread_id:
+        return _NOT_HERE
+    asked = [message for message in run.messages if isinstance(message, HumanMessage)]
+    hidden = [_hidden(message) for message in asked if is_synthetic(message)]
+    visible = [message.text for message in asked if not is_synthetic(message)]
+    return _NOT_FROM_USER if is_quote(text, hidden, visible) else None
+
+
+def _hidden(message: HumanMessage) -> str:
+    is_reminder = MessageMetadata.of(message).trigger_type == REMINDER
+    return without_data(message.text) if is_reminder else message.text

@@ -1,4 +1,4 @@
-"""Middleware for `create_agent`: context window, invisible metadata, unique ids, limits.
+"""Middleware for `create_agent`: window, invisible metadata, unique ids, limits, MCP tools.
 
 Each also works in your own agent, in async runs. Order matters: `RetrieveMemories` reads the
 metadata that `Invisibility` removes, so it stands before it; `TellTime` comes after both parts of
@@ -7,11 +7,11 @@ the system message; `Invisibility` comes last.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, ref
 
 from langchain.agents.middleware import (
@@ -26,9 +26,10 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 
-from segue.agent.current import current_run
+from segue.agent.current import TOOLBOX_KEY, current_run
 from segue.agent.ids import unused_id
 from segue.agent.tool_results import ToolResult, error_result, find_result, valid_result
 from segue.core.batch import Batch
@@ -39,6 +40,9 @@ from segue.errors import BackendError, UsageError
 from segue.runtime.model_failures import ModelFailure
 from segue.runtime.run import log_shortened
 from segue.settings.agents import Limits
+
+if TYPE_CHECKING:
+    from segue.agent.mcp.server import Toolbox
 
 # The reasons by which OpenAI, Anthropic and Google report an answer that ran out of tokens.
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
@@ -274,3 +278,37 @@ def _describe(error: Exception) -> str:
 
 def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():g} s"
+
+
+class McpTools(AgentMiddleware[Any, Any, Any]):
+    """Offers the tools of the agent's MCP servers to the model, and runs them; for async runs.
+
+    A tool of the graph hides one of a server with the same name.
+    """
+
+    def __init__(self, toolbox: "Toolbox | None" = None) -> None:
+        """Without `toolbox`, that of the agent whose run it is."""
+        super().__init__()
+        self._toolbox = toolbox
+
+    async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
+        taken = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
+        added = [tool for tool in await self._tools() if tool.name not in taken]
+        return await handler(request.override(tools=[*request.tools, *added]))
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolResult:
+        if request.tool is None:
+            name = request.tool_call["name"]
+            for tool in await self._tools():
+                if tool.name == name:
+                    return await handler(request.override(tool=tool))
+        return await handler(request)
+
+    async def _tools(self) -> Sequence[BaseTool]:
+        return await (self._toolbox.tools() if self._toolbox else mcp_tools())
+
+
+async def mcp_tools() -> Sequence[BaseTool]:
+    """The tools of the MCP servers of the run's agent that are connected; none outside of Segue."""
+    toolbox: Toolbox | None = get_config().get("configurable", {}).get(TOOLBOX_KEY)
+    return await toolbox.tools() if toolbox else ()

@@ -13,18 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from segue.cli.access import Place
+from segue.cli.look import parse_time
 from segue.cli.output import Answer, ConfigFile, is_piped, print_lines, print_table, when
-from segue.cli.stats import parse_time
 from segue.core.autonomy.local_time import NIGHT
 from segue.core.durations import show_duration
 from segue.core.text import harmless
 from segue.errors import NotFoundError, UsageError
 from segue.offline import OfflineSegue
-from segue.replay.engine import EventKind
-from segue.replay.report import ReplayQuery, ReplayReport, replay
 from segue.runtime.clock import SystemClock
 from segue.settings.agents import Autonomy
 from segue.settings.loading import read_toml
+from segue.simulate.replay import EventKind
+from segue.simulate.replay_report import ReplayQuery, ReplayReport, replay
 from segue.simulate.report import EntryKind, SimulationReport, TimelineEntry
 from segue.simulate.scenario import load_scenario
 from segue.simulate.simulation import simulate as run

@@ -23,10 +23,9 @@ from segue.journal.records import Hint
 from segue.journal.registry import Keys, Nodes, Users
 from segue.journal.retention import Removal
 from segue.journal.search import Search
-from segue.journal.states import States
 from segue.journal.stats import Stats
 from segue.journal.summaries import Summaries
-from segue.journal.threads import Threads
+from segue.journal.threads import States, Threads
 from segue.journal.timers import Timers
 from segue.journal.transfer import Transfer
 from segue.journal.turns import Turns

@@ -1,15 +1,19 @@
-"""Threads: conversations and the list of them."""
+"""Threads: conversations, the list of them, and the state of a graph between their turns.
 
-from collections.abc import Mapping
+The state has a value for each channel. It is written with the end of a turn, in `turns.finish`; the
+journal does not look into values.
+"""
+
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from segue.core.snowflake import millis_of, next_snowflake
 from segue.core.text import storable
 from segue.errors import ConflictError
-from segue.journal.records import NESTING, Deleted, LockedThread, Thread, ThreadPlace
+from segue.journal.records import NESTING, Deleted, LockedThread, StateValue, Thread, ThreadPlace
 from segue.journal.rows import aware, merge_settings, to_json
-from segue.journal.tx import Part, Row, Tx, change, get, insertion, looks, writes
+from segue.journal.tx import Part, Row, Statement, Tx, change, get, insertion, looks, reads, writes
 
 _OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries", "states")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
@@ -205,3 +209,30 @@ async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:
         f"AND {condition} FOR UPDATE SKIP LOCKED)"
     )
     await tx.run(sql, at=at, whose=whose)
+
+
+_REPLACE = (
+    "ON CONFLICT (thread_id, channel) DO UPDATE "
+    "SET form = excluded.form, declared = excluded.declared, value = excluded.value"
+)
+_FORGET = "DELETE FROM states WHERE thread_id = :thread AND channel = ANY(:channels)"
+
+
+class States(Part):
+    @reads
+    async def load(self, tx: Tx, thread_id: str) -> dict[str, StateValue]:
+        """The values by channel, as the last turn that ended well left them."""
+        await thread_of(tx, thread_id)
+        sql = "SELECT * FROM states WHERE thread_id = :thread ORDER BY channel"
+        rows = await tx.all(sql, thread=thread_id)
+        return {row["channel"]: StateValue.of(row) for row in rows}
+
+
+def storing_state(thread_id: str, changes: Mapping[str, StateValue | None]) -> Iterator[Statement]:
+    """Replace the values of channels; None removes one."""
+    for channel, new in changes.items():
+        if new is not None:
+            values = {"form": new.form, "declared": new.declared, "value": new.value}
+            yield insertion("states", _REPLACE, thread_id=thread_id, channel=channel, **values)
+    if gone := [channel for channel, new in changes.items() if new is None]:
+        yield Statement(_FORGET, {"thread": thread_id, "channels": gone})

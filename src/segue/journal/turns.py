@@ -37,8 +37,7 @@ from segue.journal.records import (
 )
 from segue.journal.registry import merge_user_settings
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, read_time_or_none, readable, to_json
-from segue.journal.states import storing_state
-from segue.journal.threads import lock_thread, thread_of
+from segue.journal.threads import lock_thread, storing_state, thread_of
 from segue.journal.tx import (
     Part,
     Row,

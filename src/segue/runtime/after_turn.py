@@ -44,8 +44,7 @@ from segue.runtime.planning import (
     record_plan,
     refusal,
 )
-from segue.runtime.promises import keep_promise
-from segue.runtime.reminders import reminder_text
+from segue.runtime.reminders import keep_promise, reminder_text
 from segue.runtime.run import SEARCHED, TurnOutput
 from segue.runtime.wishes import PROMISED, Granted, grant
 from segue.settings.agents import AgentConfig, Autonomy

@@ -2,26 +2,46 @@
 
 A thread may have many; a reply does not void them, and no cap counts them. `Reminders` makes, lists
 and cancels them. `plan_firing` says what the model is asked at a due time, and when a recurring one
-comes again.
+comes again. `keep_promise` sets one that a reply promised without the tool.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Self
 
+from langchain_core.messages import HumanMessage, ToolMessage
+
+from segue.core.autonomy.local_time import find_zone
 from segue.core.autonomy.policy import Preferences
 from segue.core.autonomy.schedule import Schedule, in_words, parse_schedule
+from segue.core.batch import Batch
+from segue.core.metadata import is_synthetic
 from segue.core.snowflake import SnowflakeSource, to_text
+from segue.core.speech.promises import Promise, find_promise, may_promise
 from segue.core.text import storable
-from segue.core.triggers import REMINDER, REMINDER_ASK_PROMPT
+from segue.core.triggers import REMINDER, REMINDER_ASK_PROMPT, TriggerType
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import DROPPED, NewTimer, NextTime, Thread, Timer, TimerKind
+from segue.journal.records import (
+    DROPPED,
+    NESTING,
+    Decision,
+    Ending,
+    NewTimer,
+    NextTime,
+    Thread,
+    Timer,
+    TimerKind,
+    Turn,
+)
 from segue.runtime.clock import Clock, Wakeup
+from segue.runtime.deps import Deps
 from segue.settings.agents import Autonomy, ReminderConfig
+from segue.telemetry import log_event
 
 LONGEST_TEXT: Final = 1_000
 MOST: Final = 100
@@ -215,3 +235,101 @@ def _check_text(text: Any) -> str:
     if len(text) > LONGEST_TEXT:
         raise UsageError(f"The text has {len(text):,} characters; shorten it to {LONGEST_TEXT:,}.")
     return storable(text.strip())
+
+
+logger = logging.getLogger(__name__)
+
+# The user may still be reading the reply.
+_ASKED_AFTER: Final = timedelta(minutes=1)
+_ASK_PROMPT: Final = "You said you would remind me, but no time is set. Ask me when."
+_REASONS: Final = {
+    "kept": "The reply promised a reminder and set none; it was set for the time that was named.",
+    "corrected": "The reply promised a reminder without a clear time; the user is asked for it.",
+}
+
+
+async def keep_promise(
+    deps: Deps, turn: Turn, batch: Batch, reply: str, autonomy: Autonomy
+) -> Ending:
+    """The timer and the decision about a promise of the reply; nothing if there is none."""
+    is_wanted = autonomy.enabled and autonomy.reminders.enabled and NESTING not in turn.thread_id
+    if not is_wanted or not may_promise(reply) or _has_reminded(batch):
+        return Ending()
+    promise = find_promise(reply, _request(batch))
+    if promise is None:
+        return Ending()
+    schedule = await _schedule(deps, turn, promise)
+    if schedule is not None and await _is_set(deps, turn, schedule):
+        return Ending()
+    key, now = f"promise:{to_text(turn.id)}", deps.clock.now()
+    if schedule is not None:
+        timer = new_reminder(turn.thread_id, promise.text, schedule, autonomy.reminders, key)
+    else:
+        timer = NewTimer(
+            turn.thread_id,
+            now + _ASKED_AFTER,
+            TriggerType.CHECK_IN.value,
+            reason=_REASONS["corrected"],
+            payload={"prompt": _ASK_PROMPT},
+            missed=autonomy.missed,
+            key=key,
+        )
+    outcome = "kept" if schedule is not None else "corrected"
+    log_event(
+        logger,
+        "promise_noticed",
+        "A reply of thread {thread_id} promised a reminder without setting one: {outcome}",
+        thread_id=turn.thread_id,
+        agent_id=turn.agent_id,
+        turn_id=turn.id,
+        outcome=outcome,
+    )
+    facts = {"due_at": timer.due_at.isoformat()}
+    decision = Decision(
+        deps.ids.next(),
+        turn.thread_id,
+        "promise",
+        outcome,
+        (_REASONS[outcome],),
+        facts,
+        None,
+        turn.id,
+        now,
+    )
+    return Ending(timers=[timer], decisions=[decision])
+
+
+async def _schedule(deps: Deps, turn: Turn, promise: Promise) -> Schedule | None:
+    """When the promise is due on the user's clock; None if that is not clear."""
+    if promise.time is None:
+        return None
+    thread = await deps.journal.threads.get(turn.thread_id)
+    user = await deps.journal.users.get_settings(turn.user_id)
+    zone = Preferences.of(user, thread.settings, deps.zone).time_zone
+    # Durations count from the user's message.
+    now = turn.queued_at
+    arguments = promise.time.arguments(now, find_zone(zone) or UTC)
+    try:
+        schedule = parse_schedule(now=now, zone=zone, **arguments) if arguments else None
+    except UsageError:
+        return None
+    return schedule if schedule and schedule.first > deps.clock.now() else None
+
+
+async def _is_set(deps: Deps, turn: Turn, schedule: Schedule) -> bool:
+    """Whether a reminder of the thread comes at that minute: the reply may speak of it."""
+    live = await deps.journal.timers.list_reminders(turn.user_id, thread_id=turn.thread_id)
+    minute = timedelta(minutes=1)
+    return any(abs(timer.due_at - schedule.first) < minute for timer in live)
+
+
+def _has_reminded(batch: Batch) -> bool:
+    """Whether the model set a reminder, with the tool of that name, in this batch."""
+    results = [m for m in batch.messages if isinstance(m, ToolMessage) and m.name == "remind"]
+    return any(result.status != "error" for result in results)
+
+
+def _request(batch: Batch) -> str:
+    """What the user wrote in this batch."""
+    asked = [m for m in batch.messages if isinstance(m, HumanMessage) and not is_synthetic(m)]
+    return "\n".join(message.text for message in asked)

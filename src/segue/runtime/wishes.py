@@ -10,8 +10,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from segue.core.autonomy.local_time import find_zone
-from segue.core.autonomy.policy import Preferences
-from segue.core.autonomy.requests import apply_request
+from segue.core.autonomy.policy import Preferences, apply_request
 from segue.core.speech.reminding import names_reminder
 from segue.core.speech.stops import FollowUpRequest, Wish
 from segue.journal.records import Decision, Thread

@@ -12,8 +12,7 @@ from segue.core.durations import OR_NONE
 from segue.core.triggers import EVENT
 from segue.errors import UsageError
 from segue.settings import Settings
-from segue.settings.config import FROM_TEXT, Config, Count, Span
-from segue.settings.schema import Expected
+from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span
 from segue.webhooks import STANDARD_PREFIX
 
 _COLLECTOR = "a text that starts with 'https://' or 'http://'"

@@ -23,9 +23,8 @@ from segue.core.compression import Strategy
 from segue.core.durations import OR_NONE, parse_duration
 from segue.core.triggers import FIXED_PROMPTS, PromptVariant, TriggerType, check_trigger_name
 from segue.errors import UsageError
-from segue.settings.config import FROM_TEXT, Config, Count, Share, Span
 from segue.settings.mcp import McpConfig, check_server_names
-from segue.settings.schema import Expected, error_at
+from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Share, Span, error_at
 
 POSSIBLE_EMBEDDERS: Final = "'local', or 'provider:model' such as 'openai:text-embedding-3-small'"
 # The variant's name of a single text that replaces a trigger's prompt.

@@ -8,8 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, SecretStr, model_validator
 
 from segue.errors import UsageError
-from segue.settings.config import FROM_TEXT, Config, Count, Span
-from segue.settings.schema import Expected
+from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span
 
 # The first part of its tools' names. Without double underscores, and in small letters, so that
 # `files__read` has one reading and a variable can name the server.

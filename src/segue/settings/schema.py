@@ -5,19 +5,19 @@ expected. It quotes a value only if it is short and the setting takes no free te
 or a length of time: any other text may be a secret, or a secret in the wrong place.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import time, timedelta
 from difflib import get_close_matches
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from segue.core.durations import OR_NONE
+from segue.core.durations import OR_NONE, Duration
 from segue.errors import UsageError
 
 _TYPES: Final[Mapping[Any, str]] = {
@@ -232,3 +232,49 @@ def _is_plain(kind: Any) -> bool:
 
 def _kind_of(given: Any) -> str:
     return next((text for kind, text in _KINDS if isinstance(given, kind)), type(given).__name__)
+
+
+def _as_list(given: Any) -> Any:
+    """Split a text at its commas, as the environment writes a list."""
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Span = Annotated[Duration, Field(gt=timedelta(0))]
+# A list that may also be one text with commas.
+FROM_TEXT: Final = BeforeValidator(_as_list)
+
+
+class Config(BaseModel):
+    """Settings that are validated when they are created and never change.
+
+    `UsageError` lists all errors, one on each line.
+    """
+
+    # Errors do not quote the input: secrets may be in it.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(_lines(find_mistakes(error, type(self), values))) from None
+
+    # Without it, pydantic calls `__init__` for nested sections, too, and their place is lost.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic's own mark
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], name: str) -> Self:
+        """The config in `values`; `UsageError` lists all errors."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            found = find_mistakes(error, cls, values)
+            raise UsageError(_lines(Mistake((name, *m.place), m.text) for m in found)) from None
+
+
+def _lines(mistakes: Iterable[Mistake]) -> str:
+    return "\n".join(map(str, mistakes))

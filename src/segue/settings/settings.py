@@ -19,8 +19,7 @@ from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
-from segue.settings.config import FROM_TEXT, Config, Count, Span
-from segue.settings.schema import Expected, error_at
+from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")
 # Two letters or more: a single one is a Windows drive.

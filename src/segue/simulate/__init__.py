@@ -1,1 +1,1 @@
-"""Simulation: a scenario of days or weeks, run on a virtual clock in seconds."""
+"""Weeks of a scenario in seconds, and past conversations under other settings."""

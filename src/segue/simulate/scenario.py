@@ -29,9 +29,8 @@ from segue.core.durations import parse_duration
 from segue.errors import UsageError
 from segue.settings import Settings
 from segue.settings.agents import AgentConfig
-from segue.settings.config import Config, Share, Span
 from segue.settings.loading import read_toml
-from segue.settings.schema import Expected, Mistake, error_at, find_mistakes
+from segue.settings.schema import Config, Expected, Mistake, Share, Span, error_at, find_mistakes
 
 SCRIPTED: Final = "scripted"
 # Snowflake ids cannot hold times before or after these.

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from segue.core.autonomy.requests import resolve_when
+from segue.core.autonomy.policy import resolve_when
 from segue.core.speech.stops import FollowUpRequest, Part, When, Wish, read_request
 
 TABLE = tomllib.loads(Path(__file__).with_name("requests.toml").read_text())

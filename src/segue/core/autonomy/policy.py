@@ -2,19 +2,21 @@
 
 Values only; the gates decide, and their caller collects the facts. Preferences are stored as plain
 settings of the user and of a thread. They are checked when they are set, and read leniently: a
-stored value that cannot be read counts as not set.
+stored value that cannot be read counts as not set. `apply_request` turns what a user asks for in a
+message into preferences.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from segue.core.autonomy.local_time import NIGHT, QuietHours, as_utc, find_zone
 from segue.core.durations import OR_NONE, Duration
+from segue.core.speech.stops import FollowUpRequest, Part, When, Wish
 from segue.errors import UsageError
 
 NO_TIME: Final = timedelta()
@@ -284,3 +286,48 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "snoozed_until": (_moment, "a time with a time zone such as '2027-01-15T08:00:00+00:00'"),
     "opted_out": (_flag, "true or false"),
 }
+
+
+_MORNING: Final = time(9)
+_EVENING: Final = time(19)
+_LATER: Final = timedelta(hours=4)
+
+
+def apply_request(
+    request: FollowUpRequest, settings: Mapping[str, Any], now: datetime, clock: tzinfo
+) -> dict[str, Any] | None:
+    """The preferences to set, for all agents; None if the request changes nothing."""
+    if request.wish is Wish.RESUME:
+        ended = [name for name in ("opted_out", "snoozed_until") if settings.get(name)]
+        return dict.fromkeys(ended) or None
+    if request.wish is Wish.STOP_REMINDERS or settings.get("opted_out") is True:
+        return None
+    if request.wish is Wish.STOP:
+        return {"opted_out": True}
+    until = resolve_when(request.when or When(), now, clock)
+    return {"snoozed_until": until.isoformat()}
+
+
+def resolve_when(when: When, now: datetime, zone: tzinfo) -> datetime:
+    """When follow-ups may come again, in UTC; a day begins at 9:00 of the user's clock."""
+    local = as_utc(now).astimezone(zone)
+    if when.after is not None:
+        return as_utc(now) + when.after
+    if when.part is Part.EVENING and local.time() < _EVENING:
+        return as_utc(datetime.combine(local.date(), _EVENING, zone))
+    if when.weekday is None and when.part is Part.LATER:
+        return as_utc(now) + _LATER
+    return as_utc(datetime.combine(local.date() + _days_until(when, local.date()), _MORNING, zone))
+
+
+def _days_until(when: When, today: date) -> timedelta:
+    """At least one day: on a Monday, "until Monday" means the next one."""
+    if when.weekday is not None:
+        return timedelta(days=(when.weekday - today.weekday() - 1) % 7 + 1)
+    if when.part is Part.NEXT_MONTH:
+        first = (today.replace(day=1) + timedelta(days=32)).replace(day=1)
+        return first - today
+    weekday = {Part.WEEKEND: 5, Part.NEXT_WEEK: 0}.get(when.part)
+    if weekday is not None:
+        return _days_until(When(weekday=weekday), today)
+    return timedelta(days=2 if when.part is Part.DAY_AFTER else 1)

@@ -1,7 +1,7 @@
 """Replays one user's past under other settings: `replay_user`.
 
 Users write when they wrote, agents answer as they answered; planning and gates run again, with the
-real rules. Pure: `segue.replay.past` reads the records, `segue.replay.report` adds up the events.
+real rules. Pure: `segue.simulate.past` reads the records, `segue.simulate.replay_report` counts.
 """
 
 import heapq
@@ -19,9 +19,9 @@ from segue.core.autonomy.local_time import after, day_began, find_zone
 from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.triggers import TriggerType, choose_prompt
 from segue.journal.stats import WINDOW
-from segue.replay.past import PastPlan, PastThread, PastTurn
 from segue.runtime.planning import due_times, refusal
 from segue.settings.agents import Autonomy
+from segue.simulate.past import PastPlan, PastThread, PastTurn
 
 # At one moment: first a follow-up that was sent at it in the past, which the user may have answered
 # at once and which may have been the last of the day; then the user; then everything else.

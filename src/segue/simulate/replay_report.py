@@ -12,9 +12,9 @@ from typing import Any
 
 from segue.core.autonomy.local_time import NIGHT, find_zone, local_day
 from segue.journal.journal import Journal
-from segue.replay.engine import EventKind, ReplayEvent, replay_user
-from segue.replay.past import PastThread, past_of
 from segue.settings.agents import Autonomy
+from segue.simulate.past import PastThread, past_of
+from segue.simulate.replay import EventKind, ReplayEvent, replay_user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

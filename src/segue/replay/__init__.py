@@ -1,1 +1,0 @@
-"""Replays of past conversations under other settings."""
