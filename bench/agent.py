@@ -23,7 +23,7 @@ from segue.agent.checkpoints.store import SqliteCheckpoints
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.batch import Batch
-from segue.journal.records import FoundMemory, Memory
+from segue.journal.memories import FoundMemory, Memory
 from segue.journal.sqlite import SqliteJournal
 from segue.runtime.after_turn import AfterTurn
 from segue.runtime.bus import Bus

@@ -29,7 +29,7 @@ from bench.table import medians, print_columns, progress, scaled
 from segue import SnowflakeGenerator
 from segue.agent.embedders import load_embedder
 from segue.agent.memory import MemoryBook
-from segue.journal.records import NewMemory
+from segue.journal.memories import NewMemory
 from segue.settings.agents import MemoryConfig
 from segue.testing.postgres import PostgresServer
 

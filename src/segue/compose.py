@@ -33,8 +33,8 @@ from segue.core.speech.silence import promises_silence
 from segue.core.speech.stops import read_request
 from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
+from segue.journal.effects import Effect
 from segue.journal.journal import Journal
-from segue.journal.records import Effect
 from segue.runtime.after_turn import DECIDE, WEBHOOK, AfterTurn
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock

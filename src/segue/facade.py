@@ -29,17 +29,16 @@ from segue.events import Event, OutsideEvent, cursor_at
 from segue.insight.stats import Stats, build_query, stats
 from segue.insight.views import Inspector
 from segue.insight.why import Reason, why
+from segue.journal.effects import Effect
 from segue.journal.journal import Journal
+from segue.journal.memories import FoundMemory, Memory
 from segue.journal.records import (
     DROPPED,
     NESTING,
     Accepted,
     ApiKey,
     Deleted,
-    Effect,
     Found,
-    FoundMemory,
-    Memory,
     Page,
     Thread,
     ThreadPlace,

@@ -8,7 +8,7 @@ from typing import Any
 from segue.agent.embedders import Embedder
 from segue.agent.memory import MemoryBook
 from segue.journal.journal import Journal
-from segue.journal.records import FoundMemory
+from segue.journal.memories import FoundMemory
 from segue.runtime.ids import SnowflakeGenerator
 from segue.settings.agents import MemoryConfig
 

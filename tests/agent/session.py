@@ -16,8 +16,9 @@ from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.retrieval import MemorySource
 from segue.core.turn_rules import TurnRules
 from segue.events import Payload, QuestionAsked, ToolActivity, TurnFailed
+from segue.journal.feed import Partial
 from segue.journal.journal import Journal
-from segue.journal.records import Ending, NewTimer, Partial, Turn, TurnLease
+from segue.journal.records import Ending, NewTimer, Turn, TurnLease
 from segue.runtime.after_turn import AfterTurn
 from segue.runtime.bus import Bus, Report
 from segue.runtime.clock import SystemClock

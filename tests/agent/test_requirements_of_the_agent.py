@@ -47,7 +47,7 @@ from segue.core.snowflake import MAX_ID
 from segue.errors import UsageError
 from segue.events import MemoriesRecalled
 from segue.journal.journal import Journal
-from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
+from segue.journal.memories import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.runtime.run import MessageFinished, Question, Run
 from segue.settings.agents import AgentConfig, Autonomy, Limits, MemoryConfig
 from segue.settings.schema import Config

@@ -19,7 +19,7 @@ from segue.agent.tools import memory_tools
 from segue.core.memory import QuerySource
 from segue.events import MemoriesRecalled
 from segue.journal.journal import Journal
-from segue.journal.records import FoundMemory
+from segue.journal.memories import FoundMemory
 from segue.settings.agents import MemoryConfig
 from segue.telemetry import FIELDS
 from tests.agent.meanings import Meanings, book_of

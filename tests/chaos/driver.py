@@ -17,8 +17,9 @@ from typing import Final
 from segue.core.messages import user_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import BackendError, ConflictError
+from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
-from segue.journal.records import Accepted, Arrival, NewTimer, TimerKind, TurnState
+from segue.journal.records import Accepted, NewTimer, TimerKind, TurnState
 from segue.runtime.clock import Clock
 from tests.chaos.cast import PLANS, question
 

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from segue.journal.memories import FoundMemory, MemorySearch, NewMemory
 from segue.journal.postgres import PostgresJournal
 from segue.journal.postgres.tx import SCORE_WORDS
-from segue.journal.records import FoundMemory, MemorySearch, NewMemory
 from segue.journal.tx import for_postgres
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.postgres import PostgresServer

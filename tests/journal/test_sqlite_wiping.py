@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.journal.records import NewMemory
+from segue.journal.memories import NewMemory
 from segue.journal.sqlite import SqliteJournal, database
 from segue.journal.tables import THREADS
 from segue.testing.journal_contract.chat import Chat, texts

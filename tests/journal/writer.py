@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.errors import BackendError, ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import Ending, NewEffect, NewMemory, NewTimer
+from segue.journal.memories import NewMemory
+from segue.journal.records import Ending, NewEffect, NewTimer
 from tests.journal.stores import journal_at, steps_of
 from tests.processes import PROCESSES
 

@@ -6,7 +6,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from segue.agent.scripted import Line, ScriptedChatModel
-from segue.journal.records import Effect, Summary
+from segue.journal.effects import Effect
+from segue.journal.records import Summary
 from segue.runtime.compressor import COMPRESS
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import World, plain_agent

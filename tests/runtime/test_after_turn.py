@@ -19,14 +19,8 @@ from segue.agent.scripted import Line
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.errors import UsageError
 from segue.events import ProgressReported, QuestionAsked
-from segue.journal.records import (
-    Effect,
-    NewTimer,
-    Timer,
-    TimerState,
-    TurnKind,
-    TurnState,
-)
+from segue.journal.effects import Effect
+from segue.journal.records import NewTimer, Timer, TimerState, TurnKind, TurnState
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import START, Stage, World, plain_agent, with_graph
 from tests.runtime import deciders

@@ -25,8 +25,9 @@ from segue.events import (
     TurnFailed,
     parse_cursor,
 )
+from segue.journal.feed import FeedPage, StoredEvent
 from segue.journal.journal import Journal
-from segue.journal.records import PAGE_BYTES, FeedPage, StoredEvent, TurnLease
+from segue.journal.records import PAGE_BYTES, TurnLease
 from segue.runtime import bus, listeners, processor
 from segue.runtime.bus import Bus
 from segue.simulate.world import Stage, World, plain_agent

@@ -17,7 +17,8 @@ from langchain_core.messages import AIMessage
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.triggers import TriggerType
 from segue.errors import BackendError, UsageError
-from segue.journal.records import Effect, EffectLease, EffectState
+from segue.journal.effects import Effect, EffectLease
+from segue.journal.records import EffectState
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import START, Stage, World, plain_agent
 from segue.webhooks import verify

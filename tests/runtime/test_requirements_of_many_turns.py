@@ -11,7 +11,9 @@ from langchain_core.messages import BaseMessage
 from segue.core.turn_rules import DoubleTexting
 from segue.errors import BackendError
 from segue.facade import Segue
-from segue.journal.records import Effect, EffectState, FeedPage, TurnState
+from segue.journal.effects import Effect
+from segue.journal.feed import FeedPage
+from segue.journal.records import EffectState, TurnState
 from segue.runtime.clock import SystemClock, Wakeup
 from segue.settings import Settings
 from segue.simulate.world import START, Stage, plain_agent

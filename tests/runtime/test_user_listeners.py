@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from segue.events import Event, MessageStored, ThreadChanged, TurnStarted
-from segue.journal.records import FeedPage, Thread, TurnState
+from segue.journal.feed import FeedPage
+from segue.journal.records import Thread, TurnState
 from segue.simulate.world import Stage
 from tests.runtime.scenes import PATIENCE, Held, always, lines, new_thread, pages
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from segue.core.triggers import TriggerType
 from segue.errors import NotFoundError
 from segue.insight.why import Reason
-from segue.journal.records import Effect
+from segue.journal.effects import Effect
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import START, Stage, World, plain_agent
 from tests.runtime import deciders

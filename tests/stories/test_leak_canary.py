@@ -14,7 +14,8 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.triggers import TriggerType
 from segue.events import MessageStored, QuestionAsked, TurnCancelled, TurnFailed
-from segue.journal.records import Decision, MemorySearch, TurnKind, TurnState
+from segue.journal.memories import MemorySearch
+from segue.journal.records import Decision, TurnKind, TurnState
 from segue.simulate.world import Stage, World
 from segue.telemetry import configure_logging
 from tests.agent.meanings import Meanings

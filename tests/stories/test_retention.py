@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from segue.core.context import build_context
-from segue.journal.records import NewMemory, TimerState
+from segue.journal.memories import NewMemory
+from segue.journal.records import TimerState
 from segue.simulate.world import Stage, World
 from segue.testing.providers import request_problems
 from tests.stories.scenes import eager_agent, model_of

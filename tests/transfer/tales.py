@@ -10,13 +10,13 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue import SnowflakeGenerator, synthetic_message, user_message
 from segue.errors import ConflictError
+from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
+from segue.journal.memories import NewMemory
 from segue.journal.records import (
-    Arrival,
     Decision,
     Ending,
     NewEffect,
-    NewMemory,
     NewTimer,
     StateValue,
     TimerKind,

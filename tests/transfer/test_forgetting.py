@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from segue.events import QuestionAsked
-from segue.journal.records import NewMemory
+from segue.journal.memories import NewMemory
 from segue.server.auth import new_key
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held, lines

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from segue.journal.records import MemorySearch, TimerState, TurnState
+from segue.journal.memories import MemorySearch
+from segue.journal.records import TimerState, TurnState
 from segue.journal.tables import MEMORIES, OF_THREAD
 from segue.transfer.export import Scope
 from segue.transfer.imports import ImportOptions

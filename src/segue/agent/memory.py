@@ -19,8 +19,7 @@ from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.text import is_name, name_rule, storable
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.errors import BackendError, UsageError
-from segue.journal.memories import Memories, vector_of
-from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
+from segue.journal.memories import FoundMemory, Memories, Memory, MemorySearch, NewMemory, vector_of
 from segue.settings.agents import MemoryConfig
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from segue.core.context import memory_lines
 from segue.core.memory import MemoryQuery, QuerySource, memory_query
 from segue.core.tokens import estimate_text
 from segue.events import MemoriesRecalled
-from segue.journal.records import FoundMemory
+from segue.journal.memories import FoundMemory
 from segue.runtime.run import RECALLED, SEARCHED, Run, log_if_empty, trigger_name
 from segue.settings.agents import MemoryConfig
 from segue.telemetry import FIELDS, count, log_event

@@ -22,15 +22,8 @@ from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.text import is_name
 from segue.errors import SegueError, UsageError
-from segue.journal.records import (
-    MAX_DEPTH,
-    NOT_AWAITED,
-    Accepted,
-    Arrival,
-    Turn,
-    TurnState,
-    nested_id,
-)
+from segue.journal.inbox import Arrival
+from segue.journal.records import MAX_DEPTH, NOT_AWAITED, Accepted, Turn, TurnState, nested_id
 from segue.runtime.deps import Deps
 from segue.runtime.run import Run
 from segue.runtime.turns import TurnWorker

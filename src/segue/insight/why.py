@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from segue.core.triggers import EVENT, REMINDER
+from segue.journal.effects import Effect
 from segue.journal.journal import Journal
 from segue.journal.records import (
     Decision,
-    Effect,
     EffectState,
     Timer,
     TimerKind,

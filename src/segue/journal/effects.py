@@ -1,16 +1,18 @@
 """Effects: the outbox of what is done outside after a commit, such as webhooks."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from segue.core.text import storable
 from segue.errors import ConflictError
-from segue.journal.records import Effect, EffectLease, EffectState, NewEffect
+from segue.journal.records import EffectState, NewEffect
 from segue.journal.rows import (
     CLOCK_SKEW,
     EARLIEST,
     LATEST,
+    Record,
     lease_end,
     read_time_or_none,
     readable,
@@ -57,6 +59,33 @@ _NEXT_AT: Final = f"""
             WHERE kind = :kind AND wake_at IS NOT NULL AND {_AGENT} <> ALL(:not_of)
             ORDER BY effects.wake_at LIMIT 1) END AS at
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Record):
+    id: int
+    thread_id: str
+    kind: str
+    payload: Mapping[str, Any]
+    dedupe_key: str
+    state: EffectState
+    attempts: int
+    due_at: datetime
+    error: str | None
+    created_at: datetime
+    # What the receiver answered.
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectLease:
+    """The right to carry out an effect until a time."""
+
+    effect: Effect
+    owner: str
+    token: int
+    until: datetime
+    agent_id: str
 
 
 class Effects(Part):

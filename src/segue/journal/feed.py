@@ -5,21 +5,14 @@ Positions rise over all threads of a user, and are committed in that order (`loc
 above one misses nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from langchain_core.messages import BaseMessage
+
 from segue.core.snowflake import MAX_ID
-from segue.journal.records import (
-    NESTING,
-    PAGE_BYTES,
-    FeedPage,
-    Partial,
-    RunningTurn,
-    StoredEvent,
-    Thread,
-    Turn,
-    TurnKind,
-)
+from segue.journal.records import NESTING, PAGE_BYTES, Thread, Turn, TurnKind
 from segue.journal.rows import body_size, decode_message, readable
 from segue.journal.threads import thread_of
 from segue.journal.tx import Part, Row, Tx, find, reads
@@ -58,6 +51,59 @@ _RUNNING: Final = (
     "WHERE {whose} AND state = 'running'"
 )
 _Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """What a listener gets: a visible message with its stored `size` in bytes, or a turn's end."""
+
+    position: int
+    thread_id: str
+    message: BaseMessage | None = None
+    turn: Turn | None = None
+    size: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The text so far of a message that a running turn writes."""
+
+    turn_id: int
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurn:
+    """A turn that some process runs. `partial` is None unless the user may see it."""
+
+    id: int
+    token: int
+    kind: TurnKind
+    is_shown: bool
+    partial: Partial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """The events of a thread, or of all threads of a user, in order, and the turns that run now.
+
+    `position` is how far the page goes, and `is_cut` if there is more. For a user, `threads` are
+    those that changed, and `has_deletions` if one was deleted.
+    """
+
+    events: list[StoredEvent]
+    position: int
+    running: Mapping[str, RunningTurn] = field(default_factory=dict)
+    is_cut: bool = False
+    threads: Sequence[Thread] = ()
+    has_deletions: bool = False
+
+    @property
+    def drafts(self) -> dict[str, Partial]:
+        """What is being written, by thread; useful only after all events before it."""
+        turns = {} if self.is_cut else self.running
+        return {name: turn.partial for name, turn in turns.items() if turn.partial is not None}
 
 
 class Feed(Part):

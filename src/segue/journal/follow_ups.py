@@ -12,16 +12,7 @@ from segue.core.text import storable
 from segue.core.triggers import check_trigger_name
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import RisingIds, batch_of, settle_batch
-from segue.journal.records import (
-    SEEN_AFTER,
-    Decision,
-    FollowUpCounts,
-    NewTimer,
-    Thread,
-    Timer,
-    TimerKind,
-    TimerState,
-)
+from segue.journal.records import Decision, NewTimer, Thread, Timer, TimerKind, TimerState
 from segue.journal.rows import EARLIEST, aware, read_time_or_none, readable, to_json
 from segue.journal.threads import newest_of_thread, thread_of
 from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, insertion, reads, writes
@@ -71,6 +62,26 @@ _WAIT_AGAIN: Final = f"""
         OR NOT EXISTS (SELECT 1 FROM timers AS newer WHERE newer.thread_id = timers.thread_id
             AND newer.kind = 'follow_up' AND newer.key IS NULL AND newer.{_ALIVE}))
 """
+
+
+# A follow-up counts as seen once something of it was on the screen for this long.
+SEEN_AFTER: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUpCounts:
+    """The follow-ups of a user that were shown, are queued or running.
+
+    `consecutive`: in the thread since the user wrote; `sent_today`: of all agents since
+    `day_began`; `last_at`: the latest of all. The turn `leaving_out` is not counted.
+    """
+
+    thread_id: str
+    day_began: datetime
+    consecutive: int
+    sent_today: int
+    last_at: datetime | None
+    leaving_out: int | None = None
 
 
 class Decisions(Part):

@@ -1,8 +1,8 @@
 """What a user sends: messages, and answers to a turn's questions."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ from segue.journal.records import (
     OVERTAKEN,
     WROTE,
     Accepted,
-    Arrival,
+    Decision,
     Thread,
     Turn,
     TurnKind,
@@ -56,6 +56,31 @@ LONGEST_COLLECT: Final = timedelta(days=1)
 # A turn is held back for at most this many times `collect`.
 COLLECT_AT_MOST: Final = 5
 _DEEPEST_ANSWER: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a message comes in, and what it asks for besides an answer.
+
+    `collect` holds the turn back for that time; a message that comes before the turn was taken
+    joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
+    `only_if_idle`: `ConflictError` while a reply is queued or running.
+    `interrupts` requests the cancellation of turns that have begun and of the agent's continuations
+    and follow-ups; a reply that has not begun stays queued.
+    `parent_batch` and `source_agent_id` make it another agent's question. `payload` goes to the
+    turn. `preferences` are merged into the user's settings; of `reminders`, those of the thread
+    that still wait are cancelled, for the reason of the first of `decisions`.
+    """
+
+    collect: timedelta | None = None
+    only_if_idle: bool = False
+    interrupts: bool = False
+    parent_batch: int | None = None
+    source_agent_id: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    preferences: Mapping[str, Any] = field(default_factory=dict)
+    reminders: Sequence[int] = ()
+    decisions: Sequence["Decision"] = ()
 
 
 class Inbox(Part):

@@ -6,6 +6,7 @@ vectors are compared is up to the database.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -21,9 +22,12 @@ from segue.core.memory import (
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, UsageError
-from segue.journal.records import FoundMemory, KeptMemory, Memory, MemorySearch, NewMemory
-from segue.journal.rows import to_json
+from segue.journal.rows import Record, to_json
 from segue.journal.tx import Part, Tx, find, get, insertion, looks, reads, writes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # Without the vectors, which are large and of no use outside.
 _FIELDS: Final = (
@@ -52,11 +56,71 @@ _SPREAD: Final = f"""
         WHERE agent_id = :agent AND user_id = :user AND word = ANY(:words) GROUP BY word) AS spread
 """
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 Vector: TypeAlias = "npt.NDArray[np.float32]"
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A fact to store; an embedding comes with the name of its model."""
+
+    agent_id: str
+    user_id: str
+    key: str
+    content: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Sequence[float] | None = None
+    embedding_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySearch:
+    """A search of one namespace; `text_weight` is the share of words against meaning.
+
+    A memory that shares no word with the text is found if its similarity reaches `threshold`.
+    """
+
+    agent_id: str
+    user_id: str
+    text: str
+    embedding: Sequence[float] | None = None
+    embedding_model: str | None = None
+    limit: int = 10
+    text_weight: float = 0.5
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory(Record):
+    """A long-term fact about a user, in the namespace of one agent and one user."""
+
+    id: int
+    agent_id: str
+    user_id: str
+    key: str
+    content: str
+    metadata: Mapping[str, Any]
+    embedding_model: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """A stored memory, whether it is new or replaced one, and the size of its namespace now."""
+
+    memory: Memory
+    added: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMemory:
+    """A memory with its relevance from 0 to 1, its BM25 score and its cosine similarity."""
+
+    memory: Memory
+    score: float
+    text_score: float | None
+    vector_score: float | None
 
 
 class Memories(Part):

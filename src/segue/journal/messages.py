@@ -22,14 +22,7 @@ from segue.journal.batches import (
     place_of,
     storing,
 )
-from segue.journal.records import (
-    PAGE_BYTES,
-    WINDOW_BYTES,
-    Page,
-    Thread,
-    TurnLease,
-    Window,
-)
+from segue.journal.records import PAGE_BYTES, WINDOW_BYTES, Page, Thread, TurnLease
 from segue.journal.rows import (
     DamagedError,
     body_size,
@@ -39,7 +32,7 @@ from segue.journal.rows import (
     read_settings,
     readable,
 )
-from segue.journal.summaries import newest_summary
+from segue.journal.summaries import Window, newest_summary
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.turns import clear_partial
 from segue.journal.tx import Part, Row, Tx, get, looks, reads, writes

@@ -1,7 +1,7 @@
 """What the journal hands out: plain values, made of rows and safe to keep.
 
 Times are aware UTC datetimes, ids of messages, batches, turns and timers are snowflakes, ids of
-threads, agents and users are the caller's text.
+threads, agents and users are the caller's text. What only one part hands out is in its module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from segue.core.batch import Batch
-from segue.core.compression import cut_at_sentence
 from segue.journal.rows import Record, read_settings
 
 
@@ -70,8 +68,6 @@ class TimerState(StrEnum):
 WROTE: Final = "The user wrote."
 ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
-# A follow-up counts as seen once something of it was on the screen for this long.
-SEEN_AFTER: Final = timedelta(seconds=1)
 # Why turns were stopped.
 STOPPED: Final = "The user stopped it."
 OVERTAKEN: Final = "The user wrote again, and the new message took its place."
@@ -230,47 +226,6 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a message comes in, and what it asks for besides an answer.
-
-    `collect` holds the turn back for that time; a message that comes before the turn was taken
-    joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
-    `only_if_idle`: `ConflictError` while a reply is queued or running.
-    `interrupts` requests the cancellation of turns that have begun and of the agent's continuations
-    and follow-ups; a reply that has not begun stays queued.
-    `parent_batch` and `source_agent_id` make it another agent's question. `payload` goes to the
-    turn. `preferences` are merged into the user's settings; of `reminders`, those of the thread
-    that still wait are cancelled, for the reason of the first of `decisions`.
-    """
-
-    collect: timedelta | None = None
-    only_if_idle: bool = False
-    interrupts: bool = False
-    parent_batch: int | None = None
-    source_agent_id: str | None = None
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    preferences: Mapping[str, Any] = field(default_factory=dict)
-    reminders: Sequence[int] = ()
-    decisions: Sequence["Decision"] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FollowUpCounts:
-    """The follow-ups of a user that were shown, are queued or running.
-
-    `consecutive`: in the thread since the user wrote; `sent_today`: of all agents since
-    `day_began`; `last_at`: the latest of all. The turn `leaving_out` is not counted.
-    """
-
-    thread_id: str
-    day_began: datetime
-    consecutive: int
-    sent_today: int
-    last_at: datetime | None
-    leaving_out: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StateValue(Record):
     """An encoded value of a channel of a graph's state: how it is encoded, and the channel's type
     as the graph declared it at that time.
@@ -300,59 +255,6 @@ class Ending:
     postponed_until: datetime | None = None
     preferences: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, StateValue | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """What a listener gets: a visible message with its stored `size` in bytes, or a turn's end."""
-
-    position: int
-    thread_id: str
-    message: BaseMessage | None = None
-    turn: Turn | None = None
-    size: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """The text so far of a message that a running turn writes."""
-
-    turn_id: int
-    message_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunningTurn:
-    """A turn that some process runs. `partial` is None unless the user may see it."""
-
-    id: int
-    token: int
-    kind: TurnKind
-    is_shown: bool
-    partial: Partial | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FeedPage:
-    """The events of a thread, or of all threads of a user, in order, and the turns that run now.
-
-    `position` is how far the page goes, and `is_cut` if there is more. For a user, `threads` are
-    those that changed, and `has_deletions` if one was deleted.
-    """
-
-    events: list[StoredEvent]
-    position: int
-    running: Mapping[str, RunningTurn] = field(default_factory=dict)
-    is_cut: bool = False
-    threads: Sequence[Thread] = ()
-    has_deletions: bool = False
-
-    @property
-    def drafts(self) -> dict[str, Partial]:
-        """What is being written, by thread; useful only after all events before it."""
-        turns = {} if self.is_cut else self.running
-        return {name: turn.partial for name, turn in turns.items() if turn.partial is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,33 +374,6 @@ class NewEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect(Record):
-    id: int
-    thread_id: str
-    kind: str
-    payload: Mapping[str, Any]
-    dedupe_key: str
-    state: EffectState
-    attempts: int
-    due_at: datetime
-    error: str | None
-    created_at: datetime
-    # What the receiver answered.
-    evidence: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EffectLease:
-    """The right to carry out an effect until a time."""
-
-    effect: Effect
-    owner: str
-    token: int
-    until: datetime
-    agent_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Decision(Record):
     """The recorded outcome of the decider or of the gates, with reasons."""
 
@@ -525,89 +400,6 @@ class Summary(Record):
     batches: tuple[int, ...]
     previous_id: int | None
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A thread's newest batches, newest first, and the summary of those before them."""
-
-    batches: list[Batch]
-    summary: Summary | None
-    # Preferences among other settings; read with the window, so that a turn needs no more queries.
-    thread_settings: Mapping[str, Any] = field(default_factory=dict)
-    user_settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def told(self, max_tokens: int) -> str | None:
-        """The summary's text, cut to a third of a model's window: one that was made for a larger
-        window would leave no room for the conversation.
-        """
-        if self.summary is None:
-            return None
-        return cut_at_sentence(self.summary.text, max_tokens // 3)
-
-
-@dataclass(frozen=True, slots=True)
-class NewMemory:
-    """A fact to store; an embedding comes with the name of its model."""
-
-    agent_id: str
-    user_id: str
-    key: str
-    content: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    embedding: Sequence[float] | None = None
-    embedding_model: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySearch:
-    """A search of one namespace; `text_weight` is the share of words against meaning.
-
-    A memory that shares no word with the text is found if its similarity reaches `threshold`.
-    """
-
-    agent_id: str
-    user_id: str
-    text: str
-    embedding: Sequence[float] | None = None
-    embedding_model: str | None = None
-    limit: int = 10
-    text_weight: float = 0.5
-    threshold: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory(Record):
-    """A long-term fact about a user, in the namespace of one agent and one user."""
-
-    id: int
-    agent_id: str
-    user_id: str
-    key: str
-    content: str
-    metadata: Mapping[str, Any]
-    embedding_model: str | None
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class KeptMemory:
-    """A stored memory, whether it is new or replaced one, and the size of its namespace now."""
-
-    memory: Memory
-    added: bool
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMemory:
-    """A memory with its relevance from 0 to 1, its BM25 score and its cosine similarity."""
-
-    memory: Memory
-    score: float
-    text_score: float | None
-    vector_score: float | None
 
 
 @dataclass(frozen=True, slots=True)

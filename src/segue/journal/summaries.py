@@ -1,9 +1,12 @@
 """Summaries: text that stands for archived batches. Archiving and summary are one step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from segue.core.batch import Batch
+from segue.core.compression import cut_at_sentence
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError, UsageError
@@ -19,6 +22,25 @@ _TO_ARCHIVE: Final = """
         AND state IN ('queued', 'running')) AS is_live
     FROM messages WHERE thread_id = :thread AND batch = ANY(:batches) GROUP BY batch
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A thread's newest batches, newest first, and the summary of those before them."""
+
+    batches: list[Batch]
+    summary: Summary | None
+    # Preferences among other settings; read with the window, so that a turn needs no more queries.
+    thread_settings: Mapping[str, Any] = field(default_factory=dict)
+    user_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def told(self, max_tokens: int) -> str | None:
+        """The summary's text, cut to a third of a model's window: one that was made for a larger
+        window would leave no room for the conversation.
+        """
+        if self.summary is None:
+            return None
+        return cut_at_sentence(self.summary.text, max_tokens // 3)
 
 
 class Summaries(Part):

@@ -25,6 +25,7 @@ from segue.journal.batches import (
     stamp_now,
 )
 from segue.journal.follow_ups import (
+    FollowUpCounts,
     cancel_continuations,
     cancel_events,
     cancelling,
@@ -41,7 +42,6 @@ from segue.journal.follow_ups import (
 from segue.journal.queue import NewTurn, is_void, queue_turn, queue_with_message, void_turns
 from segue.journal.records import (
     Decision,
-    FollowUpCounts,
     NewTimer,
     NextTime,
     Thread,

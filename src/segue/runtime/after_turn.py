@@ -22,9 +22,9 @@ from segue.core.speech.silence import promises_silence
 from segue.core.speech.stops import FollowUpRequest, Wish
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError
+from segue.journal.effects import Effect
 from segue.journal.records import (
     Decision,
-    Effect,
     Ending,
     NewEffect,
     NewTimer,

@@ -28,8 +28,9 @@ from segue.events import (
     ToolActivity,
     parse_cursor,
 )
+from segue.journal.feed import FeedPage, Partial
 from segue.journal.journal import Journal
-from segue.journal.records import NESTING, FeedPage, Partial, Turn, TurnLease
+from segue.journal.records import NESTING, Turn, TurnLease
 from segue.runtime.clock import Wakeup
 from segue.runtime.listeners import (
     ActiveRun,

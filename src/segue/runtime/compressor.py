@@ -26,8 +26,10 @@ from segue.core.context import build_context
 from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.tokens import estimate_text
 from segue.errors import UsageError
+from segue.journal.effects import Effect
 from segue.journal.journal import Journal
-from segue.journal.records import Effect, EffectState, NewEffect, Summary, Thread, Turn, Window
+from segue.journal.records import EffectState, NewEffect, Summary, Thread, Turn
+from segue.journal.summaries import Window
 from segue.runtime.clock import Clock
 from segue.runtime.delivery import DeliveryError
 from segue.runtime.model_failures import ModelFailure

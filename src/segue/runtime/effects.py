@@ -16,7 +16,7 @@ from typing import Final
 from structlog.contextvars import bind_contextvars
 
 from segue.errors import ConflictError, SegueError
-from segue.journal.records import Effect, EffectLease
+from segue.journal.effects import Effect, EffectLease
 from segue.runtime.delivery import DeliveryError, next_try
 from segue.runtime.deps import Deps, log_failure
 from segue.telemetry import log_event, span

@@ -22,8 +22,9 @@ from segue.core.autonomy.gates import (
 from segue.core.autonomy.local_time import day_began, find_zone
 from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.follow_ups import FollowUpCounts
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, FollowUpCounts, Timer, TimerKind, Turn
+from segue.journal.records import Decision, Timer, TimerKind, Turn
 from segue.runtime.reminders import is_recurring
 from segue.settings.agents import Autonomy
 from segue.telemetry import count, log_event

@@ -16,7 +16,8 @@ from segue.core.messages import user_message
 from segue.core.speech.stops import read_request
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting
 from segue.errors import BackendError
-from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Arrival, Turn
+from segue.journal.inbox import Arrival
+from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Turn
 from segue.runtime.clock import sleep
 from segue.runtime.deps import Deps
 from segue.runtime.turns import TurnWorker

@@ -23,14 +23,8 @@ from segue.events import (
     TurnStarted,
     cursor_at,
 )
-from segue.journal.records import (
-    PAGE_BYTES,
-    FeedPage,
-    RunningTurn,
-    StoredEvent,
-    Turn,
-    TurnKind,
-)
+from segue.journal.feed import FeedPage, RunningTurn, StoredEvent
+from segue.journal.records import PAGE_BYTES, Turn, TurnKind
 
 # The events, or their bytes, that may wait for a listener before it has to read them again.
 _MAX_BEHIND: Final = 1_000

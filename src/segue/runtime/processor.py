@@ -22,7 +22,8 @@ from segue.core.speech.guard import can_be_judged, find_machinery
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError
 from segue.events import ToolActivity
-from segue.journal.records import Partial, Turn, TurnKind, TurnLease
+from segue.journal.feed import Partial
+from segue.journal.records import Turn, TurnKind, TurnLease
 from segue.runtime.after_turn import AfterTurn
 from segue.runtime.deps import Agent, Deps
 from segue.runtime.run import (

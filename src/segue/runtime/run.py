@@ -25,7 +25,8 @@ from segue.core.window import has_exchange
 from segue.errors import UsageError
 from segue.events import MemoriesRecalled, ProgressReported, ToolActivity
 from segue.journal.journal import Journal
-from segue.journal.records import StateValue, Turn, TurnLease, Window
+from segue.journal.records import StateValue, Turn, TurnLease
+from segue.journal.summaries import Window
 from segue.settings.agents import Autonomy
 from segue.telemetry import log_event
 

@@ -8,8 +8,9 @@ from segue.core.batch import Batch
 from segue.errors import ConflictError, NotFoundError
 from segue.journal import messages, turns
 from segue.journal.messages import Tail, above, settings_in
-from segue.journal.records import Claimed, Summary, Turn, TurnLease, Window
+from segue.journal.records import Claimed, Summary, Turn, TurnLease
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, readable
+from segue.journal.summaries import Window
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.tx import Row, Tx, acts, looks, reads, writes
 

@@ -12,12 +12,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from segue.core.messages import continuation_message, synthetic_message, user_message
 from segue.core.snowflake import SnowflakeSource
+from segue.journal.effects import EffectLease
+from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
 from segue.journal.records import (
     Accepted,
-    Arrival,
     Decision,
-    EffectLease,
     Ending,
     NewEffect,
     NewTimer,

@@ -8,8 +8,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.metadata import MessageMetadata
 from segue.errors import ConflictError, UsageError
+from segue.journal.effects import EffectLease
 from segue.journal.journal import Journal
-from segue.journal.records import Claimed, EffectLease, TurnLease, TurnState
+from segue.journal.records import Claimed, TurnLease, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions
 from segue.testing.journal_contract.fixtures import START, ticking_ids
 

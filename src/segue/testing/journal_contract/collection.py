@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage
 from segue.core.messages import user_message
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.errors import ConflictError, UsageError
+from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
-from segue.journal.records import Accepted, Arrival, NewTimer, TimerState, TurnLease
+from segue.journal.records import Accepted, NewTimer, TimerState, TurnLease
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
 
 WAIT = timedelta(seconds=4)

@@ -11,8 +11,9 @@ from langchain_core.messages import AIMessage
 from segue.core.messages import continuation_message
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
+from segue.journal.follow_ups import FollowUpCounts
 from segue.journal.journal import Journal
-from segue.journal.records import FollowUpCounts, TimerKind, TimerState, Turn, TurnState
+from segue.journal.records import TimerKind, TimerState, Turn, TurnState
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 

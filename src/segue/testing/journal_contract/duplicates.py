@@ -7,7 +7,7 @@ import pytest
 
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import KeptMemory, Memory, NewMemory
+from segue.journal.memories import KeptMemory, Memory, NewMemory
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
 from segue.testing.journal_contract.memories import Notebook, keys

@@ -5,8 +5,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.errors import ConflictError
+from segue.journal.feed import FeedPage, Partial, StoredEvent
 from segue.journal.journal import Journal
-from segue.journal.records import PAGE_BYTES, Ending, FeedPage, Partial, StoredEvent
+from segue.journal.records import PAGE_BYTES, Ending
 from segue.testing.journal_contract.chat import LEASE, NOW, Chat, position
 
 

@@ -11,8 +11,9 @@ from segue.core.messages import user_message
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
+from segue.journal.follow_ups import SEEN_AFTER
 from segue.journal.journal import Journal
-from segue.journal.records import SEEN_AFTER, WROTE, TimerKind, TimerState, TurnKind, TurnState
+from segue.journal.records import WROTE, TimerKind, TimerState, TurnKind, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import OpenJournal
 

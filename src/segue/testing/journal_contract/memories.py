@@ -10,7 +10,7 @@ import pytest
 
 from segue.core.snowflake import SnowflakeSource
 from segue.journal.journal import Journal
-from segue.journal.records import FoundMemory, Memory, MemorySearch, NewMemory
+from segue.journal.memories import FoundMemory, Memory, MemorySearch, NewMemory
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS

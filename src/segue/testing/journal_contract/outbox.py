@@ -8,8 +8,9 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.errors import ConflictError
+from segue.journal.effects import EffectLease
 from segue.journal.journal import Journal
-from segue.journal.records import EffectLease, EffectState, NewEffect
+from segue.journal.records import EffectState, NewEffect
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 
 SECOND = timedelta(seconds=1)

@@ -12,16 +12,8 @@ from segue.core.messages import synthetic_message, user_message
 from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.errors import NotFoundError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import (
-    Decision,
-    MemorySearch,
-    NewMemory,
-    NewTimer,
-    Summary,
-    TimerKind,
-    TimerState,
-    TurnState,
-)
+from segue.journal.memories import MemorySearch, NewMemory
+from segue.journal.records import Decision, NewTimer, Summary, TimerKind, TimerState, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 
 NOWHERE = "nowhere"

@@ -9,7 +9,8 @@ import pytest
 from segue.core.snowflake import MAX_NODE, latest_id
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
-from segue.journal.records import ApiKey, NewMemory
+from segue.journal.memories import NewMemory
+from segue.journal.records import ApiKey
 from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat, positions
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids

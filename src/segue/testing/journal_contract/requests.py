@@ -7,10 +7,10 @@ from langchain_core.messages import AIMessage
 
 from segue.core.messages import synthetic_message, user_message
 from segue.errors import ConflictError
+from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
-    Arrival,
     Decision,
     Ending,
     NewTimer,

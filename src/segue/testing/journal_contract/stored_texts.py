@@ -12,7 +12,8 @@ import pytest
 from segue.core.messages import user_message
 from segue.core.text import storable
 from segue.errors import UsageError
-from segue.journal.records import Decision, NewMemory, TimerState
+from segue.journal.memories import NewMemory
+from segue.journal.records import Decision, TimerState
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fidelity import TEXTS
 

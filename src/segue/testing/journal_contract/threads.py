@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.snowflake import SnowflakeSource, time_of
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, NewMemory, Thread, ThreadPlace, nested_id
+from segue.journal.memories import NewMemory
+from segue.journal.records import Decision, Thread, ThreadPlace, nested_id
 from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 

@@ -9,16 +9,9 @@ from langchain_core.messages import AIMessage
 
 from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, UsageError
+from segue.journal.follow_ups import SEEN_AFTER
 from segue.journal.journal import Journal
-from segue.journal.records import (
-    SEEN_AFTER,
-    NewTimer,
-    Timer,
-    TimerKind,
-    TimerLease,
-    TimerState,
-    TurnState,
-)
+from segue.journal.records import NewTimer, Timer, TimerKind, TimerLease, TimerState, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 

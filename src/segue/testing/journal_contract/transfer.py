@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage
 
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import ApiKey, MemorySearch, NewMemory, TurnState
+from segue.journal.memories import MemorySearch, NewMemory
+from segue.journal.records import ApiKey, TurnState
 from segue.journal.rows import columns_of, decode_message
 from segue.journal.tables import (
     MEMORIES,

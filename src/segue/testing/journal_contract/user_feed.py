@@ -6,8 +6,8 @@ from datetime import timedelta
 from langchain_core.messages import AIMessage
 
 from segue.core.snowflake import time_of
+from segue.journal.feed import FeedPage
 from segue.journal.journal import Journal
-from segue.journal.records import FeedPage
 from segue.testing.journal_contract.chat import NOW, USER, Chat, position
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
+from segue.journal.effects import EffectLease
 from segue.journal.journal import Journal
-from segue.journal.records import EffectLease, Hint, TimerLease, Turn, TurnLease
+from segue.journal.records import Hint, TimerLease, Turn, TurnLease
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
