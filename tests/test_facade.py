@@ -128,7 +128,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
     others |= {"get_turn", "list_turns", "inspector", "retry_effect", "check_writable"}
     others |= {"list_memories", "search_memories", "remember", "forget", "find_key", "list_keys"}
     others |= {"export", "export_all", "import_file", "delete_user"}  # of users and of everything
-    public = {name for name in vars(Segue) if not name.startswith("_")}
+    public = {name for name in dir(Segue) if not name.startswith("_")}
     assert public == others | OF_A_THREAD.keys()
 
 

@@ -32,11 +32,7 @@ from langgraph.types import Command, interrupt
 from segue import TRIGGER_PROMPTS, MessageMetadata, TriggerType, synthetic_message, user_message
 from segue.agent.build import build_graph
 from segue.agent.checkpoints.postgres import PostgresCheckpoints
-from segue.agent.checkpoints.store import (
-    Checkpoints,
-    MemoryCheckpoints,
-    SqliteCheckpoints,
-)
+from segue.agent.checkpoints.store import Checkpoints, MemoryCheckpoints, SqliteCheckpoints
 from segue.agent.langgraph_agent import LangGraphAgent
 from segue.agent.memory import MemoryBook
 from segue.agent.retrieval import MemorySource, RetrieveMemories

@@ -19,6 +19,8 @@ from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, insert
 
 # The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
 # first shown at `seen_before` or earlier.
+# A follow-up counts as seen once something of it was on the screen for this long.
+SEEN_AFTER: Final = timedelta(seconds=1)
 _LIVE: Final = """
     SELECT 'timer' AS what, id FROM timers WHERE thread_id = :thread AND kind = 'follow_up'
     AND state IN ('pending', 'postponed', 'claimed')
@@ -62,10 +64,6 @@ _WAIT_AGAIN: Final = f"""
         OR NOT EXISTS (SELECT 1 FROM timers AS newer WHERE newer.thread_id = timers.thread_id
             AND newer.kind = 'follow_up' AND newer.key IS NULL AND newer.{_ALIVE}))
 """
-
-
-# A follow-up counts as seen once something of it was on the screen for this long.
-SEEN_AFTER: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,7 @@ from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import is_deeper
 from segue.errors import ConflictError, UsageError
-from segue.journal.batches import (
-    RisingIds,
-    batch_of,
-    check_real,
-    settle_batch,
-    stamp_now,
-    storing,
-)
+from segue.journal.batches import RisingIds, batch_of, check_real, settle_batch, stamp_now, storing
 from segue.journal.follow_ups import (
     LiveFollowUps,
     cancelling,

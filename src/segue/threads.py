@@ -1,0 +1,153 @@
+"""`Threads`: the part of `Segue` that begins, lists and reads conversations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from segue.compose import System
+from segue.core.autonomy.policy import check_settings
+from segue.core.snowflake import to_text
+from segue.core.text import check_name
+from segue.errors import BackendError, NotFoundError, UsageError
+from segue.journal.journal import Journal
+from segue.journal.records import NESTING, Found, Page, Thread, ThreadPlace, Turn
+from segue.runtime.deps import Deps
+from segue.settings.agents import AgentConfig
+
+
+class Threads:
+    """Conversations of users with agents."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._is_closed = False
+
+    @property
+    def system(self) -> System:
+        """Its parts, for code that extends Segue."""
+        return self._system
+
+    @property
+    def _open_system(self) -> System:
+        if self._is_closed:
+            raise BackendError(
+                "This Segue is closed because its `async with` block was left. Use it inside the "
+                "block, or open another one."
+            )
+        return self._system
+
+    @property
+    def _deps(self) -> Deps:
+        return self._open_system.deps
+
+    @property
+    def _journal(self) -> Journal:
+        return self._deps.journal
+
+    @property
+    def agents(self) -> Sequence[AgentConfig]:
+        """The agents of the settings."""
+        return self._system.settings.agents
+
+    def get_agent(self, agent_id: str | None = None) -> AgentConfig:
+        """The settings of an agent; by default, of the first one."""
+        system = self._system
+        return system.deps.agent_of(agent_id or system.settings.agents[0].id).config
+
+    async def create_thread(
+        self,
+        user_id: str,
+        agent_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Start a conversation of a user with an agent; by default, with the first one."""
+        now = self._deps.clock.now()
+        created = await self._journal.threads.create(
+            _check_thread_id(thread_id) if thread_id else to_text(self._deps.ids.next()),
+            agent_id=self.get_agent(agent_id).id,
+            user_id=check_name(user_id, "user_id"),
+            now=now,
+            settings=check_settings(settings or {}, now),
+        )
+        return await self._told(created)
+
+    async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
+        return await self._told(await self._journal.threads.update(id_of(thread), title=title))
+
+    async def mark_read(self, thread: Thread | str, position: int) -> Thread:
+        """The user has read everything up to a message's position; never moves back."""
+        return await self._told(await self._journal.threads.mark_read(id_of(thread), position))
+
+    async def _told(self, thread: Thread) -> Thread:
+        """A thread whose list entry changed, after the listeners of its user were told."""
+        await self._deps.bus.stored(thread.id, thread.user_id)
+        return thread
+
+    async def get_thread(self, thread_id: str) -> Thread:
+        return await self._journal.threads.get(id_of(thread_id))
+
+    async def list_threads(
+        self,
+        user_id: str,
+        agent_id: str | None = None,
+        *,
+        limit: int = 50,
+        before: ThreadPlace | None = None,
+    ) -> list[Thread]:
+        """A user's threads, the most recently updated first.
+
+        `before` is the `place` of the previous page's last thread. Threads in which agents ask
+        each other are left out.
+        """
+        return await self._open_system.threads.list_threads(
+            check_text(user_id, "user_id"), agent_id, limit=limit, before=before
+        )
+
+    async def history(
+        self,
+        thread: Thread | str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Page:
+        """A page of the visible messages. It may have fewer than `limit`: a page ends at about
+        1 MB, and its cursors continue from there.
+        """
+        threads = self._open_system.threads
+        return await threads.history(id_of(thread), limit=limit, before=before, after=after)
+
+    async def list_turns(self, thread: Thread | str, page: Page, *, limit: int) -> list[Turn]:
+        """The turns that wrote the messages of a page of history, newest first."""
+        return await self._open_system.threads.turns_of(id_of(thread), page, limit=limit)
+
+    async def get_turn(self, turn_id: int) -> Turn:
+        """`NotFoundError` if there is no such turn."""
+        return await self._journal.turns.get(turn_id)
+
+    async def search(self, user_id: str, text: str, *, limit: int = 20) -> list[Found]:
+        """A user's visible messages that match a text, best first; with an excerpt of each."""
+        return await self._journal.search.find(check_text(user_id, "user_id"), text, limit=limit)
+
+
+def id_of(thread: Thread | str) -> str:
+    if isinstance(thread, Thread):
+        return thread.id
+    if not isinstance(thread, str):
+        raise NotFoundError(f"A thread is named by its id, not by {type(thread).__name__}.")
+    return thread
+
+
+def check_text(given: Any, name: str) -> str:
+    """The name of something stored; old names may break the rules that `check_name` enforces."""
+    if not isinstance(given, str) or not given:
+        raise UsageError(f"{name} is {given!r:.80}; expected text.")
+    return given
+
+
+def _check_thread_id(given: Any) -> str:
+    """A slash marks the threads in which agents ask each other."""
+    if NESTING in (name := check_name(given, "thread_id")):
+        raise UsageError(f"thread_id is {name!r:.80}; it must not hold a slash.")
+    return name
