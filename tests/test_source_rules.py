@@ -337,6 +337,7 @@ PUBLIC_MODULES = {
         "SIGNATURE_HEADER",
         "TOLERANCE",
         "sign",
+        "sign_standard",
         "verify",
         "verify_standard",
     },

@@ -1,11 +1,11 @@
 """Signatures: `verify` is for receivers of Segue's deliveries, `sign` for their tests.
 
-A delivery may arrive twice; its `Segue-Event-Id` is then the same. `verify_standard` checks what
-other services send to Segue (https://www.standardwebhooks.com).
+A delivery may arrive twice; its `Segue-Event-Id` is then the same. Deliveries are also signed by
+Standard Webhooks (https://www.standardwebhooks.com), whose libraries receivers may use instead;
+`verify_standard` checks what other services send to Segue.
 """
 
 import base64
-import binascii
 import hmac
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ __all__ = [
     "SIGNATURE_HEADER",
     "TOLERANCE",
     "sign",
+    "sign_standard",
     "verify",
     "verify_standard",
 ]
@@ -27,6 +28,7 @@ SIGNATURE_HEADER: Final = "Segue-Signature"
 EVENT_ID_HEADER: Final = "Segue-Event-Id"
 TOLERANCE: Final = timedelta(minutes=5)
 STANDARD_PREFIX: Final = "whsec_"
+_STANDARD_HEADERS: Final = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:
@@ -58,6 +60,16 @@ def verify(
     )
 
 
+def sign_standard(secret: str, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers of Standard Webhooks. The key of a secret `whsec_…` is its base64, decoded; any
+    other secret is the key itself.
+    """
+    is_encoded = secret.startswith(STANDARD_PREFIX)
+    key = _standard_key(secret) if is_encoded else secret.encode()
+    signature = _standard_signature(key, event_id, str(timestamp), body)
+    return dict(zip(_STANDARD_HEADERS, (event_id, str(timestamp), signature), strict=True))
+
+
 def verify_standard(
     secret: str,
     headers: Mapping[str, str],
@@ -70,17 +82,24 @@ def verify_standard(
 
     A secret is `whsec_` and base64. `headers` are looked up in lower case.
     """
-    names = ("webhook-id", "webhook-timestamp", "webhook-signature")
-    event, time, signatures = (headers.get(name, "") for name in names)
+    event, time, signatures = (headers.get(name, "") for name in _STANDARD_HEADERS)
     if not event or not _is_timestamp(time) or not _is_recent(int(time), now, tolerance):
         return False
     try:
-        key = base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True)
-        signed = f"{event}.{time}.".encode("latin-1") + body
-    except (binascii.Error, ValueError):
+        key = _standard_key(secret)
+        expected = _standard_signature(key, event, time, body)
+    except ValueError:
         return False
-    digest = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
-    return bool(key) and _matches(f"v1,{digest}", signatures.split(" "))
+    return bool(key) and _matches(expected, signatures.split(" "))
+
+
+def _standard_key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True)
+
+
+def _standard_signature(key: bytes, event_id: str, time: str, body: bytes) -> str:
+    signed = f"{event_id}.{time}.".encode("latin-1") + body
+    return f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
 
 
 def _is_recent(timestamp: int, now: datetime, tolerance: timedelta) -> bool:

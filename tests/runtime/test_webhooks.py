@@ -1,6 +1,7 @@
 """Webhooks: signed requests to a real server, and what each of its answers means."""
 
 import asyncio
+import base64
 import hmac
 import json
 import logging
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from segue.errors import BackendError, UsageError
 from segue.runtime.delivery import DeliveryError, Webhooks, WebhookTarget, next_try
-from segue.webhooks import sign, verify
+from segue.webhooks import sign, sign_standard, verify, verify_standard
 from tests.runtime.receiver import SECRET, Answer, Handler, Receiver, status
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +94,35 @@ async def test_a_delivery_can_be_checked_by_its_receiver(
     signature = headers["Segue-Signature"]
     assert verify(SECRET, signature, body, now=NOW, tolerance=TOLERANCE)
     assert not verify(SECRET, signature, body + b" ", now=NOW, tolerance=TOLERANCE)
+
+
+async def test_a_delivery_can_be_checked_by_a_stock_library(
+    webhooks: Webhooks, receiver: Receiver
+) -> None:
+    """It is signed by Standard Webhooks, too, with what the secret encodes, or with its text."""
+    encoded = "whsec_" + base64.b64encode(SECRET.encode()).decode()
+    for secret in (encoded, SECRET):
+        await webhooks.deliver(WebhookTarget(receiver.target.url, secret), "91", {"n": 1})
+    for _, headers, body in receiver.got:
+        assert verify_standard(encoded, dict(headers), body, now=NOW)
+        assert not verify_standard(encoded, dict(headers), body + b" ", now=NOW)
+        assert headers["webhook-id"] == "91"
+
+
+def test_a_standard_signature_is_that_of_the_specification() -> None:
+    """Its own example, so that stock receivers understand us."""
+    secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
+    assert sign_standard(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_a_secret_that_is_not_what_it_says_is_refused() -> None:
+    """A `whsec_` without base64 would be a key that no library can read."""
+    with pytest.raises(UsageError, match="not base64"):
+        WebhookTarget("https://example.org/hook", "whsec_not base64 at all")
 
 
 async def test_a_retry_has_the_same_id_and_a_new_signature(

@@ -19,7 +19,7 @@ import httpx
 
 from segue.core.text import plain_json
 from segue.errors import BackendError, UsageError
-from segue.webhooks import EVENT_ID_HEADER, SIGNATURE_HEADER, sign
+from segue.webhooks import EVENT_ID_HEADER, SIGNATURE_HEADER, sign, sign_standard
 
 TIME_LIMIT: Final = timedelta(seconds=10)
 
@@ -66,6 +66,13 @@ class WebhookTarget:
                 f"A webhook's secret has {len(self.secret)} characters; expected at least "
                 f"{_MIN_SECRET}, so that it cannot be guessed."
             )
+        try:
+            sign_standard(self.secret, "", 0, b"")
+        except ValueError:
+            raise UsageError(
+                "A webhook's secret starts with 'whsec_', but the rest is not base64; expected "
+                "base64, as Standard Webhooks prescribe, or a secret without 'whsec_'."
+            ) from None
 
     @property
     def origin(self) -> str:
@@ -139,10 +146,12 @@ class Webhooks:
 
     def _headers(self, target: WebhookTarget, event_id: str, body: bytes) -> dict[str, str]:
         # Each attempt has a new signature: the receiver refuses an old time as a replay.
+        timestamp = int(self._clock().timestamp())
         return {
+            **sign_standard(target.secret, event_id, timestamp, body),
             "Content-Type": "application/json",
             "User-Agent": f"Segue/{version('segue')}",
-            SIGNATURE_HEADER: sign(target.secret, int(self._clock().timestamp()), body),
+            SIGNATURE_HEADER: sign(target.secret, timestamp, body),
             EVENT_ID_HEADER: event_id,
         }
 
