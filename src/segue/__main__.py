@@ -7,7 +7,7 @@ traceback.
 import sys
 from typing import Final
 
-# As shells say it of a program that Ctrl-C ended.
+# The exit code that shells use for a program that Ctrl-C ended.
 _INTERRUPTED: Final = 130
 
 

@@ -149,7 +149,7 @@ class Initiative(Threads):
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
         self._deps.wakeups.timers.now()
-        return await self._told(stored)
+        return await self._notified(stored)
 
     async def snooze(self, thread: Thread | str, until: datetime) -> Thread:
         """Postpone the thread's follow-ups to a future time."""

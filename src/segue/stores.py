@@ -80,7 +80,7 @@ async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterat
 
 
 def is_there(settings: Settings) -> bool:
-    """Whether the SQLite database exists; True for PostgreSQL, which tells on connecting."""
+    """Whether the SQLite database exists; True for PostgreSQL, where only connecting shows it."""
     return settings.is_postgres or (settings.folder / JOURNAL_FILE).exists()
 
 

@@ -70,17 +70,17 @@ class Threads:
             now=now,
             settings=check_settings(settings or {}, now),
         )
-        return await self._told(created)
+        return await self._notified(created)
 
     async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
-        return await self._told(await self._journal.threads.update(id_of(thread), title=title))
+        return await self._notified(await self._journal.threads.update(id_of(thread), title=title))
 
     async def mark_read(self, thread: Thread | str, position: int) -> Thread:
         """The user has read everything up to a message's position; never moves back."""
-        return await self._told(await self._journal.threads.mark_read(id_of(thread), position))
+        return await self._notified(await self._journal.threads.mark_read(id_of(thread), position))
 
-    async def _told(self, thread: Thread) -> Thread:
-        """A thread whose list entry changed, after the listeners of its user were told."""
+    async def _notified(self, thread: Thread) -> Thread:
+        """The thread, after its user's listeners were notified that it changed."""
         await self._deps.bus.stored(thread.id, thread.user_id)
         return thread
 

@@ -151,7 +151,7 @@ class ModelDecider:
             )
 
     def _refusal(self, batch: Batch, sign: Sign, consecutive: int) -> str | None:
-        """Why the model is not asked: the answer is no anyway."""
+        """Why the model is not called: no follow-up would be planned anyway."""
         policy = self._policy
         if not policy.enabled:
             return "Follow-ups are switched off."

@@ -287,7 +287,7 @@ class McpTools(AgentMiddleware[Any, Any, Any]):
     """
 
     def __init__(self, toolbox: "Toolbox | None" = None) -> None:
-        """Without `toolbox`, that of the agent whose run it is."""
+        """Without `toolbox`, it uses that of the run's agent."""
         super().__init__()
         self._toolbox = toolbox
 

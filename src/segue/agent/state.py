@@ -237,7 +237,7 @@ def _declaration(channel: BaseChannel[Any, Any, Any]) -> str:
 def _fits(value: Any, declared: Any) -> bool:
     """Whether a value that was stored for another type is one of this type, too.
 
-    By way of JSON: an object whose class has got other fields would pass as an instance.
+    Converted to JSON first: an object whose class has other fields now would pass as an instance.
     """
     try:
         adapter = TypeAdapter(declared)

@@ -33,8 +33,8 @@ _REMIND_AT = "The user's local time, such as 2027-01-15T09:00."
 _EVERY = "A rule such as 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9', or a cron line such as '0 9 * * 1'."
 _UNTIL = "The local time or date after which a rule ends."
 _WHOSE = (
-    "Whose reminders, at a server with a key that speaks for many users; if not given, those of "
-    "the key's user, or of `me` without a server."
+    "The user, if the key may act for many users; by default the key's user, or `me` without a "
+    "server."
 )
 
 
@@ -180,7 +180,7 @@ def _parse_data(text: str | None) -> Any:
         raise UsageError(f"--data is not JSON: {error}.") from None
 
 
-_USER = "Whose; by default the key's user, or `me` without a server."
+_USER = "The user; by default the key's user, or `me` without a server."
 _QUIET_HOURS = "No follow-ups then, on the user's clock, such as 22:00-08:00; off; or default."
 _ZONE = "The user's time zone, such as Europe/Berlin; or default."
 _MUTE = "No follow-ups and no reminders."

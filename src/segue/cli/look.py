@@ -20,7 +20,7 @@ from segue.journal.records import Thread
 from segue.offline import OfflineSegue
 from segue.runtime.clock import SystemClock
 
-_USER = "Whose conversations; if not given, those of the key's user, or of `me` without a server."
+_USER = "The user; by default the key's user, or `me` without a server."
 _ALL = "The newest conversations of all users."
 _ONE_THREAD = "The thread's id; without it, the pending timers of all threads."
 

@@ -208,7 +208,7 @@ def serve(
 
 async def _reload(settings: ServedSettings, config: Path | None) -> int:
     with open_socket(settings.server) as bound:
-        bound.listen()  # who connects before the first child is ready waits
+        bound.listen()  # clients that connect before the first child is ready wait
         files = watched_files(settings, config or Path(FILE))
         return await serve_with_reload(
             bound.fileno(), _handle_stop_signals(), files, child_command()

@@ -65,8 +65,8 @@ _LABELS: Final = {
     EventKind.REPLY_LOST: "reply would be lost",
 }
 _UNKNOWN: Final = (
-    "Users wrote as they wrote then: who would have answered another follow-up, or wrote only "
-    "because of one, is not known."
+    "Users write as they did then. Which of them would have answered another follow-up, or wrote "
+    "only because of one, is not known."
 )
 # Number of threads after which progress is printed.
 _PROGRESS_EVERY: Final = 1_000

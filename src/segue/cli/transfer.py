@@ -1,4 +1,4 @@
-"""`segue export`, `import`, `migrate` and `forget`: whole conversations, out, in and gone."""
+"""`segue export`, `import`, `migrate` and `forget`: moves whole conversations, or deletes them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping

@@ -73,7 +73,7 @@ def asks_something(text: str) -> bool:
 
 
 def asks_fact(text: str) -> bool:
-    """Whether a user asks what is so, and tells nothing of their own life, plans or feelings."""
+    """Whether a user asks for a fact, and tells nothing of their own life, plans or feelings."""
     sentences = sentences_of(text)
     other = (_pattern("action"), _pattern("small_talk"))
     asked = [

@@ -29,7 +29,7 @@ MEDIA: Final = {
     "file": "file",
     "media": "media",
 }
-# The same of providers whose messages are only migrated.
+# The same, of providers whose messages occur only in migrations.
 _ALL_MEDIA: Final = MEDIA.keys() | {"input_file", "document", "container_upload"}
 # A tool's arguments may hold addresses; no client fetches them.
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "tool_call", "function_call"})

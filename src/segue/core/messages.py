@@ -42,7 +42,7 @@ Origin = Literal["reply", "follow_up"]
 
 _LONGEST: Final = 4_000
 _DEEPEST: Final = 64
-# Of one request, and of all events that one message tells.
+# For one request, or for all events that one message is about.
 MOST_DATA_TOKENS: Final = 1_500
 CONTINUATION_PROMPT: Final = "Go on with what you were doing."
 

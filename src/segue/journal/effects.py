@@ -146,7 +146,7 @@ class Effects(Part):
     async def retry(
         self, tx: Tx, lease: EffectLease, error: str, *, retry_at: datetime | None
     ) -> Effect:
-        """Try again at a time, or give up (`retry_at` None): the effect is dead, not gone."""
+        """Try again at a time, or give up (`retry_at` None): the effect is kept as dead."""
         await _check_lease(tx, lease)
         row = await change(
             tx,

@@ -101,7 +101,7 @@ class FeedPage:
 
     @property
     def drafts(self) -> dict[str, Partial]:
-        """What is being written, by thread; useful only after all events before it."""
+        """What is being written, by thread; valid only after all events before it."""
         turns = {} if self.is_cut else self.running
         return {name: turn.partial for name, turn in turns.items() if turn.partial is not None}
 

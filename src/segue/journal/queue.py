@@ -53,7 +53,7 @@ _VOID: Final = """
     WHERE id = ANY(:ids)
 """
 
-# Due at once: the gates then find out for how long the user has to be left in peace.
+# Due at once: the gates then decide how long they wait.
 _KEEP_EVENTS: Final = """
     UPDATE timers SET state = 'postponed', state_reason = :reason, due_at = :now, wake_at = :now,
         updated_at = :now

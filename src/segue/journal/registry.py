@@ -67,7 +67,7 @@ async def merge_user_settings(
 
 
 class Keys(Part):
-    """Who may call the server."""
+    """API keys of the server's callers."""
 
     @acts
     async def add(self, tx: Tx, key: ApiKey) -> None:

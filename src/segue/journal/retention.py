@@ -13,7 +13,7 @@ from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH, read_time, to_json
 from segue.journal.threads import delete_threads, lock_thread
 from segue.journal.tx import Part, Row, Tx, find, get, reads, writes
 
-# A worker has a batch, will go on with it, or it waits for a person.
+# Batches that a worker processes or will continue, and those that wait for a person.
 _UNFINISHED: Final = """
     EXISTS (SELECT 1 FROM turns AS t WHERE t.thread_id = :thread {turn}
         AND (t.state IN ('queued', 'running') OR t.left_open OR t.is_waiting))
@@ -89,7 +89,7 @@ class Removal(Part):
         Call `wipe` after the last call.
         """
         thread = await lock_thread(tx, thread_id, alone=True)
-        # Judged again: since the batches were chosen, the thread may have gone on.
+        # Checked again: the thread may have new messages since the batches were chosen.
         stored = await _batches_of(tx, thread_id)
         removable = {batch.id for batch in stored[:-1] if not batch.is_unfinished}
         chosen = sorted(removable & set(batches))
@@ -155,7 +155,7 @@ def _to_kept(row: Row) -> KeptBatch:
 
 async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
     place = {"thread": thread_id, "batch": batch}
-    # A person's answer to the agent's question is kept with the turn that it let go on.
+    # A person's answer to the agent's question is stored with the turn that it resumed.
     of_batch = "FROM turns WHERE thread_id = :thread AND batch = :batch"
     for row in await tx.all(f"SELECT id, payload {of_batch} AND payload LIKE '%answer%'", **place):
         payload = {k: v for k, v in json.loads(row["payload"]).items() if k != "answer"}

@@ -19,7 +19,7 @@ from segue.migrate.placement import Placement, split_by_batches
 SETTING: Final = "migrated"
 # How much of a thread is read to continue after it.
 _TAIL_TOKENS: Final = 20_000
-# Messages that are stored at once: other writers wait for it.
+# Messages that are stored in one transaction: other writers wait for it.
 _PORTION: Final = 500
 
 

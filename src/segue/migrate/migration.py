@@ -1,7 +1,7 @@
 """Migrates the conversations of a source into the journal, one after the other.
 
-What is going to be stored is recorded before, and that it was, after: a run that was killed is
-repeated with the same positions, and what is stored already stays as it is.
+A conversation is recorded before it is stored, and again afterwards. So a run that was killed is
+repeated with the same positions, and messages that are stored already stay as they are.
 """
 
 import asyncio

@@ -85,7 +85,7 @@ class WindowLimits:
 class PreviewRound:
     """Batches that would leave together, oldest first.
 
-    `is_certain`: however short the summaries before them turn out.
+    `is_certain`: they leave whatever the length of the summaries before them.
     """
 
     leaving: list[Batch]
@@ -248,7 +248,7 @@ class Compressor:
         return cut_at_sentence(text, limits.summary)
 
     async def _is_queued_again(self, effect: Effect) -> bool:
-        """Whether a later effect waits to do the same: of many that failed, one goes on."""
+        """Whether a later effect will do the same: of several that failed, one continues."""
         waiting = (EffectState.PENDING, EffectState.CLAIMED)
         return any(
             other.kind == COMPRESS and other.id > effect.id and other.state in waiting

@@ -88,7 +88,7 @@ class Gatekeeper:
             sent_today=counts.sent_today,
             last_follow_up_at=counts.last_at,
             typing_at=thread.typing_at,
-            # What the agent wrote of its own accord since is no talk.
+            # Messages that the agent started since then do not count as conversation.
             talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
             **preferences.as_facts(),
         )

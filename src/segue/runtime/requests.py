@@ -25,7 +25,7 @@ from segue.journal.records import Decision, Ending, NewTimer, Thread, Timer, Tim
 from segue.runtime.clock import Clock, Wakeup
 from segue.settings.agents import Autonomy
 
-# Longest time until a requested follow-up: later, nobody remembers the conversation.
+# Longest time until a requested follow-up: after a year, the conversation is forgotten.
 FARTHEST: Final = timedelta(days=366)
 # Events that come within this time become one message.
 GATHERED: Final = timedelta(seconds=10)
@@ -131,7 +131,7 @@ class Requests:
         return armed
 
     async def _refusal(self, thread: Thread, timer: NewTimer) -> Decision | None:
-        """The gates that only the user opens are asked at once: the caller learns it."""
+        """What the gates that only the user can open say now: the caller learns of a refusal."""
         user, now = await self._journal.users.get_settings(thread.user_id), self._now()
         wishes = Preferences.of(user, thread.settings).as_facts()
         epoch = thread.epoch
@@ -157,7 +157,7 @@ class Requests:
 async def tell_later(
     journal: Journal, ids: SnowflakeSource, turn: Turn, fault: str, now: datetime
 ) -> Ending:
-    """How a failed turn ends that should have told events; the same as any other if it had none.
+    """How a failed turn about events ends; a turn without events ends like any other.
 
     Unless the user saw some of it, the events are tried again, each time twice as long after they
     were reported, for a day.

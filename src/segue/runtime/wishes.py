@@ -1,7 +1,7 @@
-"""What is asked about follow-ups, as preferences of the user and the decision that explains them.
+"""Requests about follow-ups, as preferences of the user and the decision that explains them.
 
-Asked by the user in a message, promised by the agent in its reply, or set by the agent's tool. The
-callers store both in one step.
+A request comes from the user's message, from a promise in the agent's reply, or from the agent's
+tool. The callers store both in one step.
 """
 
 from collections.abc import Mapping

@@ -57,8 +57,8 @@ def create_app(
     """An app over a running `Segue`, or over one that it opens and closes itself.
 
     In the second case all routes but `/healthz` answer 503 until migrations and the self-test are
-    done. Without `tracing`, the settings choose the collector. `authenticate` says who a request is
-    from, in place of keys and tokens.
+    done. Without `tracing`, the settings choose the collector. `authenticate` finds the user of
+    a request, in place of keys and tokens.
     """
     chosen = settings or ServerSettings()
     lifespan, metrics = Lifespan(source), Metrics()

@@ -94,13 +94,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who an app that embeds Segue says that a request is from."""
+    """The user of a request, as authenticated by the app that embeds Segue."""
 
     user_id: str
     is_operator: bool = False
 
 
-# Gets a request or a socket; None if it is from nobody that the app knows.
+# Takes a request or a socket; returns None if the app does not know its user.
 Authenticate = Callable[[HTTPConnection], Awaitable[Identity | None]]
 
 
@@ -171,7 +171,7 @@ class Authenticator:
 class _Lookup(Generic[T]):
     """A cached lookup in the store, shared by all callers that wait for it.
 
-    A thousand sockets may ask at once; a lock would let them pass one after the other.
+    Behind a lock, a thousand sockets that ask at once would be looked up one after the other.
     """
 
     def __init__(self, lookup: Coroutine[Any, Any, T]) -> None:

@@ -110,7 +110,7 @@ class RequestMiddleware:
             for piece in _pieces(message):
                 await send(piece)
                 if piece is not message:
-                    await asyncio.sleep(0)  # others' turn, even if the client reads at once
+                    await asyncio.sleep(0)  # lets other tasks run, even if the client reads at once
 
         try:
             announced = Headers(scope=scope).get("content-length", "")

@@ -81,9 +81,9 @@ class HookConfig(Config):
     secret: Annotated[SecretStr, AfterValidator(_check_hook_secret)]
     """Shared with the service: `whsec_` and base64, as Standard Webhooks prescribe."""
     agent: str | None = None
-    """Agent that tells the event; `none` means the first one."""
+    """Agent that tells the user about the event; `none` means the first one."""
     trigger: str = EVENT
-    """Trigger of the agent that asks the model to tell it."""
+    """Trigger of that agent; its prompt asks the model to tell the user."""
 
 
 class ServerSettings(Config):

@@ -165,7 +165,7 @@ class TriggerConfig(Config):
     delay: Annotated[Span | None, OR_NONE] = None
     """How long a follow-up waits if the program names no time; `none` means not at all."""
     leave_out: Annotated[frozenset[Gate], FROM_TEXT, AfterValidator(_check_left_out)] = frozenset()
-    """Gates that do not count, such as `quiet_hours`; not those that the user sets."""
+    """Gates that are not checked, such as `quiet_hours`; the user's own preferences always are."""
     missed: Annotated[
         str | None,
         AfterValidator(lambda policy: policy and _check_missed(policy)),
@@ -287,8 +287,8 @@ class WebhookConfig(Config):
     ]
     """Your server's address."""
     secret: SecretStr
-    """Signs each request, so that the receiver can check it; at least 16 characters, or `whsec_` and
-    base64 for libraries of Standard Webhooks."""
+    """Signs each request, so that the receiver can check it; at least 16 characters. For libraries of
+    Standard Webhooks, `whsec_` and base64."""
     all_replies: bool = False
     """Send replies, too, not only follow-ups and continuations."""
 

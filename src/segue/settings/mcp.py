@@ -34,7 +34,7 @@ class McpConfig(Config):
     args: Annotated[tuple[str, ...], Field(repr=False), FROM_TEXT, Expected("a list of texts")] = ()
     """The program's arguments."""
     env: Mapping[str, SecretStr] = Field(default_factory=dict)
-    """Variables of the program; of Segue's own it gets `PATH`, `HOME` and the like only."""
+    """Variables of the program; of Segue's own it gets only `PATH`, `HOME` and the like."""
     url: Annotated[
         str | None, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
     ] = None
@@ -42,7 +42,7 @@ class McpConfig(Config):
     headers: Mapping[str, SecretStr] = Field(default_factory=dict)
     """Headers of each request to the address, such as `Authorization`."""
     tools: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
-    """The tools that the agent gets, by the server's own names; without any, all."""
+    """Tools that the agent may use, by the server's own names; all if empty."""
     connect_time: Span = timedelta(seconds=15)
     """Time limit of connecting, with the start of the program; first replies wait for it."""
     call_time: Span = timedelta(seconds=30)

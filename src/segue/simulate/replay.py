@@ -23,8 +23,8 @@ from segue.runtime.planning import due_times, refusal
 from segue.settings.agents import Autonomy
 from segue.simulate.past import PastPlan, PastThread, PastTurn
 
-# At one moment: first a follow-up that was sent at it in the past, which the user may have answered
-# at once and which may have been the last of the day; then the user; then everything else.
+# The order at one moment: first a follow-up that was sent then, since the user may have answered it
+# at once and it may have been the last of its day; then the user; then the rest.
 _DUE_AS_THEN: Final = 0
 _WROTE: Final = 1
 _ANSWERED: Final = 2

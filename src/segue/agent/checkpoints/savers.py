@@ -66,7 +66,7 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         self._loop = asyncio.get_running_loop()
         self._batch = batch
         self._attempt = attempt
-        # Earlier attempts, newest first: this one's parent checkpoints may be theirs.
+        # Earlier attempts, newest first: the parent of a checkpoint may belong to one of them.
         self._earlier: list[Attempt] = []
         self._storing = asyncio.Lock()
         self._is_closed = False

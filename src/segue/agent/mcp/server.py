@@ -212,7 +212,7 @@ class Toolbox:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Toolbox"]:
-        """Returns at once: the first runs wait for the servers, not the start."""
+        """Returns before the servers are connected; the first runs wait for them."""
         tasks = [asyncio.create_task(server.keep()) for server in self.servers]
         try:
             yield self

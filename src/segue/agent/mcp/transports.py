@@ -173,7 +173,7 @@ async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Close its input, as MCP asks for; then end it, with all that it started."""
+    """Close its input, as MCP prescribes; then end it, and the processes that it started."""
     cast("asyncio.StreamWriter", process.stdin).close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(TimeoutError):

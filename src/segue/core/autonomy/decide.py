@@ -239,7 +239,7 @@ def _still_looking(user: str, before: list[Batch]) -> bool:
 
 
 def _last_tool_failed(batch: Batch) -> bool:
-    """Whether the last message that called tools got an error; a retry that worked is no error."""
+    """Whether the last message that called tools got an error; earlier errors do not count."""
     exchanges = batch.pairing.exchanges
     results = [e.result for e in exchanges if e.message is exchanges[-1].message]
     return any(result is not None and result.status == "error" for result in results)

@@ -40,7 +40,7 @@ _MAY_WRITE_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From `start` until just before `end` on the user's wall clock, across midnight if need be.
+    """From `start` until just before `end` on the user's wall clock; it may cross midnight.
 
     `UsageError` for times with seconds or a time zone, and for two equal times, which could mean
     always or never.
