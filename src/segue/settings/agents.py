@@ -287,8 +287,8 @@ class WebhookConfig(Config):
     ]
     """Your server's address."""
     secret: SecretStr
-    """Signs each request, so that the receiver can check it; at least 16 characters. For libraries of
-    Standard Webhooks, `whsec_` and base64."""
+    """Signs each request, so that the receiver can check it; at least 16 characters, or `whsec_`
+    and base64 for libraries of Standard Webhooks."""
     all_replies: bool = False
     """Send replies, too, not only follow-ups and continuations."""
 
