@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 from weakref import ReferenceType, ref
 
 from langchain.agents.middleware import (
@@ -40,9 +40,6 @@ from segue.errors import BackendError, UsageError
 from segue.runtime.model_failures import ModelFailure
 from segue.runtime.run import log_shortened
 from segue.settings.agents import Limits
-
-if TYPE_CHECKING:
-    from segue.agent.mcp.server import Toolbox
 
 # The reasons by which OpenAI, Anthropic and Google report an answer that ran out of tokens.
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
@@ -280,13 +277,20 @@ def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():g} s"
 
 
+class OffersTools(Protocol):
+    """The MCP servers of an agent, such as `segue.agent.mcp.server.Toolbox`."""
+
+    async def tools(self) -> Sequence[BaseTool]:
+        """The tools of all servers that are connected."""
+
+
 class McpTools(AgentMiddleware[Any, Any, Any]):
     """Offers the tools of the agent's MCP servers to the model, and runs them; for async runs.
 
     A tool of the graph hides one of a server with the same name.
     """
 
-    def __init__(self, toolbox: "Toolbox | None" = None) -> None:
+    def __init__(self, toolbox: OffersTools | None = None) -> None:
         """Without `toolbox`, it uses that of the run's agent."""
         super().__init__()
         self._toolbox = toolbox
@@ -310,5 +314,5 @@ class McpTools(AgentMiddleware[Any, Any, Any]):
 
 async def mcp_tools() -> Sequence[BaseTool]:
     """The tools of the MCP servers of the run's agent that are connected; none outside of Segue."""
-    toolbox: Toolbox | None = get_config().get("configurable", {}).get(TOOLBOX_KEY)
+    toolbox: OffersTools | None = get_config().get("configurable", {}).get(TOOLBOX_KEY)
     return await toolbox.tools() if toolbox else ()
