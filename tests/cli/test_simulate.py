@@ -291,7 +291,7 @@ def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
     night = "At night, 22:00 to 08:00 on the user's clock: 0 (0%) instead of "
     assert any(line.startswith(night) for line in lines)
     assert "Held back: daily_cap 1." in lines
-    assert any(line.startswith("Users wrote as they wrote then") for line in lines)
+    assert any(line.startswith("Users write as they did then.") for line in lines)
     assert any(
         re.fullmatch(r"\S+ \S+ coach would be held back question_unanswered daily_cap", x)
         for x in lines
