@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Self
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages.ai import UsageMetadata
 
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, compose
@@ -173,6 +174,23 @@ class Segue(Initiative):
         batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
         seen = [MessageMetadata.of(m).position or 0 for m in visible_messages(batch.messages)]
         return max([*seen, turn.end_position or 0])
+
+    async def token_usage(self, turn: Turn) -> UsageMetadata:
+        """The tokens of a turn's model calls, as far as the provider reported them."""
+        batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
+        used = [
+            message.usage_metadata
+            for message in batch.messages
+            if isinstance(message, AIMessage)
+            and message.usage_metadata is not None
+            # Earlier positions belong to earlier turns of the batch.
+            and (MessageMetadata.of(message).position or 0) >= turn.id
+        ]
+        tokens_in = sum(each["input_tokens"] for each in used)
+        tokens_out = sum(each["output_tokens"] for each in used)
+        return UsageMetadata(
+            input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
+        )
 
     def listen(self, thread: Thread | str, since: str | None = None) -> AsyncGenerator[Event]:
         """The events of a thread, from a cursor on; by default, from now on."""

@@ -10,6 +10,8 @@ from fastapi.routing import APIWebSocketRoute, iter_route_contexts
 
 _NAME = re.compile(r"\{(\w+)(?::\w+)?\}")
 ADMIN = "/api/admin/"
+# Routes of other protocols whose paths name agents, which are everybody's.
+PROTOCOLS = ("/v1", "/ag-ui", "/mcp")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Door:
     @property
     def is_admin(self) -> bool:
         return self.path.startswith(ADMIN)
+
+    @property
+    def is_of_agents(self) -> bool:
+        return self.path.startswith(PROTOCOLS)
 
     @property
     def names(self) -> list[str]:

@@ -21,6 +21,7 @@ from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.events import ProgressReported
 from segue.server.app import create_app
 from segue.server.auth import USER_HEADER
+from segue.server.mcp.tools import TOOLS, Tool
 from segue.simulate.world import Stage, World
 from segue.telemetry import configure_logging
 from tests.runtime.receiver import Receiver
@@ -70,7 +71,7 @@ class Sweep:
         self, door: Door, threads: list[str], memories: list[str]
     ) -> Iterator[dict[str, str]]:
         known = {"thread_id": threads, "key": memories, "source": ["shop"], "reminder_id": ["7"]}
-        known["path"] = ["app.js"]
+        known |= {"path": ["app.js"], "agent_id": ["guide"], "model": ["guide"]}
         assert len(door.names) <= 1, f"{door}: say here what its path is filled with"
         for name in door.names:
             yield from ({name: value} for value in known[name])
@@ -91,6 +92,66 @@ class Sweep:
                 self.keep_answer(f"{door} {values} {given}", answer)
                 assert answer.status_code < 500, (door, answer.text)
             await self._world.clock.settle()
+
+    async def other_protocols(self, threads: dict[str, str]) -> None:
+        """What clients of AG-UI, OpenAI and MCP get of each conversation, by its agent; they write
+        only in one of their own.
+        """
+        for agent, thread in threads.items():
+            given = {"threadId": thread, "runId": "r", "messages": []}
+            path = f"/ag-ui/{agent}/connect"
+            async with (
+                asyncio.timeout(PATIENCE),
+                self._site.http.stream("POST", path, json=given) as response,
+            ):
+                assert response.status_code == 200, path
+                async for line in _lines(response):
+                    self._keep_event(f"AG-UI {agent}", line)
+                    if "RUN_FINISHED" in line:
+                        break
+            own = await self._write(agent)
+            for tool in TOOLS.values():
+                await self._use_tool(tool, thread if tool.reads else own)
+
+    async def _write(self, agent: str) -> str:
+        """Talk with an agent by each protocol; return the thread."""
+        said, thread = {"role": "user", "content": "Anything new?", "id": "m"}, ""
+        run = {"threadId": "new", "runId": "r", "messages": [said]}
+        answer = await self._site.http.post(f"/ag-ui/{agent}/run", json=run)
+        for line in answer.text.splitlines():
+            self._keep_event(f"AG-UI {agent} run", line)
+        for is_stream in (False, True):
+            wanted = {"model": agent, "messages": [said], "stream": is_stream}
+            answer = await self._site.http.post(
+                "/v1/chat/completions", json=wanted, headers={"Segue-Thread": "new"}
+            )
+            thread = answer.headers["Segue-Thread"]
+            self.keep(f"OpenAI {agent} {is_stream}", answer.text)
+        return thread
+
+    def _keep_event(self, where: str, line: str) -> None:
+        self.keep(where, line)
+        if line.startswith("data: "):
+            self._keep_keys([json.loads(line[6:])])
+
+    async def _use_tool(self, tool: Tool, thread: str) -> None:
+        fields = tool.given.model_fields
+        every: dict[str, Any] = {
+            "query": CANARY,
+            "content": "It snows.",
+            "key": "k",
+            "text": "tea",
+            "after": "9h",
+        }
+        every |= {"thread_id": thread, "limit": 200, "reminder_id": "7"}
+        for query in QUERIES if "query" in fields else [""]:
+            given = {name: value for name, value in every.items() if name in fields}
+            given |= {"query": query} if query else {}
+            params = {"name": tool.name, "arguments": given}
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            answer = await self._site.http.post("/mcp", json=call)
+            assert answer.status_code == 200, (tool.name, answer.text)
+            self.keep_answer(f"MCP {tool.name} {thread} {query}", answer)
 
     async def be_refused(self, door: Door) -> None:
         """What it says to nonsense, and of things that are not there."""
@@ -213,6 +274,7 @@ async def test_no_canary_is_ever_seen_over_http(
         assert "Where is Oslo?" not in [each["message"]["text"] for each in found]
         kept = await site.get("/api/memories", params={"agent_id": "guide"})
         await _assert_they_could_be_seen(site, tale)
+        await sweep.other_protocols(tale.threads)
         await sweep.everything(threads, [memory["key"] for memory in kept["memories"]])
     sweep.found |= logged(caplog, capsys)
     _assert_all_was_swept(sweep)
@@ -231,6 +293,9 @@ def _harm(door: Door) -> int:
 def _assert_all_was_swept(sweep: Sweep) -> None:
     """The sweep saw the story, so it would have seen a canary in it."""
     text = repr(sweep.found)
+    for where in ("AG-UI guide", "MCP read_thread", "MCP why"):
+        seen = "".join(t for name, t in sweep.found.items() if name.startswith(where))
+        assert "Here I am again." in seen or "sent" in seen, where
     for words in (
         "Here I am again.",
         "Booked: yes",

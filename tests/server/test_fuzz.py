@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from langchain_core.messages import BaseMessage
 from websockets.exceptions import ConnectionClosed
 
+from segue.server.mcp.tools import TOOLS
 from segue.server.settings import ServerSettings
 from segue.simulate.world import plain_agent
 from tests.server import nasty
@@ -43,6 +44,9 @@ PLACES = [
     ("POST", "/api/threads/{}/follow-ups/snooze", 1_000_000),
     ("POST", "/api/memories", 1_000_000),
     ("PUT", "/api/memories/sport", 1_000_000),
+    ("POST", "/v1/chat/completions", LIMITS.max_body_bytes),
+    ("POST", "/ag-ui/guide/run", LIMITS.max_body_bytes),
+    ("POST", "/mcp", 1_000_000),
 ]
 
 
@@ -120,6 +124,35 @@ async def test_no_body_is_too_much(folder: str) -> None:
             for method, path, most in PLACES:
                 for body in uncollected(nasty.bodies(dice, 20, most)):
                     await check_send(watched, method, path.format(thread), body)
+
+
+def enveloped(dice: random.Random, message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A message as another protocol sends it, of which a field may be anything."""
+    sent = {"role": "user", "id": f"{dice.random()}", **message}
+    chosen = dice.randrange(3)
+    path = ("/v1/chat/completions", "/ag-ui/guide/run", "/mcp")[chosen]
+    call = {"name": dice.choice([*TOOLS]), "arguments": message}
+    body: dict[str, Any] = (
+        {"model": "guide", "messages": [sent]},
+        {"threadId": "t", "runId": "r", "messages": [sent]},
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call},
+    )[chosen]
+    if dice.random() < 0.3:
+        body[dice.choice([*body])] = nasty.value(dice, 1_000, 100)
+    if dice.random() < 0.3:
+        name = ("stream_options", "resume", "params")[chosen]
+        body[name] = nasty.value(dice, 1_000, 100)
+    return path, body
+
+
+async def test_no_message_of_another_protocol_is_too_much(folder: str) -> None:
+    """Of OpenAI's, AG-UI's and MCP's clients: taken or refused, never a 5xx."""
+    dice = random.Random(f"protocols {SEED}")  # noqa: S311 - not a secret
+    async with attacked(folder) as (watched, _):
+        for _ in range(150 * ROUNDS):
+            path, body = enveloped(dice, nasty.message(dice, 20_000))
+            wrote = json.dumps(body).encode(errors="surrogatepass")
+            await check_send(watched, "POST", path, wrote)
 
 
 async def test_no_frame_is_too_much(folder: str) -> None:

@@ -17,6 +17,7 @@ from segue.core.text import check_name
 from segue.errors import NotFoundError
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
+from segue.server.auth import PREFIX as KEY_PREFIX
 from segue.server.auth import (
     USER_HEADER,
     Authenticate,
@@ -74,8 +75,10 @@ async def identify(connection: HTTPConnection) -> Caller:
     if authenticate is not None:
         return await _ask(authenticate, connection)
     authenticator, credentials = _authenticator(connection), credentials_of(connection)
-    if credentials is None and await authenticator.is_open():
+    # Clients of other protocols must send a key, even where none is needed.
+    if not (credentials or "").startswith(KEY_PREFIX) and await authenticator.is_open():
         _check_local(connection)
+        credentials = None
     return await authenticator.authenticate(credentials, _named_user(connection))
 
 

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from segue.errors import UsageError
 from segue.facade import Segue
-from segue.server import socket
+from segue.server import ag_ui, completions, mcp, socket
 from segue.server.auth import USER_HEADER, Authenticate, RateLimit
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 # Bytes of a body without pictures and files.
 _WITHOUT_MEDIA: Final = 1_000_000
 _OF_HOOK: Final = 100_000
+# The ends of paths that take messages, which may have pictures and files.
+_WITH_MESSAGES: Final = ("/messages", "/chat/completions", "/run", "/connect")
 # Environment variables with the address of a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -84,6 +86,7 @@ def create_app(
     )
     app.state.authenticate = authenticate
     app.state.settings = chosen
+    app.state.error_bodies = {}
     app.state.lifespan = lifespan
     app.state.metrics = metrics
     app.state.rate = RateLimit(chosen.rate_per_minute)
@@ -123,6 +126,20 @@ def _add_routes(app: FastAPI) -> None:
         socket.router,
     ):
         app.include_router(router)
+    _add_protocols(app)
+
+
+def _add_protocols(app: FastAPI) -> None:
+    """What clients of other protocols need, with errors in their form."""
+    settings: ServerSettings = app.state.settings
+    if settings.openai:
+        app.include_router(completions.router)
+        app.state.error_bodies[completions.PREFIX] = completions.error_body
+    if settings.ag_ui:
+        app.include_router(ag_ui.router)
+    if settings.mcp:
+        app.include_router(mcp.router)
+        app.state.error_bodies[mcp.PATH] = mcp.error_body
 
 
 def _add_middleware(app: FastAPI) -> None:
@@ -134,8 +151,15 @@ def _add_middleware(app: FastAPI) -> None:
             CORSMiddleware,
             allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", "Last-Event-ID", USER_HEADER],
-            expose_headers=[REQUEST_ID],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "Last-Event-ID",
+                "MCP-Protocol-Version",
+                USER_HEADER,
+                completions.THREAD_HEADER,
+            ],
+            expose_headers=[REQUEST_ID, completions.THREAD_HEADER],
         )
     app.add_middleware(
         RequestMiddleware,
@@ -151,7 +175,7 @@ def _max_bytes(settings: ServerSettings, path: str) -> int:
     if path.startswith("/api/hooks/"):  # read before its sender is known
         return _OF_HOOK
     most = settings.max_body_bytes
-    return most if path.endswith("/messages") else min(most, _WITHOUT_MEDIA)
+    return most if path.endswith(_WITH_MESSAGES) else min(most, _WITHOUT_MEDIA)
 
 
 def _tracing(settings: ServerSettings) -> "Tracing | None":

@@ -6,7 +6,7 @@ Re-checking costs per key or token, not per connection.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Request
 from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
@@ -26,11 +27,13 @@ from segue.runtime.listeners import end_state
 from segue.server.access import CallerDep, credentials_of, identify, lifespan_of, settings_of
 from segue.server.auth import Caller
 from segue.server.frames import error_frame, frame
-from segue.server.problems import ApiError, problem_of
+from segue.server.problems import ApiError, Problem, problem_of
 from segue.server.responses import encode
 
 EVENT_STREAM: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# A comment, which clients skip; proxies close a stream that is silent for long.
+STILL_HERE: Final = b": still here\n\n"
 _CHECK_SECONDS: Final = 5.0
 # How often a reply's stream looks whether its turn is over.
 _TURN_CHECKED_EVERY: Final = timedelta(seconds=0.05)
@@ -182,9 +185,16 @@ class EventStream(StreamingResponse):
     the same time, which raises.
     """
 
-    def __init__(self, lines: AsyncGenerator[bytes]) -> None:
-        self._lines = _report_errors(lines)
-        super().__init__(self._lines, media_type=EVENT_STREAM, headers=_HEADERS)
+    def __init__(
+        self,
+        lines: AsyncGenerator[bytes],
+        headers: Mapping[str, str] | None = None,
+        describe: Callable[[Problem], bytes] | None = None,
+    ) -> None:
+        """`describe` writes the error that ends the stream; by default, as a frame."""
+        self._lines = _report_errors(lines, describe or _error_line)
+        headers = {**_HEADERS, **(headers or {})}
+        super().__init__(self._lines, media_type=EVENT_STREAM, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -193,14 +203,25 @@ class EventStream(StreamingResponse):
             await self._lines.aclose()
 
 
-async def _report_errors(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _report_errors(
+    lines: AsyncGenerator[bytes], describe: Callable[[Problem], bytes]
+) -> AsyncGenerator[bytes]:
     """A stream that has begun has sent its status; an error becomes its last event."""
     try:
         async with aclosing(lines):
             async for line in lines:
                 yield line
     except (ApiError, SegueError) as error:
-        yield await _line(error_frame(problem_of(error)))
+        yield describe(problem_of(error))
+
+
+def _error_line(problem: Problem) -> bytes:
+    return b"event: error\n" + data_line(error_frame(problem))
+
+
+def data_line(data: dict[str, Any]) -> bytes:
+    """A server-sent event without a name."""
+    return b"".join((b"data: ", to_json(data), b"\n\n"))
 
 
 async def stream_events(
@@ -210,22 +231,32 @@ async def stream_events(
     async with aclosing(with_heartbeats(events, live)) as heard:
         yield b": listening\n\n"
         async for event in heard:
-            yield b": still here\n\n" if event is None else await _event_line(event)
+            yield STILL_HERE if event is None else await _event_line(event)
 
 
 async def stream_reply(
     segue: Segue, turn: Turn, events: AsyncGenerator[Event], live: LiveConnection
 ) -> AsyncGenerator[bytes]:
     """The events of a thread until a turn is over, and then its state."""
+    async with aclosing(reply_events(segue, turn, events, live)) as heard:
+        async for event in heard:
+            if event is not None:
+                yield await _event_line(event)
+
+
+async def reply_events(
+    segue: Segue, turn: Turn, events: AsyncGenerator[Event], live: LiveConnection
+) -> AsyncGenerator[Event | None]:
+    """The events of a thread up to the end of a turn; None after each idle moment."""
     ended = asyncio.ensure_future(segue.wait_turn(turn))
     target: int | None = None
     try:
         async with aclosing(with_heartbeats(events, live, _TURN_CHECKED_EVERY)) as heard:
             async for event in heard:
-                if event is not None:
-                    yield await _event_line(event)
-                    if isinstance(event.payload, TurnEnded) and event.payload.turn_id == turn.id:
-                        return
+                yield event
+                ending = None if event is None else event.payload
+                if isinstance(ending, TurnEnded) and ending.turn_id == turn.id:
+                    return
                 if ended.done() and target is None:
                     turn = ended.result()
                     target = await segue.last_position(turn)
@@ -234,7 +265,7 @@ async def stream_reply(
                 ):
                     # It had ended before this request.
                     over = TurnEnded(turn.id, end_state(turn))
-                    yield await _line(frame(Event(cursor_at(target), over, turn.thread_id)))
+                    yield Event(cursor_at(target), over, turn.thread_id)
                     return
     finally:
         ended.cancel()

@@ -116,7 +116,7 @@ class RequestMiddleware:
             announced = Headers(scope=scope).get("content-length", "")
             if announced.isdecimal() and int(announced) > limit:
                 error = _too_large(limit)
-                refusal = problem_response(problem_of(error), request_id, error.headers)
+                refusal = problem_response(problem_of(error), scope, error.headers)
                 await refusal(scope, receive, respond)
                 return
             await self._app(scope, _limit_body(receive, limit), respond)
@@ -181,13 +181,21 @@ def api_router(path: str, tag: str, *statuses: int, operators: bool = False) -> 
     """A router for callers with a key or token, or for operators only. `statuses` are errors of its
     routes, besides those that any route may have.
     """
+    return authenticated_router(f"/api{path}", tag, *statuses, operators=operators)
+
+
+def authenticated_router(
+    prefix: str, tag: str, *statuses: int, operators: bool = False, in_schema: bool = True
+) -> APIRouter:
+    """The same at any path; `in_schema` if it belongs to our own API, which `/docs` describes."""
     dependencies = [Depends(BEARER_SCHEME)]
     if operators:
         dependencies.append(Depends(require_operator))
     return APIRouter(
         route_class=_AuthenticatedRoute,
-        prefix=f"/api{path}",
+        prefix=prefix,
         tags=[tag],
+        include_in_schema=in_schema,
         dependencies=dependencies,
         responses=errors(*statuses, 400, 401, 403, 413, 422, 429, 503),
     )

@@ -5,7 +5,7 @@ the server failed, because its text may quote anything.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from segue.core.text import one_line
 from segue.errors import (
@@ -111,6 +112,10 @@ class Problem(BaseModel):
     )
 
 
+# How another protocol writes an error.
+ErrorBody = Callable[[Problem], dict[str, Any]]
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem for an exception, without internal details."""
     status, code = 500, "internal"
@@ -130,9 +135,15 @@ def problem_of(error: Exception) -> Problem:
 
 
 def problem_response(
-    problem: Problem, request_id: str | None, headers: Mapping[str, str] | None = None
+    problem: Problem, scope: Scope, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    problem.request_id = request_id
+    """The response of a problem, in the form of the protocol that the request's path belongs to."""
+    problem.request_id = scope.get("state", {}).get("request_id")
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    bodies: Mapping[str, ErrorBody] = scope["app"].state.error_bodies
+    for prefix, body in bodies.items():
+        if path.startswith(prefix):
+            return JSONResponse(body(problem), problem.status, dict(headers or {}))
     content = problem.model_dump(exclude_none=True)
     return JSONResponse(content, problem.status, dict(headers or {}), MEDIA_TYPE)
 
@@ -156,8 +167,7 @@ def install(app: FastAPI) -> None:
         problem = problem_of(error)
         if problem.status >= 500 and isinstance(error, SegueError):
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
-        request_id = getattr(request.state, "request_id", None)
-        return problem_response(problem, request_id, getattr(error, "headers", None))
+        return problem_response(problem, request.scope, getattr(error, "headers", None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -169,7 +179,7 @@ def install(app: FastAPI) -> None:
             code=UsageError.code,
             errors=errors,
         )
-        return problem_response(problem, getattr(request.state, "request_id", None))
+        return problem_response(problem, request.scope)
 
     made = app.openapi
 

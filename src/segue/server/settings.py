@@ -123,6 +123,12 @@ class ServerSettings(Config):
         default_factory=dict
     )
     """Services that may report events at `/api/hooks/` and their name."""
+    openai: bool = True
+    """Serve agents as models at `/v1`, for clients of OpenAI's chat completions."""
+    ag_ui: bool = True
+    """Serve agents at `/ag-ui`, for clients of AG-UI."""
+    mcp: bool = True
+    """Serve the caller's memories, reminders and follow-ups as tools at `/mcp`."""
     ping_every: Span = timedelta(seconds=20)
     """Interval of heartbeats and pings; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"

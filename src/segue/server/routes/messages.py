@@ -120,14 +120,19 @@ async def mark_read(segue: SegueDep, thread: ThreadDep, read: ReadIn) -> ThreadO
 
 async def accept_message(connection: HTTPConnection, thread: Thread, new: MessageIn) -> Accepted:
     """Check and store a client's message, over HTTP or a socket."""
-    settings = settings_of(connection)
-    check_blocks(new.content, settings.max_content_blocks)
-    check_text(new.content, settings.max_text_bytes)
-    if not settings.allow_content_urls:
-        check_references(new.content)
+    check_content(connection, new.content)
     return await segue_of(connection).send(
         thread, new.content, client_message_id=new.client_message_id, strategy=new.strategy
     )
+
+
+def check_content(connection: HTTPConnection, content: str | list[Any]) -> None:
+    """`ApiError` if the server's settings do not allow a message's content."""
+    settings = settings_of(connection)
+    check_blocks(content, settings.max_content_blocks)
+    check_text(content, settings.max_text_bytes)
+    if not settings.allow_content_urls:
+        check_references(content)
 
 
 def check_blocks(content: str | list[Any], most: int) -> None:

@@ -1,0 +1,133 @@
+"""Conversations of clients that choose the ids themselves, as most chat protocols do.
+
+A chat is named by its client; here it is a thread of the caller. Two callers, or two agents, may
+use the same name: each has a thread of its own, so a name reveals nothing about others.
+"""
+
+import hashlib
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic_core import to_json
+from starlette.requests import HTTPConnection
+
+from segue.core.messages import user_message
+from segue.core.metadata import MessageMetadata
+from segue.core.text import check_name, plain_json
+from segue.errors import ConflictError, NotFoundError
+from segue.events import (
+    Event,
+    ListenerLagged,
+    MessageRetracted,
+    MessageStored,
+    Payload,
+    TurnEnded,
+    cursor_at,
+)
+from segue.facade import Segue
+from segue.journal.records import Thread, Turn
+from segue.server.access import get_own_thread, settings_of
+from segue.server.auth import Caller
+from segue.server.connections import LiveConnection, reply_events
+from segue.server.problems import ApiError
+from segue.server.requests import MessageIn
+from segue.server.routes.messages import check_content
+
+# How many of the newest messages may follow a question that is still open.
+_AFTER_QUESTION: Final = 10
+# OpenAI's client sends a failed request again; what was said is stored already.
+NO_RETRY: Final = {"X-Should-Retry": "false"}
+
+
+async def open_chat(segue: Segue, caller: Caller, agent_id: str, name: str | None) -> Thread:
+    """The caller's thread with an agent that a client calls `name`, which may be the thread's id;
+    it is created if it is new. Without a name, a new thread.
+
+    `NotFoundError` if there is no such agent, `ConflictError` if the thread is with another one.
+    """
+    agent = segue.get_agent(agent_id).id
+    if name is None:
+        return await segue.create_thread(caller.user_id, agent)
+    check_name(name, "The name of a conversation")
+    try:
+        thread = await get_own_thread(segue, caller, name)
+    except NotFoundError:
+        digest = hashlib.sha256("\0".join((caller.user_id, agent, name)).encode()).hexdigest()
+        return await segue.create_thread(caller.user_id, agent, thread_id=f"chat-{digest[:32]}")
+    if thread.agent_id != agent:
+        raise ConflictError(
+            f"Thread {name!r:.60} is with agent {thread.agent_id!r}, not {agent!r}."
+        )
+    return thread
+
+
+def check_new_message(connection: HTTPConnection, content: Any) -> None:
+    """Raises if this cannot be a user's message; before a thread is created for it."""
+    user_message(content)
+    check_content(connection, content)
+
+
+def message_in(content: Any, message_id: Any) -> MessageIn:
+    """A message by the id that its client chose; both are checked when it is stored."""
+    return MessageIn.model_construct(content=content, client_message_id=message_id)
+
+
+async def find_question(segue: Segue, thread: Thread) -> Turn | None:
+    """The turn of a thread that waits for an answer, if there is one."""
+    if not thread.message_count:
+        return None
+    page = await segue.history(thread, limit=_AFTER_QUESTION)
+    turns = await segue.list_turns(thread, page, limit=2 * _AFTER_QUESTION)
+    return next((turn for turn in turns if turn.is_waiting), None)
+
+
+def question_text(question: Any) -> str:
+    """A question of an agent in words: its text, or all of it as JSON."""
+    return question if isinstance(question, str) else to_json(plain_json(question)).decode()
+
+
+async def hear_reply(
+    segue: Segue, turn: Turn, live: LiveConnection
+) -> AsyncGenerator[Event | None]:
+    """The events of a turn, of which the last is its `TurnEnded`; None after each interval of
+    silence, in which a proxy might give up. From the beginning of its batch: a message that was
+    sent before has been answered already.
+
+    `ApiError` if the server stops first.
+    """
+    pings, quiet_since = settings_of(live.connection).ping_every, time.monotonic()
+    events = segue.listen(turn.thread_id, cursor_at(turn.batch))
+    async with aclosing(reply_events(segue, turn, events, live)) as heard:
+        async for event in heard:
+            now = time.monotonic()
+            if event is not None and _is_of_turn(event.payload, turn):
+                quiet_since = now
+                yield event
+                if isinstance(event.payload, TurnEnded):
+                    return
+            elif now - quiet_since >= pings.total_seconds():
+                quiet_since = now
+                yield None
+    raise ApiError(
+        503, "stopping", "The server stops; the reply will be in the conversation.", NO_RETRY
+    )
+
+
+def _is_of_turn(payload: Payload, turn: Turn) -> bool:
+    """Whether something that happened in a thread belongs to a turn."""
+    match payload:
+        case MessageStored(message):
+            return _is_reply(message, turn)
+        case MessageRetracted() | ListenerLagged():  # perhaps
+            return True
+    return getattr(payload, "turn_id", None) == turn.id
+
+
+def _is_reply(message: BaseMessage, turn: Turn) -> bool:
+    metadata = MessageMetadata.of(message)
+    # Positions before the turn's id belong to earlier turns of its batch.
+    is_after = (metadata.position or 0) >= turn.id
+    return isinstance(message, AIMessage) and metadata.batch == turn.batch and is_after
