@@ -209,12 +209,14 @@ class Segue(Initiative):
         last = await self._journal.feed.last_position(check_text(user_id, "user_id"))
         return cursor_at(last)
 
-    async def cancel(self, thread: Thread | str) -> list[Turn]:
-        """Cancel the thread's turns and continuations; return the turns that are being stopped.
+    async def cancel(self, thread: Thread | str, *, only: Turn | None = None) -> list[Turn]:
+        """Cancel the thread's turns and continuations, or `only` one turn; return the turns that
+        are being stopped.
 
         The part of a reply that the user has seen is kept.
         """
-        return await self._open_system.inbox.cancel(id_of(thread))
+        turn_id = None if only is None else only.id
+        return await self._open_system.inbox.cancel(id_of(thread), only=turn_id)
 
     async def answer(self, turn: Turn | int, answer: Any) -> Turn:
         """Answer the question that a turn waits with."""
@@ -249,6 +251,12 @@ class Segue(Initiative):
         """Store a fact about a user; a memory with the same content is updated instead."""
         agent, book = self._memory_book(agent_id)
         return (await book.remember(agent, user_id, content, key)).memory
+
+    async def find_memory(
+        self, user_id: str, key: str, agent_id: str | None = None
+    ) -> Memory | None:
+        """A memory by its key."""
+        return await self._journal.memories.find(self.get_agent(agent_id).id, user_id, key)
 
     async def forget(self, user_id: str, key: str, agent_id: str | None = None) -> bool:
         """Delete a memory; False if there is none with this key."""

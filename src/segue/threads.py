@@ -5,6 +5,7 @@ from typing import Any
 
 from segue.compose import System
 from segue.core.autonomy.policy import check_settings
+from segue.core.client_metadata import metadata_of, metadata_settings
 from segue.core.snowflake import to_text
 from segue.core.text import check_name
 from segue.errors import BackendError, NotFoundError, UsageError
@@ -75,6 +76,15 @@ class Threads:
     async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
         return await self._notified(await self._journal.threads.update(id_of(thread), title=title))
 
+    async def set_thread_metadata(
+        self, thread: Thread | str, metadata: Mapping[str, Any]
+    ) -> Thread:
+        """Merge a client's own notes into those of a thread; None removes one."""
+        known = metadata_of((await self.get_thread(id_of(thread))).settings)
+        settings = metadata_settings(metadata, known)
+        updated = await self._journal.threads.update(id_of(thread), settings=settings)
+        return await self._notified(updated)
+
     async def mark_read(self, thread: Thread | str, position: int) -> Thread:
         """The user has read everything up to a message's position; never moves back."""
         return await self._notified(await self._journal.threads.mark_read(id_of(thread), position))
@@ -118,9 +128,21 @@ class Threads:
         threads = self._open_system.threads
         return await threads.history(id_of(thread), limit=limit, before=before, after=after)
 
-    async def list_turns(self, thread: Thread | str, page: Page, *, limit: int) -> list[Turn]:
-        """The turns that wrote the messages of a page of history, newest first."""
-        return await self._open_system.threads.turns_of(id_of(thread), page, limit=limit)
+    async def list_turns(
+        self,
+        thread: Thread | str,
+        page: Page | None = None,
+        *,
+        limit: int,
+        only_waiting: bool = False,
+    ) -> list[Turn]:
+        """A thread's turns, newest first: those that wrote the messages of a page of history, all,
+        or those that wait for an answer.
+        """
+        if page is not None:
+            return await self._open_system.threads.turns_of(id_of(thread), page, limit=limit)
+        turns = self._journal.turns
+        return await turns.list_of(id_of(thread), limit=limit, only_waiting=only_waiting)
 
     async def get_turn(self, turn_id: int) -> Turn:
         """`NotFoundError` if there is no such turn."""

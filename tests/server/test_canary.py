@@ -37,8 +37,13 @@ pytestmark = [
     pytest.mark.usefixtures("foreseen_meanings"),
 ]
 
-# A message's place is everybody's business; nothing else of its metadata is.
-HIDDEN = (KEYS - {"position"}) | {"additional_kwargs", "tool_calls", "trigger_words"}
+# A message's place is everybody's business, and a client knows its own id of a message; nothing
+# else of its metadata is.
+HIDDEN = (KEYS - {"position", "client_message_id"}) | {
+    "additional_kwargs",
+    "tool_calls",
+    "trigger_words",
+}
 END = ProgressReported("heard all")
 QUERIES = [CANARY, WORDS, "hello again kindly", "fine", *TRIGGER_PROMPTS.values(), "shipped"]
 TYPED = [

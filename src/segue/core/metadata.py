@@ -70,6 +70,8 @@ class MessageMetadata:
     parent_batch: int | None = None
     # When it was stored, in ISO 8601; set only if the position shows a later time.
     stored_at: str | None = None
+    # The id that the client gave to its message, if any.
+    client_message_id: str | None = None
 
     # Set on a tool result whose tool requested a continuation; the batch then waits for it.
     continue_requested: bool = False
@@ -178,6 +180,7 @@ _RULES: Final[tuple[tuple[str, *_Rule], ...]] = (
     ("batch_type", *_member_of(BatchType)),
     ("parent_batch", *_ID),
     ("stored_at", None, _is_moment, "a time with its zone, in ISO 8601"),
+    ("client_message_id", *_TEXT),
     ("continue_requested", *_FLAG),
     ("settled", *_FLAG),
     ("source_agent_id", *_TEXT),

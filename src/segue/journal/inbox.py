@@ -215,7 +215,7 @@ async def _store(
     client_message_id: str | None,
 ) -> tuple[BaseMessage, Turn]:
     """Store the message, in a batch with a new turn or in that of a turn which collects."""
-    message, now = _with_sender(message, arrival), ids.now
+    message, now = _with_names(message, arrival, client_message_id), ids.now
     turn = await _find_collecting(tx, thread.id, arrival, now)
     if turn is None:
         stored, row = _stamp_first(message, arrival, ids)
@@ -292,11 +292,16 @@ def _check_arrival(arrival: Arrival) -> None:
         )
 
 
-def _with_sender(message: HumanMessage, arrival: Arrival) -> HumanMessage:
-    if arrival.source_agent_id is None:
+def _with_names(
+    message: HumanMessage, arrival: Arrival, client_message_id: str | None
+) -> HumanMessage:
+    """With the agent that sent it, and the id that its client knows it by."""
+    if arrival.source_agent_id is None and client_message_id is None:
         return message
     metadata = MessageMetadata.of(message)
-    return replace(metadata, source_agent_id=arrival.source_agent_id).onto(message)
+    return replace(
+        metadata, source_agent_id=arrival.source_agent_id, client_message_id=client_message_id
+    ).onto(message)
 
 
 def _stamp_first(

@@ -181,6 +181,12 @@ class Memories(Part):
         return await tx.run(sql, agent=agent_id, user=user_id, key=key) > 0
 
     @looks
+    async def find(self, tx: Tx, agent_id: str, user_id: str, key: str) -> Memory | None:
+        sql = f"SELECT {_FIELDS} {_IN_NAMESPACE} AND key = :key"
+        row = await find(tx, sql, agent=agent_id, user=user_id, key=key)
+        return None if row is None else Memory.of(row)
+
+    @looks
     async def list_of(
         self,
         tx: Tx,

@@ -97,9 +97,9 @@ class Inbox:
         await self._wake(turn)
         return turn
 
-    async def cancel(self, thread_id: str) -> list[Turn]:
-        """Cancel a thread's turns, in any process, and its continuations."""
-        return await self._stop(thread_id, STOPPED)
+    async def cancel(self, thread_id: str, only: int | None = None) -> list[Turn]:
+        """Cancel a thread's turns, in any process, and its continuations; or `only` one turn."""
+        return await self._stop(thread_id, STOPPED, only)
 
     def _stop_soon(self, thread_id: str, follow_up: int) -> None:
         """Stop a visible follow-up after `FINISH_WITHIN`: the reply to the user has to start."""

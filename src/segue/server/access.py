@@ -33,6 +33,8 @@ from segue.server.settings import ServerSettings
 _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 # A browser can set no header of a socket but its protocols: `segue` and `bearer.<key>`.
 _BEARER: Final = "bearer."
+# In place of `Authorization`; LangGraph's clients send it.
+API_KEY_HEADER: Final = "X-Api-Key"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 # Only for the OpenAPI document; `caller_of` reads the header.
 BEARER_SCHEME = HTTPBearer(auto_error=False, description="An API key, or a JWT.")
@@ -63,6 +65,10 @@ def _authenticator(connection: HTTPConnection) -> Authenticator:
 
 def credentials_of(connection: HTTPConnection) -> str | None:
     """The caller's key or token, if any."""
+    return _bearer_of(connection) or connection.headers.get(API_KEY_HEADER) or None
+
+
+def _bearer_of(connection: HTTPConnection) -> str | None:
     for protocol in connection.scope.get("subprotocols", ()):
         if protocol.startswith(_BEARER):
             return str(protocol.removeprefix(_BEARER))

@@ -16,7 +16,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from segue.errors import UsageError
 from segue.facade import Segue
-from segue.server import ag_ui, completions, mcp, socket
+from segue.server import ag_ui, completions, langgraph, mcp, socket
+from segue.server.access import API_KEY_HEADER
 from segue.server.auth import USER_HEADER, Authenticate, RateLimit
 from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
 _WITHOUT_MEDIA: Final = 1_000_000
 _OF_HOOK: Final = 100_000
 # The ends of paths that take messages, which may have pictures and files.
-_WITH_MESSAGES: Final = ("/messages", "/chat/completions", "/run", "/connect")
+_WITH_MESSAGES: Final = (
+    *("/messages", "/chat/completions", "/run", "/connect"),
+    *langgraph.MESSAGE_PATHS,
+)
 # Environment variables with the address of a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -93,6 +97,8 @@ def create_app(
     app.state.authenticator = None
     app.state.connections = {"socket": Counter(), "stream": Counter()}
     app.state.credential_checks = {}
+    app.state.windows = WeakValueDictionary[str, langgraph.SharedWindow]()
+    app.state.background = set[asyncio.Task[object]]()
     app.state.slots = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
     metrics.sockets.set_function(app.state.connections["socket"].total)
     install(app)
@@ -132,6 +138,9 @@ def _add_routes(app: FastAPI) -> None:
 def _add_protocols(app: FastAPI) -> None:
     """What clients of other protocols need, with errors in their form."""
     settings: ServerSettings = app.state.settings
+    if settings.langgraph is not None:
+        for router in langgraph.ROUTERS:
+            app.include_router(router, prefix=settings.langgraph.rstrip("/"))
     if settings.openai:
         app.include_router(completions.router)
         app.state.error_bodies[completions.PREFIX] = completions.error_body
@@ -156,10 +165,12 @@ def _add_middleware(app: FastAPI) -> None:
                 "Content-Type",
                 "Last-Event-ID",
                 "MCP-Protocol-Version",
+                API_KEY_HEADER,
                 USER_HEADER,
                 completions.THREAD_HEADER,
+                *langgraph.HEADERS,
             ],
-            expose_headers=[REQUEST_ID, completions.THREAD_HEADER],
+            expose_headers=[REQUEST_ID, completions.THREAD_HEADER, *langgraph.EXPOSED],
         )
     app.add_middleware(
         RequestMiddleware,

@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import to_json
 
+from segue.core.client_metadata import is_metadata
 from segue.core.messages import Origin, origin_of, shown_content, spoken_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import time_of, to_text
@@ -35,8 +36,8 @@ LARGE: Final = 256_000
 
 
 def _visible_settings(settings: Mapping[str, Any]) -> Any:
-    """Without the notes of a migration, which are not a preference of the user; times like all."""
-    shown = {name: value for name, value in settings.items() if name != SETTING}
+    """Without notes of a migration and of clients, which are not preferences; times like all."""
+    shown = {n: v for n, v in settings.items() if n != SETTING and not is_metadata(n)}
     if isinstance(until := shown.get("snoozed_until"), str):
         shown["snoozed_until"] = rfc3339(datetime.fromisoformat(until))
     return exact_json(shown)
@@ -322,7 +323,7 @@ def size_of(value: Any) -> int:
     return sum(map(size_of, inside)) if isinstance(value, dict | list) else 0
 
 
-async def encode(value: BaseModel | dict[str, Any]) -> bytes:
+async def encode(value: BaseModel | dict[str, Any] | list[Any] | None) -> bytes:
     """As JSON, far faster than `json.dumps`; with a picture of 10 MB not on the event loop."""
     return await asyncio.to_thread(to_json, value) if size_of(value) > LARGE else to_json(value)
 

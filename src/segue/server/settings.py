@@ -129,6 +129,8 @@ class ServerSettings(Config):
     """Serve agents at `/ag-ui`, for clients of AG-UI."""
     mcp: bool = True
     """Serve the caller's memories, reminders and follow-ups as tools at `/mcp`."""
+    langgraph: Annotated[Literal["/", "/langgraph"] | None, OR_NONE] = "/"
+    """Path of the routes that clients of the LangGraph SDK use; `none` for no such routes."""
     ping_every: Span = timedelta(seconds=20)
     """Interval of heartbeats and pings; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"

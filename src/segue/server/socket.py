@@ -63,7 +63,7 @@ def parse_frame(text: str) -> ClientFrame:
 @router.websocket("/api/threads/{thread_id}/ws")
 async def connect(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
     """Listen to a thread and send to it; docs/server.md lists the frames."""
-    async with _accepted(websocket) as caller:
+    async with accepted(websocket) as caller:
         thread = await get_own_thread(segue_of(websocket), caller, thread_id)
         # Set the cursor now: a frame may be handled before listening begins.
         since = cursor_at(thread.last_position) if since is None else since
@@ -76,7 +76,7 @@ async def connect(websocket: WebSocket, thread_id: str, since: str | None = Quer
 @router.websocket("/api/ws")
 async def connect_user(websocket: WebSocket, since: str | None = Query(None)) -> None:
     """Listen to all threads of the caller and send to them; the client's frames name theirs."""
-    async with _accepted(websocket) as caller:
+    async with accepted(websocket) as caller:
         segue = segue_of(websocket)
         since = await segue.user_cursor(caller.user_id) if since is None else since
         parse_cursor(since)
@@ -85,7 +85,7 @@ async def connect_user(websocket: WebSocket, since: str | None = Query(None)) ->
 
 
 @asynccontextmanager
-async def _accepted(websocket: WebSocket) -> AsyncIterator[Caller]:
+async def accepted(websocket: WebSocket) -> AsyncIterator[Caller]:
     """A socket with its caller; what the block raises closes it with a code."""
     protocols = websocket.scope.get("subprotocols", [])
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
@@ -95,10 +95,10 @@ async def _accepted(websocket: WebSocket) -> AsyncIterator[Caller]:
         pass
     except (ApiError, SegueError) as error:
         problem = problem_of(error)
-        await _close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
+        await close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
     except Exception:
         logger.exception("A socket at %s failed", websocket.url.path)
-        await _close(websocket, 1011, "The server failed.")
+        await close(websocket, 1011, "The server failed.")
 
 
 class _Socket:
@@ -135,7 +135,7 @@ class _Socket:
             async for event in events:
                 if event is not None:
                     await self._send(frame(event))
-        await _close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
+        await close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
 
     async def _receive_frames(self) -> None:
         while True:
@@ -205,6 +205,6 @@ class _Socket:
                 await self._websocket.send_text(text)
 
 
-async def _close(websocket: WebSocket, code: int, reason: str) -> None:
+async def close(websocket: WebSocket, code: int, reason: str) -> None:
     with suppress(RuntimeError):  # already closed
         await websocket.close(code, reason[:120])

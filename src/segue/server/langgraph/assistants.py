@@ -1,0 +1,123 @@
+"""Assistants: the agents of the settings; and what a client asks of a server first."""
+
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from segue.core.snowflake import EPOCH
+from segue.core.text import rfc3339
+from segue.errors import NotFoundError
+from segue.facade import Segue
+from segue.server.access import SegueDep, require_local
+from segue.server.langgraph.messages import Json
+from segue.server.langgraph.records import NODE, assistant_json
+from segue.server.middleware import authenticated_router
+from segue.server.requests import StrictModel
+
+router = authenticated_router("/assistants", "langgraph", in_schema=False)
+public = APIRouter(include_in_schema=False, dependencies=[Depends(require_local)])
+_MESSAGES: Final[Json] = {
+    "type": "object",
+    "properties": {"messages": {"type": "array", "items": {"type": "object"}, "title": "Messages"}},
+    "required": ["messages"],
+}
+_NOTHING: Final[Json] = {"type": "object", "properties": {}}
+
+
+class AssistantFilter(StrictModel):
+    metadata: dict[str, Any] | None = None
+    graph_id: str | None = Field(default=None, max_length=200)
+    name: str | None = Field(default=None, max_length=200)
+
+
+class AssistantSearch(AssistantFilter):
+    limit: int = Field(default=10, ge=1, le=1_000)
+    offset: int = Field(default=0, ge=0)
+    sort_by: str | None = None
+    sort_order: str | None = None
+    select: list[str] | None = None
+
+
+@public.get("/ok")
+async def ok() -> Json:
+    return {"ok": True}
+
+
+@public.get("/info")
+async def info() -> Json:
+    """What the server can do, for clients that ask before they show more of it."""
+    return {
+        "version": version("segue"),
+        "langgraph_py_version": version("langgraph"),
+        "flags": {"assistants": True, "crons": True, "langsmith": False},
+        "host": {"kind": "self-hosted"},
+    }
+
+
+def _assistants(segue: Segue, wanted: AssistantFilter) -> list[Json]:
+    found = [_assistant(segue, agent.id) for agent in segue.agents]
+    return [
+        each
+        for each in found
+        if wanted.graph_id in {None, each["graph_id"]}
+        and (wanted.name or "").lower() in str(each["name"]).lower()
+        and (wanted.metadata or {}).items() <= each["metadata"].items()
+    ]
+
+
+def _assistant(segue: Segue, agent_id: str) -> Json:
+    return assistant_json(segue.get_agent(agent_id), rfc3339(EPOCH))
+
+
+@router.post("/search")
+async def search(segue: SegueDep, wanted: AssistantSearch | None = None) -> list[Json]:
+    wanted = wanted or AssistantSearch()
+    found = _assistants(segue, wanted)[wanted.offset : wanted.offset + wanted.limit]
+    select = wanted.select
+    return [{n: v for n, v in each.items() if select is None or n in select} for each in found]
+
+
+@router.post("/count")
+async def count(segue: SegueDep, wanted: AssistantFilter | None = None) -> int:
+    return len(_assistants(segue, wanted or AssistantFilter()))
+
+
+@router.get("/{assistant_id}")
+async def get(segue: SegueDep, assistant_id: str) -> Json:
+    return _assistant(segue, _check(segue, assistant_id))
+
+
+@router.get("/{assistant_id}/schemas")
+async def get_schemas(segue: SegueDep, assistant_id: str) -> Json:
+    return {
+        "graph_id": _check(segue, assistant_id),
+        "input_schema": _MESSAGES,
+        "output_schema": _MESSAGES,
+        "state_schema": _MESSAGES,
+        "config_schema": _NOTHING,
+        "context_schema": _NOTHING,
+    }
+
+
+@router.get("/{assistant_id}/graph")
+async def get_graph(segue: SegueDep, assistant_id: str) -> Json:
+    """One node, whatever the graph of the agent is: clients get what it says, not how."""
+    _check(segue, assistant_id)
+    ends = [{"id": e, "type": "schema", "data": e} for e in ("__start__", "__end__")]
+    agent = {"id": NODE, "type": "runnable", "data": {"id": [NODE], "name": NODE}}
+    edges = [{"source": "__start__", "target": NODE}, {"source": NODE, "target": "__end__"}]
+    return {"nodes": [ends[0], agent, ends[1]], "edges": edges}
+
+
+@router.get("/{assistant_id}/subgraphs")
+async def get_subgraphs(segue: SegueDep, assistant_id: str) -> Json:
+    _check(segue, assistant_id)
+    return {}
+
+
+def _check(segue: Segue, assistant_id: str) -> str:
+    if assistant_id not in {agent.id for agent in segue.agents}:
+        raise NotFoundError(f"There is no assistant {assistant_id!r:.60}.")
+    return assistant_id

@@ -1,0 +1,169 @@
+"""Agents, threads and turns as LangGraph's clients know them: assistants, threads and runs."""
+
+from typing import Any, Final
+
+from segue.core.client_metadata import metadata_of
+from segue.core.snowflake import time_of, to_text
+from segue.core.text import exact_json, rfc3339
+from segue.facade import Segue
+from segue.journal.records import Thread, Turn, TurnState
+from segue.runtime.listeners import end_state
+from segue.server.langgraph.messages import Json
+from segue.server.langgraph.windows import Window
+from segue.settings.agents import AgentConfig
+
+# The one node of every graph, as far as clients are concerned.
+NODE: Final = "agent"
+_STATUSES: Final = {
+    "queued": "pending",
+    "running": "running",
+    "done": "success",
+    "failed": "error",
+}
+
+
+def assistant_json(agent: AgentConfig, since: str) -> Json:
+    return {
+        "assistant_id": agent.id,
+        "graph_id": agent.id,
+        "name": agent.name or agent.id,
+        "description": None,
+        "config": {},
+        "context": {},
+        # The mark of an assistant that comes with its graph; some clients look for it.
+        "metadata": {"created_by": "system"},
+        "version": 1,
+        "created_at": since,
+        "updated_at": since,
+    }
+
+
+def run_status(turn: Turn) -> str:
+    return _STATUSES.get(end_state(turn), "interrupted")
+
+
+def is_seen(turn: Turn) -> bool:
+    """Whether the user may know of a turn; of a follow-up, once it is shown."""
+    return turn.shown_at is not None or not turn.kind.speaks_first
+
+
+def run_json(turn: Turn) -> Json:
+    updated = time_of(turn.end_position) if turn.end_position else turn.begun_at or turn.queued_at
+    return {
+        "run_id": to_text(turn.id),
+        "thread_id": turn.thread_id,
+        "assistant_id": turn.agent_id,
+        "created_at": rfc3339(turn.queued_at),
+        "updated_at": rfc3339(updated),
+        "status": run_status(turn),
+        "metadata": {
+            "origin": turn.kind.value,
+            "graph_id": turn.agent_id,
+            "assistant_id": turn.agent_id,
+        },
+        "kwargs": {},
+        "multitask_strategy": "enqueue",
+    }
+
+
+async def seen_turns(segue: Segue, thread: Thread, *, limit: int) -> list[Turn]:
+    """The newest turns of a thread that its user may know of."""
+    return [*filter(is_seen, await segue.list_turns(thread, limit=limit))]
+
+
+def interrupts_of(turn: Turn | None) -> list[Json]:
+    """The questions that a turn waits with."""
+    if turn is None or not turn.is_waiting:
+        return []
+    asked = (turn.ending or {}).get("questions", {})
+    return [interrupt_json(name, value) for name, value in asked.items()]
+
+
+def interrupt_json(name: str, value: Any) -> Json:
+    return {"value": exact_json(value), "id": name}
+
+
+def thread_status(newest: Turn | None, waiting: Turn | None) -> str:
+    if newest is not None and newest.is_live:
+        return "busy"
+    if waiting is not None:
+        return "interrupted"
+    is_failed = newest is not None and newest.state is TurnState.FAILED
+    return "error" if is_failed else "idle"
+
+
+def thread_metadata(thread: Thread) -> Json:
+    own: Json = {"title": thread.title} if thread.title else {}
+    agent = {"graph_id": thread.agent_id, "assistant_id": thread.agent_id}
+    return {**own, **metadata_of(thread.settings), **agent}
+
+
+async def thread_json(segue: Segue, thread: Thread) -> Json:
+    """A thread with its status and its state."""
+    newest, waiting = await newest_and_waiting(segue, thread)
+    window = await Window.load(segue, thread)
+    asked = interrupts_of(waiting)
+    return {
+        "thread_id": thread.id,
+        "created_at": rfc3339(thread.created_at),
+        "updated_at": rfc3339(thread.updated_at),
+        "state_updated_at": rfc3339(thread.updated_at),
+        "metadata": thread_metadata(thread),
+        "status": thread_status(newest, waiting),
+        "config": {},
+        "values": window.values() if thread.message_count else None,
+        "interrupts": {NODE: asked} if asked else {},
+        "error": None,
+    }
+
+
+async def newest_and_waiting(segue: Segue, thread: Thread) -> tuple[Turn | None, Turn | None]:
+    """The last turn that the user may know of, and one that waits for an answer."""
+    turns = await seen_turns(segue, thread, limit=10)
+    waiting = await segue.list_turns(thread, limit=1, only_waiting=True)
+    return next(iter(turns), None), next(iter(waiting), None)
+
+
+def state_json(
+    thread: Thread, window: Window, newest: Turn | None, waiting: Turn | None, *, is_live: bool
+) -> Json:
+    """The state of a thread; `is_live` asks clients to listen although nothing runs."""
+    asked = interrupts_of(waiting)
+    is_busy = newest is not None and newest.is_live
+    checkpoint = checkpoint_json(thread)
+    after: list[str] | None = [NODE] if is_busy or asked else []
+    return {
+        "values": window.values(),
+        "next": None if is_live and not after else after,
+        "tasks": [_task_json(waiting, asked)] if waiting is not None else [],
+        "metadata": {"source": "loop", "step": thread.message_count, **thread_metadata(thread)},
+        "created_at": rfc3339(thread.updated_at),
+        "checkpoint": checkpoint,
+        "parent_checkpoint": None,
+        "interrupts": asked,
+        "checkpoint_id": checkpoint["checkpoint_id"],
+        "parent_checkpoint_id": None,
+    }
+
+
+def checkpoint_json(thread: Thread) -> Json:
+    """The end of a thread, which is the only place that clients can name."""
+    return {
+        "thread_id": thread.id,
+        "checkpoint_ns": "",
+        "checkpoint_id": to_text(thread.last_position) if thread.last_position else "0",
+        "checkpoint_map": None,
+    }
+
+
+def _task_json(turn: Turn, asked: list[Json]) -> Json:
+    return {
+        "id": to_text(turn.id),
+        "name": NODE,
+        "path": ["__pregel_pull", NODE],
+        "error": None,
+        "interrupts": asked,
+        "checkpoint": None,
+        "state": None,
+        "result": None,
+    }

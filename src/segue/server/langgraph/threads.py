@@ -1,0 +1,286 @@
+"""Threads: create, find, change and delete them, and read their state."""
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Header, Query, Request, Response
+from pydantic import Field
+
+from segue.core.client_metadata import metadata_settings
+from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.events import cursor_at
+from segue.facade import Segue
+from segue.journal.records import Thread
+from segue.server.access import (
+    PAGE_SLOT,
+    SEARCH_SLOT,
+    CallerDep,
+    SegueDep,
+    ThreadDep,
+    get_own_thread,
+)
+from segue.server.auth import Caller
+from segue.server.connections import EventStream, StreamDep
+from segue.server.langgraph.dispatch import create_thread
+from segue.server.langgraph.messages import Json
+from segue.server.langgraph.narrator import Place
+from segue.server.langgraph.records import (
+    checkpoint_json,
+    newest_and_waiting,
+    state_json,
+    thread_json,
+    thread_metadata,
+    thread_status,
+)
+from segue.server.langgraph.streams import ThreadStream, parse_thread_modes
+from segue.server.langgraph.windows import Window
+from segue.server.middleware import authenticated_router
+from segue.server.requests import StrictModel
+from segue.server.responses import encode
+
+router = authenticated_router("", "langgraph", in_schema=False)
+_PAGE: Final = 200
+# A client that looks further is better served by a cursor, which this wire does not have.
+_FURTHEST: Final = 10_000
+LIVE_HEADER: Final = "Segue-Live"
+
+
+class ThreadIn(StrictModel):
+    thread_id: str | None = Field(default=None, max_length=200)
+    metadata: dict[str, Any] | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+    supersteps: Any = None
+    ttl: Any = None
+
+
+class ThreadPatch(StrictModel):
+    metadata: dict[str, Any] | None = None
+    ttl: Any = None
+
+
+class ThreadFilter(StrictModel):
+    metadata: dict[str, Any] | None = None
+    values: Any = None
+    status: Literal["idle", "busy", "interrupted", "error"] | None = None
+
+
+class ThreadSearch(ThreadFilter):
+    ids: list[str] | None = Field(default=None, max_length=1_000)
+    limit: int = Field(default=10, ge=1, le=1_000)
+    offset: int = Field(default=0, ge=0, le=_FURTHEST)
+    sort_by: str | None = None
+    sort_order: str | None = None
+    select: list[str] | None = None
+    extract: Any = None
+
+
+class HistoryIn(StrictModel):
+    limit: int = Field(default=10, ge=1, le=1_000)
+    before: Any = None
+    metadata: Any = None
+    checkpoint: Any = None
+    select: list[str] | None = None
+
+
+def _refuse(**given: Any) -> None:
+    """`UsageError` for the first field that is given."""
+    reasons = {
+        "supersteps": "a thread begins empty; conversations are imported by `segue import`",
+        "ttl": "how long conversations are kept is set in the settings",
+        "values": "threads are not searched by their state; `/api/search` finds messages",
+        "extract": "threads are not searched by their state",
+    }
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"{name}: not supported: {reasons[name]}.")
+
+
+@router.post("/threads")
+async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None) -> Json:
+    new = new or ThreadIn()
+    _refuse(supersteps=new.supersteps, ttl=new.ttl)
+    metadata = new.metadata or {}
+    named = metadata.get("graph_id") or metadata.get("assistant_id")
+    agent = segue.get_agent(named if isinstance(named, str) else None).id
+    settings = metadata_settings(_notes(metadata))
+    if new.thread_id is None:
+        thread = await segue.create_thread(caller.user_id, agent, settings=settings)
+        return await thread_json(segue, thread)
+    known = await _find(segue, caller, new.thread_id)
+    if known is None:
+        known = await create_thread(segue, caller, agent, new.thread_id, settings=settings)
+    elif new.if_exists != "do_nothing":
+        raise ConflictError(f"Thread {new.thread_id!r:.60} already exists.")
+    return await thread_json(segue, known)
+
+
+def _notes(metadata: Json) -> Json:
+    """What a client notes; a thread's agent is known without it."""
+    return {n: v for n, v in metadata.items() if n not in {"graph_id", "assistant_id"}}
+
+
+async def _find(segue: Segue, caller: Caller, thread_id: str) -> Thread | None:
+    try:
+        return await get_own_thread(segue, caller, thread_id)
+    except NotFoundError:
+        return None
+
+
+@router.post("/threads/search", dependencies=[SEARCH_SLOT])
+async def search(segue: SegueDep, caller: CallerDep, wanted: ThreadSearch) -> Response:
+    _refuse(values=wanted.values, extract=wanted.extract)
+    is_newest_first = wanted.sort_order in {None, "desc"}
+    if wanted.sort_by not in {None, "updated_at"} or not is_newest_first:
+        raise UsageError(
+            "sort_by: not supported: threads come in the order of updated_at, newest first."
+        )
+    found = await _matching(segue, caller, wanted, wanted.offset + wanted.limit, wanted.ids)
+    threads = [await thread_json(segue, each) for each in found[wanted.offset :]]
+    if wanted.select is not None:
+        threads = [{n: v for n, v in each.items() if n in wanted.select} for each in threads]
+    return Response(await encode(threads), media_type="application/json")
+
+
+@router.post("/threads/count", dependencies=[SEARCH_SLOT])
+async def count(segue: SegueDep, caller: CallerDep, wanted: ThreadFilter | None = None) -> int:
+    wanted = wanted or ThreadFilter()
+    _refuse(values=wanted.values)
+    return len(await _matching(segue, caller, wanted, _FURTHEST))
+
+
+async def _matching(
+    segue: Segue,
+    caller: Caller,
+    wanted: ThreadFilter,
+    most: int,
+    ids: list[str] | None = None,
+) -> list[Thread]:
+    """The caller's threads that match, the one written to last first."""
+    found: list[Thread] = []
+    place, seen = None, 0
+    while len(found) < most and seen < _FURTHEST:
+        page = await segue.list_threads(caller.user_id, limit=_PAGE, before=place)
+        found += [each for each in page if await _matches(segue, each, wanted, ids)]
+        if len(page) < _PAGE:
+            break
+        place, seen = page[-1].place, seen + len(page)
+    return found[:most]
+
+
+async def _matches(
+    segue: Segue, thread: Thread, wanted: ThreadFilter, ids: list[str] | None
+) -> bool:
+    if ids is not None and thread.id not in ids:
+        return False
+    known = thread_metadata(thread)
+    if any(known.get(name) != value for name, value in (wanted.metadata or {}).items()):
+        return False
+    return wanted.status is None or wanted.status == thread_status(
+        *await newest_and_waiting(segue, thread)
+    )
+
+
+@router.get("/threads/{thread_id}")
+async def get(segue: SegueDep, thread: ThreadDep) -> Response:
+    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
+
+
+@router.patch("/threads/{thread_id}")
+async def update(
+    segue: SegueDep,
+    thread: ThreadDep,
+    change: ThreadPatch,
+    prefer: Annotated[str | None, Header()] = None,
+) -> Response:
+    _refuse(ttl=change.ttl)
+    if notes := _notes(change.metadata or {}):
+        thread = await segue.set_thread_metadata(thread, notes)
+    if prefer == "return=minimal":
+        return Response(status_code=204)
+    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
+
+
+@router.delete("/threads/{thread_id}", status_code=204)
+async def delete(segue: SegueDep, thread: ThreadDep) -> Response:
+    await segue.delete_thread(thread)
+    return Response(status_code=204)
+
+
+@router.get("/threads/{thread_id}/state", dependencies=[PAGE_SLOT])
+async def get_state(
+    segue: SegueDep,
+    thread: ThreadDep,
+    request: Request,
+) -> Response:
+    return await _state(segue, thread, request)
+
+
+async def _state(segue: Segue, thread: Thread, request: Request) -> Response:
+    is_live = LIVE_HEADER in request.headers
+    return Response(
+        await encode(await _read_state(segue, thread, is_live=is_live)),
+        media_type="application/json",
+    )
+
+
+async def _read_state(segue: Segue, thread: Thread, *, is_live: bool = False) -> Json:
+    newest, waiting = await newest_and_waiting(segue, thread)
+    window = await Window.load(segue, thread)
+    return state_json(thread, window, newest, waiting, is_live=is_live)
+
+
+class CheckpointIn(StrictModel):
+    checkpoint: dict[str, Any]
+    subgraphs: bool = False
+    select: list[str] | None = None
+
+
+@router.get("/threads/{thread_id}/state/{checkpoint_id}", dependencies=[PAGE_SLOT])
+async def get_state_at(
+    segue: SegueDep, thread: ThreadDep, checkpoint_id: str, request: Request
+) -> Response:
+    _check_newest(thread, checkpoint_id)
+    return await _state(segue, thread, request)
+
+
+@router.post("/threads/{thread_id}/state/checkpoint", dependencies=[PAGE_SLOT])
+async def get_state_of_checkpoint(
+    segue: SegueDep, thread: ThreadDep, given: CheckpointIn, request: Request
+) -> Response:
+    _check_newest(thread, given.checkpoint.get("checkpoint_id"))
+    return await _state(segue, thread, request)
+
+
+def _check_newest(thread: Thread, checkpoint_id: Any) -> None:
+    if checkpoint_id not in {None, checkpoint_json(thread)["checkpoint_id"]}:
+        raise NotFoundError("A thread keeps no earlier checkpoints, only its present state.")
+
+
+@router.get("/threads/{thread_id}/history", dependencies=[PAGE_SLOT])
+async def get_history(segue: SegueDep, thread: ThreadDep, before: str | None = None) -> Response:
+    return await _history(segue, thread, before)
+
+
+@router.post("/threads/{thread_id}/history", dependencies=[PAGE_SLOT])
+async def search_history(
+    segue: SegueDep, thread: ThreadDep, wanted: HistoryIn | None = None
+) -> Response:
+    return await _history(segue, thread, wanted.before if wanted else None)
+
+
+async def _history(segue: Segue, thread: Thread, before: Any) -> Response:
+    """The present state, which is the only one that is kept; nothing before it."""
+    is_empty = bool(before) or not thread.message_count
+    states = [] if is_empty else [await _read_state(segue, thread)]
+    return Response(await encode(states), media_type="application/json")
+
+
+@router.get("/threads/{thread_id}/stream")
+async def join_stream(
+    thread: ThreadDep,
+    stream: StreamDep,
+    stream_mode: Annotated[list[str] | None, Query()] = None,
+    last_event_id: Annotated[str | None, Header(max_length=400)] = None,
+) -> Response:
+    place = Place.parse(last_event_id, "0", cursor_at(thread.last_position))
+    modes = parse_thread_modes(stream_mode or [])
+    return EventStream(ThreadStream(stream, thread, modes, place).lines())

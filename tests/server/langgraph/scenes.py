@@ -1,0 +1,77 @@
+"""What the tests of the LangGraph wire share: the real Python client, and what it hears."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.schema import StreamPart
+
+from segue.server.settings import ServerSettings
+from segue.simulate.world import Stage, World
+from tests.server.clients import PATIENCE, Site, site_of
+
+ASSISTANT = "guide"
+
+
+def said(text: str, id: str | None = None) -> dict[str, Any]:
+    """An input with one message of the user."""
+    return {"messages": [{"role": "user", "content": text} | ({"id": id} if id else {})]}
+
+
+def texts(values: Any) -> list[str]:
+    return [message["content"] for message in values["messages"]]
+
+
+@asynccontextmanager
+async def wired(
+    stage: Stage, *agents: Any, settings: ServerSettings | None = None, **given: Any
+) -> AsyncIterator[tuple[World, Site, LangGraphClient]]:
+    """A served world, and a client of the SDK without a key."""
+    async with stage.world(*agents, **given) as world, site_of(world.segue, settings) as site:
+        client = get_client(url=site.address, api_key=None)
+        try:
+            yield world, site, client
+        finally:
+            await client.aclose()
+
+
+class Heard:
+    """What a stream tells, from the moment that its connection is open."""
+
+    def __init__(self) -> None:
+        self.parts: list[StreamPart] = []
+        self._new = asyncio.Condition()
+
+    async def collect(self, parts: AsyncIterator[StreamPart]) -> None:
+        async for part in parts:
+            async with self._new:
+                self.parts.append(part)
+                self._new.notify_all()
+
+    async def until(self, event: str, **fields: Any) -> list[StreamPart]:
+        """What was told up to an event with some fields; it is not told again."""
+        async with asyncio.timeout(PATIENCE), self._new:
+            while True:
+                for place, part in enumerate(self.parts, 1):
+                    if part.event == event and fields.items() <= (part.data or {}).items():
+                        told, self.parts = self.parts[:place], self.parts[place:]
+                        return told
+                await self._new.wait()
+
+
+@asynccontextmanager
+async def heard_by(site: Site, parts: AsyncIterator[StreamPart]) -> AsyncIterator[Heard]:
+    """A stream that is read in the background; open when the block begins."""
+    heard, before = Heard(), site.connections
+    task = asyncio.create_task(heard.collect(parts))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while site.connections == before and not task.done():  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.005)
+        yield heard
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
