@@ -7,7 +7,7 @@ repeats it in words, so that the reply confirms what is stored.
 
 import hashlib
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal
 
@@ -137,7 +137,7 @@ def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
             return _result("remind", tool_call_id, UsageError(refusal))
         thread = await _thread(journal, run)
         key = _key(run, tool_call_id, {"text": text, **given})
-        made = await _tried(reminders.remind(thread, text, key=key, **given))
+        made = await _tried(lambda: reminders.remind(thread, text, key=key, **given))
         return _result("remind", tool_call_id, made)
 
     @tool
@@ -152,19 +152,15 @@ def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
     ) -> ToolMessage:
         """Cancel a reminder of this conversation by its id, as list_reminders names it."""
         thread = await _thread(journal, required_run())
-        try:
-            number = parse(id)
-        except SegueError as error:
-            return _result("cancel_reminder", tool_call_id, error)
-        done = await _tried(reminders.cancel(number, thread_id=thread.id))
+        done = await _tried(lambda: reminders.cancel(parse(id), thread_id=thread.id))
         return _result("cancel_reminder", tool_call_id, done)
 
     return [remind, list_reminders, cancel_reminder]
 
 
-async def _tried(step: Awaitable[Reminder]) -> Reminder | SegueError:
+async def _tried(step: Callable[[], Awaitable[Reminder]]) -> Reminder | SegueError:
     try:
-        return await step
+        return await step()
     except SegueError as error:
         return error
 

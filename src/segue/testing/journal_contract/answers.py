@@ -23,7 +23,7 @@ def booked(call_id: str) -> ToolMessage:
 
 
 async def test_a_turn_that_asks_leaves_its_batch_open(journal: Journal, chat: Chat) -> None:
-    """It is over and waits, and nothing is there to be taken until somebody answers."""
+    """It has ended and waits, and no turn can be claimed until the user answers."""
     turn = await chat.ask_back()
     assert (turn.state, turn.is_waiting) == (TurnState.DONE, True)
     batch = await journal.messages.load_batch("chat", turn.batch)

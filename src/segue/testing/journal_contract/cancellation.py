@@ -66,7 +66,7 @@ async def test_whoever_takes_a_turn_sees_the_mark(journal: Journal, chat: Chat) 
 
 @pytest.mark.parametrize("held", ["collected", "to be retried"])
 async def test_a_turn_that_is_held_back_is_stopped_at_once(chat: Chat, held: str) -> None:
-    """Who stops it does not wait for what it waits for."""
+    """Stopping a turn does not wait for what the turn waits for."""
     accepted = await chat.say(collect=HOUR if held == "collected" else None)
     if held == "to be retried":
         await chat.journal.turns.release(await chat.take_turn(), now=NOW, retry_at=NOW + HOUR)
@@ -158,7 +158,7 @@ async def test_what_waits_behind_a_withdrawn_follow_up_moves_up(chat: Chat) -> N
 
 
 async def test_a_follow_up_that_was_shown_is_not_withdrawn(journal: Journal, chat: Chat) -> None:
-    """What somebody has read cannot be unread: the turn runs on, and no new timer is armed."""
+    """What the user has read cannot be unread: the turn runs on, and no new timer is armed."""
     await chat.follow_up()
     lease = await chat.take_turn()
     await journal.turns.show(lease, now=NOW)
@@ -173,7 +173,7 @@ async def test_a_follow_up_that_was_shown_is_not_withdrawn(journal: Journal, cha
 
 @pytest.mark.parametrize("kind", [TurnKind.REPLY, TurnKind.CONTINUATION], ids=str)
 async def test_only_a_follow_up_can_be_withdrawn(chat: Chat, kind: TurnKind) -> None:
-    """Who asked gets an answer or an error."""
+    """The agent that asked gets an answer or an error."""
     if kind is TurnKind.REPLY:
         await chat.say()
     else:

@@ -120,7 +120,7 @@ async def test_workers_that_take_several_never_share_one(crowd: list[Chat]) -> N
 
 
 async def test_a_turn_queued_by_a_clock_that_was_ahead_is_taken_at_once(chat: Chat) -> None:
-    """A clock that was a day ahead for a moment holds up nobody when it is right again."""
+    """A clock that was a day ahead for a moment holds up no turn when it is right again."""
     chat.now = NOW + DAY
     chat = await chat.another("of tomorrow")
     first = await chat.say("First.")

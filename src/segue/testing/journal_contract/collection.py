@@ -114,7 +114,7 @@ async def test_a_collected_turn_waits_behind_a_running_one(journal: Journal, cha
 
 
 async def test_a_turn_that_is_held_back_does_not_hold_up_other_threads(chat: Chat) -> None:
-    """Others are served while somebody goes on writing."""
+    """Other threads are served while one user continues to write."""
     await say_at(chat, NOW)
     other = await (await chat.another("second")).say()
     lease = await claim(chat.journal, NOW)

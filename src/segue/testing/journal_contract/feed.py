@@ -193,7 +193,7 @@ async def test_the_turn_at_work_is_known_to_listeners(journal: Journal, chat: Ch
 
 
 async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: Chat) -> None:
-    """Who has not yet seen all before it gets it later."""
+    """A listener that has not yet read all events before it gets it later."""
     await chat.exchange("One?", "One.")
     await chat.say("Two?")
     lease = await chat.take_turn()

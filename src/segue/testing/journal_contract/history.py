@@ -47,7 +47,7 @@ def traced_memory() -> Iterator[Callable[[], int]]:
 
 
 async def work_with_tools(chat: Chat) -> None:
-    """A turn with rows that nobody sees between the question and the answer."""
+    """A turn with hidden rows between the question and the answer."""
     await chat.say("What is the weather?")
     lease = await chat.take_turn()
     call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "call_1"}])
@@ -133,7 +133,7 @@ async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat)
 
 
 async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, chat: Chat) -> None:
-    """At either end there is none, also for an empty page and beside messages nobody sees."""
+    """At either end there is none, also for an empty page and beside hidden messages."""
     await chat.follow_up()
     await chat.finish(await chat.take_turn(), AIMessage("", id="unseen"))
     for n in range(3):

@@ -240,7 +240,7 @@ async def test_a_users_message_does_not_touch_other_threads(journal: Journal, ch
 async def test_a_message_for_an_idle_thread_is_refused_while_a_reply_is_due(
     journal: Journal, chat: Chat, is_running: bool
 ) -> None:
-    """Whoever wants to wait is told so, and nothing changes."""
+    """A client that prefers to wait gets an error, and nothing changes."""
     await chat.say("First.")
     if is_running:
         await chat.take_turn()
@@ -273,7 +273,7 @@ async def test_a_message_for_an_idle_thread_is_accepted_when_all_is_said(chat: C
 
 
 async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
-    """Nobody has to wait for what nobody asked for, shown or not."""
+    """A user need not wait for a message that they did not ask for, shown or not."""
     follow_up = await chat.follow_up()
     assert (await chat.say(only_if_idle=True)).voided_turns == (follow_up.id,)
     await chat.reply()

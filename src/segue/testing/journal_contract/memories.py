@@ -192,7 +192,7 @@ async def test_vectors_of_another_kind_are_not_compared(notebook: Notebook) -> N
 
 
 async def test_a_vector_of_zeros_is_no_error(notebook: Notebook) -> None:
-    """An embedder that had nothing to say is nobody's failure."""
+    """An embedder that returns nothing is not an error."""
     await notebook.embed("zero", "unrelated", 0, 0)
     await notebook.embed("near", "also unrelated", 1, 0)
     found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="m")

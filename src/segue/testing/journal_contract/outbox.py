@@ -29,7 +29,7 @@ async def queue(chat: Chat, *keys: str) -> None:
 
 
 async def test_an_effect_can_be_claimed_once_its_turn_is_finished(chat: Chat) -> None:
-    """It comes with its payload and thread, leased to whoever took it."""
+    """It comes with its payload and thread, leased to the worker that claimed it."""
     payload = {"url": "https://example.org/🙂", "n": 2**63 - 1, "deep": [{"x": None}]}
     await chat.queue_effect("reply-1", **payload)
     [lease] = await due_effects(chat.journal, NOW, "worker-b")
@@ -163,7 +163,7 @@ async def test_effects_are_claimed_in_order_up_to_the_limit(journal: Journal, ch
 
 
 async def test_each_kind_of_effect_has_its_own_line(journal: Journal, chat: Chat) -> None:
-    """Whoever does one kind gets no other, and knows when the next of that kind is due."""
+    """A worker of one kind gets no other, and learns when the next of that kind is due."""
     await chat.say()
     effects = [NewEffect(kind, {}, kind) for kind in ("webhook", "decide")]
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), effects=effects)

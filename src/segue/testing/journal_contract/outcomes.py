@@ -29,7 +29,7 @@ def gates(chat: Chat, kind: str = "gates", outcome: str = "allow", **facts: Any)
 
 
 async def fire(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
-    """A follow-up with a variant's words that somebody began to write."""
+    """A follow-up with a variant's prompt that a worker has begun."""
     await chat.arm()
     lease = await chat.take_timer()
     said = replace(gates(chat, variant=variant, **facts), timer_id=lease.timer.id)
@@ -60,7 +60,7 @@ async def close(chat: Chat, state: TimerState, **given: Any) -> None:
 
 
 def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQuery:
-    """All that there is, looked at so long after now."""
+    """All follow-ups, as they are counted this long after now."""
     now = chat.now + after
     given = {"since": now - 400 * DAY, "until": now + 400 * DAY} | given
     return OutcomeQuery(now=now, **given)
@@ -134,7 +134,7 @@ async def test_a_follow_up_that_nobody_saw_does_not_end_another(chat: Chat) -> N
 
 
 async def test_the_answer_to_a_question_is_an_answer(journal: Journal, chat: Chat) -> None:
-    """Who answers what the agent asked has spoken, with a message or without."""
+    """A user who answers the agent's question has replied, with a message or without."""
     lease = await fire(chat)
     await journal.turns.show(lease, now=chat.now)
     call = {"name": "book", "args": {}, "id": "call-1"}
@@ -161,7 +161,7 @@ async def test_a_user_who_speaks_first_stops_it(chat: Chat) -> None:
 
 
 async def test_of_one_that_is_replaced_only_the_newer_one_is_counted(chat: Chat) -> None:
-    """Nothing became of the plan that somebody changed."""
+    """A timer that was replaced has no outcome."""
     await chat.arm(HOUR)
     await speak(chat)
     assert await outcomes(chat, WEEK) == [(IGNORED, 1)]
@@ -254,7 +254,7 @@ async def test_of_one_held_out_it_is_counted_whether_the_user_wrote(chat: Chat) 
 async def test_of_one_that_was_shown_it_is_told_whether_its_window_is_over(
     journal: Journal, chat: Chat, asked_after: timedelta, is_over: bool
 ) -> None:
-    """Whoever makes a rate of it waits for the silent ones, too."""
+    """A rate has to wait for the silent users, too."""
     await speak(chat)
     asked = query(chat, asked_after)
     chat.now += HOUR
@@ -311,7 +311,7 @@ async def test_each_thread_counts_once_in_its_arm(journal: Journal, chat: Chat) 
 
 
 async def test_only_the_first_moment_in_a_row_is_compared(journal: Journal, chat: Chat) -> None:
-    """Who is held out has no second one, so a second one is compared with nothing."""
+    """A thread that is held out has no second one, so a second one is compared with nothing."""
     await speak(chat)
     await speak(chat, consecutive=1)
     await hold_out(chat, consecutive=2)

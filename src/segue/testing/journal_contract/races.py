@@ -47,7 +47,7 @@ async def test_a_reply_and_a_timer_at_the_same_moment(rounds: Rounds) -> None:
 
 
 async def test_a_reply_and_the_first_token_at_the_same_moment(rounds: Rounds) -> None:
-    """Whichever comes first, the follow-up is void: nobody has read it yet."""
+    """Whichever comes first, the follow-up is void: the user has not read it yet."""
     async for worker, user in rounds:
         await worker.follow_up()
         lease = await worker.take_turn()

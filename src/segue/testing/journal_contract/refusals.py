@@ -85,7 +85,7 @@ async def test_a_timer_fires_only_what_is_marked(chat: Chat, ids: SnowflakeSourc
 
 
 async def test_a_timer_that_could_not_fire_is_not_armed(chat: Chat) -> None:
-    """What would fail in the night is refused while somebody is there to read the error."""
+    """What would fail later, in a worker, is refused while the caller can read the error."""
     timer = await chat.arm(HOUR)
     wrong: list[dict[str, Any]] = [
         {"trigger_type": None},
@@ -106,7 +106,7 @@ async def test_a_timer_that_could_not_fire_is_not_armed(chat: Chat) -> None:
 
 
 async def test_a_time_without_a_zone_is_refused(chat: Chat, ids: SnowflakeSource) -> None:
-    """Nobody knows when it is, and a guess would be wrong by hours on another machine."""
+    """Its moment is not known, and a guess would be wrong by hours on another machine."""
     naive = NOW.replace(tzinfo=None)
     timer = NewTimer("chat", naive, "check_in")
     with pytest.raises(UsageError, match="no time zone"):
@@ -146,7 +146,7 @@ async def test_an_embedding_that_cannot_be_compared_is_refused(
 
 
 async def test_a_message_cannot_choose_its_batch(chat: Chat, ids: SnowflakeSource) -> None:
-    """Whoever names the batch of somebody else does not get into it."""
+    """A message that names the batch of another thread does not get into it."""
     batch = await chat.exchange()
     await chat.another("second", user_id="bo")
     intruder = HumanMessage("Hello!", additional_kwargs={"batch": batch, "sequence_num": 8})
@@ -176,7 +176,7 @@ async def test_a_message_that_could_not_be_read_again_is_refused(chat: Chat) -> 
 
 
 async def test_a_lease_without_a_sane_end_is_refused(chat: Chat) -> None:
-    """One that is over at once is nobody's, and one for ever would outlive its worker."""
+    """A lease that ends at once protects nothing, and one for ever would outlive its worker."""
     await chat.say()
     await chat.arm()
     for lasting in (timedelta(0), -LEASE, timedelta.max):

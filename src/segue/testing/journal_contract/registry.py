@@ -89,7 +89,7 @@ def _key(now: datetime, key_id: str = "k1", user_id: str | None = USER) -> ApiKe
 async def test_a_key_is_found_by_every_process_as_it_was_added(
     open_journal: OpenJournal, journal: Journal
 ) -> None:
-    """Whoever may come in, may come in everywhere; an unknown key is none."""
+    """A key works in every process; an unknown key is not found."""
     await journal.keys.add(_key(NOW))
     operator = replace(_key(NOW, "k2", None), is_operator=True)
     await journal.keys.add(operator)
@@ -153,7 +153,7 @@ async def test_a_number_is_free_again_when_its_lease_ran_out(journal: Journal) -
 
 
 async def test_an_extended_number_stays_with_its_owner(journal: Journal) -> None:
-    """Nobody else gets it as long as it is extended in time."""
+    """No other process gets it as long as it is extended in time."""
     node = await lease(journal, "process-a", NOW)
     await journal.nodes.extend(node, "process-a", now=NOW + LEASE / 2, lease_for=LEASE)
     assert await lease(journal, "process-b", NOW + LEASE) != node

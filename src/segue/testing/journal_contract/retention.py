@@ -18,7 +18,7 @@ async def stored(journal: Journal, thread_id: str = "chat") -> list[int]:
 
 
 async def test_batches_are_listed_with_what_a_rule_asks_for(journal: Journal, chat: Chat) -> None:
-    """Type, size, the time of the last message, and whether somebody still works on them."""
+    """Type, size, the time of the last message, and whether a turn still works on them."""
     first = await chat.exchange()
     await chat.continue_batch(first)
     await chat.reply("And on Sundays.")
@@ -48,7 +48,7 @@ async def test_threads_are_listed_page_by_page(journal: Journal, chat: Chat) -> 
 async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
     journal: Journal, chat: Chat
 ) -> None:
-    """Who goes on with a batch after a crash must not ask the same again."""
+    """A worker that continues a batch after a crash must not ask the same again."""
     asking = (await chat.say()).turn.batch
     lease = await chat.take_turn()
     clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")

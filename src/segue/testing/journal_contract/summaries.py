@@ -182,7 +182,7 @@ async def test_a_window_is_the_tail_with_the_newest_summary(
 
 
 async def test_a_window_is_of_one_moment(open_journal: OpenJournal, chat: Chat) -> None:
-    """While somebody archives, each batch is in the words or in the tail: never in both or none."""
+    """While batches are archived, each is in the summary or in the tail: never in both or none."""
     batches = await talk(chat, 8)
     other = await open_journal()
 

@@ -144,7 +144,7 @@ async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat
 
 
 async def test_the_preview_is_the_newest_visible_message(journal: Journal, chat: Chat) -> None:
-    """Who spoke last, and what; triggers, calls and results leave the thread's row alone."""
+    """The last speaker and text; triggers, calls and results leave the thread's row alone."""
     await chat.say("Is it open?")
     asked = await journal.threads.get("chat")
     assert (asked.preview, asked.preview_role, asked.message_count) == ("Is it open?", "human", 1)
@@ -163,7 +163,7 @@ async def test_the_preview_is_the_newest_visible_message(journal: Journal, chat:
 
 @pytest.mark.parametrize("when", ["before the first message", "after it"])
 async def test_a_title_set_by_hand_stays(journal: Journal, chat: Chat, when: str) -> None:
-    """The first message does not overwrite a title that somebody chose."""
+    """The first message does not overwrite a title that the user chose."""
     if when == "after it":
         await chat.say("Is it open?")
     changed = await journal.threads.update("chat", title="Opening hours")

@@ -78,7 +78,7 @@ async def test_rows_come_in_order_whatever_the_page(journal: Journal, chat: Chat
 
 
 async def test_a_snapshot_shows_nothing_newer(journal: Journal, chat: Chat) -> None:
-    """What is written while somebody reads is there for others and not for them."""
+    """What is written while a snapshot is read is visible to others, not in the snapshot."""
     await chat.exchange()
     async with journal.transfer.snapshot() as rows:
         before = await _all(rows, MESSAGES)

@@ -1,4 +1,4 @@
-"""Watching: a hint that something was written, whoever wrote it."""
+"""Watching: a hint that something was written, in this process or another."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,7 +39,7 @@ class Hints:
         return False
 
     async def catch_up(self, chat: Chat) -> None:
-        """Wait until somebody watches, and all that was written so far has been told."""
+        """Wait until a watcher runs, and has reported all that was written so far."""
         other = await chat.another("other")
         for _ in range(10 * PATIENCE):
             await other.arm(HOUR)

@@ -167,7 +167,7 @@ async def test_a_batch_that_a_failure_left_open_is_listed(chat: Chat, closed: bo
 
 
 async def test_a_batch_that_waits_for_its_continuation_is_listed(chat: Chat) -> None:
-    """Its turn is done, but the batch is not: somebody has to see that it goes on."""
+    """Its turn is done, but the batch is not: an operator must see that it waits."""
     accepted = await chat.say()
     lease = await chat.take_turn()
     await chat.finish(lease, *call_and_result(goes_on=True), AIMessage("More soon."))
@@ -178,7 +178,7 @@ async def test_a_batch_that_waits_for_its_continuation_is_listed(chat: Chat) -> 
 
 
 async def test_the_batch_of_a_void_follow_up_is_not_listed(journal: Journal, chat: Chat) -> None:
-    """The user wrote, so nobody will go on with it; what is left is the user's own batch."""
+    """The user wrote, so no turn will continue it; what is left is the user's own batch."""
     await chat.follow_up()
     accepted = await chat.say()
     listed = await journal.messages.list_incomplete_batches("guide")
