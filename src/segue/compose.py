@@ -35,7 +35,8 @@ from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.effects import Effect
 from segue.journal.journal import Journal
-from segue.runtime.after_turn import DECIDE, WEBHOOK, AfterTurn
+from segue.runtime.after_turn import DECIDE, AfterTurn
+from segue.runtime.announcements import PUSH, WEBHOOK
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
@@ -60,6 +61,7 @@ from segue.stores import checkpoints_of, journal_of, make_folder
 
 if TYPE_CHECKING:
     from segue.agent.mcp.server import Toolbox
+    from segue.runtime.notifier import Notifier
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +89,8 @@ class System:
     requests: Requests
     reminders: Reminders
     books: Mapping[str, MemoryBook]
+    # None without the extra that it needs.
+    notifier: "Notifier | None" = None
 
 
 @asynccontextmanager
@@ -173,6 +177,7 @@ def _put_together(kit: _Kit) -> System:
     )
     turns = TurnWorker(deps, SessionProcessor(deps, after_turn, rules), rules, settings.slots)
     books, (requests, reminders) = _books(settings, deps), _requested(deps)
+    notifier = _notifier(kit, deps)
     for config in settings.agents:
         book = books.get(config.id)
         agents[config.id] = _agent(config, kit, deps, turns, reminders, book)
@@ -181,7 +186,7 @@ def _put_together(kit: _Kit) -> System:
         ids=kit.ids,
         turns=turns,
         timers=TimerWorker(deps, gatekeeper),
-        effects=_effects(kit, deps, after_turn),
+        effects=_effects(kit, deps, after_turn, notifier),
         sweeper=Sweeper(journal, kit.checkpoints, deps.clock),
         retainer=Retainer(journal, settings.retention.policy, deps.clock),
         poll=settings.poll,
@@ -189,11 +194,21 @@ def _put_together(kit: _Kit) -> System:
     )
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
     threads = ThreadService(deps.journal)
-    return System(settings, deps, inbox, threads, runtime, requests, reminders, books)
+    return System(settings, deps, inbox, threads, runtime, requests, reminders, books, notifier)
 
 
-def _effects(kit: _Kit, deps: Deps, after_turn: AfterTurn) -> EffectRunner:
-    """What follows from a turn: a decision, compression, and deliveries to webhooks."""
+def _notifier(kit: _Kit, deps: Deps) -> "Notifier | None":
+    try:
+        from segue.runtime.notifier import Notifier  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return None
+    return Notifier(deps, kit.http, kit.settings.push)
+
+
+def _effects(
+    kit: _Kit, deps: Deps, after_turn: AfterTurn, notifier: "Notifier | None"
+) -> EffectRunner:
+    """What follows from a turn: a decision, compression, and deliveries elsewhere."""
     compressor = Compressor(
         deps.journal,
         deps.ids,
@@ -203,6 +218,8 @@ def _effects(kit: _Kit, deps: Deps, after_turn: AfterTurn) -> EffectRunner:
     )
     deliver = _deliverer(kit.settings, Webhooks(kit.http, deps.clock.now))
     handlers = {DECIDE: after_turn.decide, COMPRESS: compressor.compress, WEBHOOK: deliver}
+    if notifier is not None:
+        handlers[PUSH] = notifier.deliver
     return EffectRunner(deps, handlers)
 
 

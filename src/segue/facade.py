@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -25,13 +25,16 @@ from segue.journal.memories import FoundMemory, Memory
 from segue.journal.records import Accepted, ApiKey, Deleted, Thread, Turn, TurnState
 from segue.journal.stats import WINDOW
 from segue.journal.tables import THREADS, Whose, all_rows
-from segue.runtime.after_turn import visible_replies
+from segue.runtime.announcements import visible_replies
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
 from segue.threads import check_text, id_of
 from segue.transfer.export import Scope, export_all, export_user
 from segue.transfer.imports import ImportOptions, ImportResult, import_file
 from segue.transfer.lines import ExportWriter
+
+if TYPE_CHECKING:
+    from segue.runtime.notifier import Notifier
 
 
 class Segue(Initiative):
@@ -282,6 +285,13 @@ class Segue(Initiative):
         """What operators see of all users."""
         deps = self._deps
         return Inspector(deps.journal, self._system.settings.agents, deps.clock, deps.zone)
+
+    @property
+    def notifier(self) -> "Notifier":
+        """Notifications that browsers show while the page is closed."""
+        if (notifier := self._open_system.notifier) is None:
+            raise UsageError("Notifications need cryptography; pip install 'segue[server]'.")
+        return notifier
 
     async def retry_effect(self, effect_id: int) -> Effect:
         """Try an effect again that was given up, at once."""

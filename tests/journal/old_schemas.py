@@ -2,8 +2,10 @@
 
 # ruff: noqa: S608 - all of it is written here
 
-# Before users had feeds.
+# Before browsers were notified, and before users had feeds.
 _WITHOUT_FEEDS = """
+DROP TABLE push_subscriptions;
+DROP TABLE push_keys;
 DROP TABLE feeds;
 DROP INDEX threads_changed;
 DROP INDEX turns_running_of_user;

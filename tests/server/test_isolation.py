@@ -25,7 +25,17 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 FILES = "/web/{path:path}"  # of the page, the same for everybody
-OPEN = {"/", "/outcomes", "/sw.js", FILES, "/healthz", "/readyz", "/metrics", "/openapi.json"}
+OPEN = {
+    "/",
+    "/outcomes",
+    "/simulate",
+    "/sw.js",
+    FILES,
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+}
 OPEN |= {"/frames.json"}
 DOCS = ("/docs", "/redoc")
 # Its events are signed; it has tests of its own.

@@ -119,12 +119,12 @@ def _default(setting: Setting, default: Any) -> str:
             return "required"
         case timedelta() as span:
             return f"`{show_duration(span)}`"
-        case Enum(value=value) | (str() as value):
-            return f"`{value}`"
         case bool(flag):
             return f"`{str(flag).lower()}`"
-        case int() | float() as number:
-            return f"`{number}`"
+        case Enum(value=value) | (str() | int() | float() as value):
+            return f"`{value}`"
+        case (str(), *_) as texts:
+            return ", ".join(f"`{each}`" for each in texts)
     return "" if setting.section else "none"
 
 

@@ -49,6 +49,7 @@ EFFECTS = "tests/runtime/test_effects.py::"
 LIMITS = "tests/stories/test_limits_over_time.py::"
 SILENCE = "tests/stories/test_silence.py::"
 REMINDERS = "tests/stories/test_reminders.py::"
+PUSH = "tests/runtime/test_notifier.py::"
 RETENTION = "tests/stories/test_retention.py::"
 COMPRESSION = "tests/stories/test_compression.py::"
 TRIES = "tests/stories/test_tries.py::"
@@ -81,6 +82,9 @@ SHOWN = {
     "RetentionSettings.by_type": f"{RETENTION}test_a_type_may_be_kept_for_its_own_time",
     "TypeRetention.older_than": f"{RETENTION}test_a_type_may_be_kept_for_its_own_time",
     "TypeRetention.keep_last": f"{RETENTION}test_the_last_batches_of_a_type_can_be_kept",
+    "Settings.push": f"{PUSH}test_a_service_that_is_not_allowed_any_more_gets_nothing",
+    "PushSettings.services": f"{PUSH}test_a_service_that_is_not_allowed_any_more_gets_nothing",
+    "PushSettings.contact": f"{PUSH}test_a_browser_gets_what_an_agent_writes_first",
     "AgentConfig.id": "tests/test_facade.py::test_the_first_agent_is_the_one_if_none_is_named",
     "AgentConfig.name": f"{SERVER}test_agents_are_listed_by_the_names_that_people_know",
     "AgentConfig.model": f"{HERE}test_the_model_is_loaded_by_its_name_with_its_settings",

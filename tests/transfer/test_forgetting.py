@@ -11,6 +11,7 @@ import pytest
 
 from segue.events import QuestionAsked
 from segue.journal.memories import NewMemory
+from segue.journal.push import PushSubscription
 from segue.server.auth import new_key
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held, lines
@@ -75,6 +76,9 @@ async def live(world: World, user: str, word: str) -> str:
     await world.segue.set_user_preferences(user, time_zone="Europe/Oslo")
     await world.segue.set_thread_preferences(thread, muted=True)
     await parts.journal.keys.add(new_key(f"{user}'s phone", user, now)[0])
+    endpoint = f"https://push.example.org/{word}"
+    phone = PushSubscription(parts.ids.next(), user, endpoint, word.encode(), b"auth", now)
+    await parts.journal.push.subscribe(phone, limit=5)
     return thread
 
 
@@ -88,7 +92,8 @@ async def test_of_a_deleted_user_no_word_is_left_anywhere(stage: Stage) -> None:
         # At once, and not when the last process lets go of the file.
         assert files_with(stage.database, CANARY) == []
         assert {name for name, count in deleted.rows.items() if count} >= {
-            *("threads", "messages", "turns", "memories", "users", "api_keys")
+            *("threads", "messages", "turns", "memories", "users", "api_keys"),
+            "push_subscriptions",
         }
         assert await world.heard(kept) == before
         with pytest.raises(LookupError):
@@ -117,7 +122,7 @@ async def test_the_search_for_what_is_left_would_find_it(stage: Stage) -> None:
     found = tables_with(stage.database, CANARY)
     assert found >= {
         *("threads", "messages", "turns", "timers", "memories", "memory_words", "users"),
-        *("api_keys",),
+        *("api_keys", "push_subscriptions"),
     }
     assert found & CHECKPOINTS
 

@@ -132,32 +132,3 @@ async def test_a_phone_shows_one_thing_at_a_time(browser: Browser, site: Served)
         assert wide <= 390
         await tab.page.get_by_role("button", name="Back to the conversations").click()
         await tab.page.get_by_role("navigation", name="Conversations").wait_for()
-
-
-async def test_the_worker_shows_what_is_pushed(browser: Browser, site: Served) -> None:
-    """The service worker turns a push into a notification of that conversation."""
-    async with tab_of(browser, site, permissions=["notifications"]) as tab:
-        session = await tab.page.context.new_cdp_session(tab.page)
-        registered: list[str] = []
-        session.on(
-            "ServiceWorker.workerRegistrationUpdated",
-            lambda event: registered.extend(r["registrationId"] for r in event["registrations"]),
-        )
-        await session.send("ServiceWorker.enable")
-        await tab.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        while not registered:
-            await tab.page.wait_for_timeout(50)
-        pushed = {
-            "origin": site.address,
-            "registrationId": registered[0],
-            "data": '{"title": "Ada", "body": "Did it work?", "thread": "7", "id": "m"}',
-        }
-        await session.send("ServiceWorker.deliverPushMessage", pushed)
-        shown: list[list[str]] = []
-        while not shown:
-            await tab.page.wait_for_timeout(50)
-            shown = await tab.page.evaluate(
-                """async () => (await (await navigator.serviceWorker.ready).getNotifications())
-                  .map((each) => [each.title, each.body, each.data.thread])"""
-            )
-        assert shown == [["Ada", "Did it work?", "7"]]

@@ -1,7 +1,7 @@
 """`segue simulate`: weeks of a scenario in seconds, or a replay of the past, to tune a policy."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -216,7 +216,9 @@ def _replay(
             if agent_id not in used:
                 autonomy = known.get(agent_id, Autonomy())
                 is_changed = agent in (None, agent_id)
-                used[agent_id] = _with_policy(autonomy, changes) if is_changed else autonomy
+                used[agent_id] = (
+                    autonomy.with_changes(changes, "policy") if is_changed else autonomy
+                )
             return used[agent_id]
 
         asked = replace(query, zone=segue.settings.zone)
@@ -243,18 +245,6 @@ def _read_policy(path: Path) -> dict[str, Any]:
     except UsageError as error:
         raise UsageError("\n".join(f"{path}: {line}" for line in str(error).split("\n"))) from None
     return values
-
-
-def _with_policy(autonomy: Autonomy, values: Mapping[str, Any]) -> Autonomy:
-    """An agent's autonomy with the settings of a file over its own."""
-    merged: dict[str, Any] = {name: getattr(autonomy, name) for name in Autonomy.model_fields}
-    for name, value in values.items():
-        if name in ("policy", "delays") and isinstance(value, Mapping):
-            own = {each.name: getattr(merged[name], each.name) for each in fields(merged[name])}
-            merged[name] = {**own, **value}
-        else:
-            merged[name] = value
-    return Autonomy.parse(merged, "policy")
 
 
 def _progress() -> Callable[[int], None]:

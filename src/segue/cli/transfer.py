@@ -54,6 +54,7 @@ _SINGULARS: Final = {
     "memories": "memory",
     "users": "user's preferences",
     "preferences": "user's preferences",
+    "push_subscriptions": "notified browser",
 }
 _PLURALS: Final = {
     "batch": "batches",

@@ -34,6 +34,7 @@ _DECISIONS: Final = {
     "reminder": "a reminder",
     "event": "an event",
 }
+_DELIVERIES: Final = {"webhook": "the webhook", "push": "the notification"}
 _OVER: Final = frozenset(
     {TimerState.CANCELLED, TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED}
 )
@@ -130,13 +131,15 @@ def _of_effects(effects: list[Effect]) -> Iterator[Reason]:
         EffectState.CLAIMED: "under way",
     }
     for effect in effects:
-        if effect.kind == "webhook":
-            is_proven = effect.state is not EffectState.DONE or bool(effect.evidence)
+        if effect.kind in _DELIVERIES:
+            outcome = outcomes[effect.state]
+            if effect.state is EffectState.DONE and not (effect.evidence or "").startswith("2"):
+                outcome = "not sent" if effect.evidence else "sent, without evidence"
             event = str(effect.payload.get("event") or TurnKind.FOLLOW_UP)
             yield Reason(
                 effect.created_at,
-                f"the webhook of a {event.replace('_', '-')}",
-                outcomes[effect.state] if is_proven else "sent, without evidence",
+                f"{_DELIVERIES[effect.kind]} of a {event.replace('_', '-')}",
+                outcome,
                 _of_delivery(effect),
                 {"attempts": effect.attempts},
                 effect.id,

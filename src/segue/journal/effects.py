@@ -197,8 +197,8 @@ def queueing(
             payload=to_json(dict(effect.payload)),
             dedupe_key=effect.dedupe_key,
             state=EffectState.PENDING,
-            due_at=now,
-            wake_at=now,
+            due_at=now + effect.delay,
+            wake_at=now + effect.delay,
             created_at=now,
         )
         for effect_id, effect in effects

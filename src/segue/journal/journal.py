@@ -19,6 +19,7 @@ from segue.journal.follow_ups import Decisions
 from segue.journal.inbox import Inbox
 from segue.journal.memories import Memories
 from segue.journal.messages import Messages
+from segue.journal.push import Push
 from segue.journal.records import Hint
 from segue.journal.registry import Keys, Nodes, Users
 from segue.journal.retention import Removal
@@ -51,6 +52,7 @@ class Journal(ABC):
         self.memories = Memories(db)
         self.keys = Keys(db)
         self.nodes = Nodes(db)
+        self.push = Push(db)
         self.transfer = Transfer(db)
 
     @abstractmethod

@@ -371,6 +371,8 @@ class NewEffect:
     kind: str
     payload: Mapping[str, Any]
     dedupe_key: str
+    # How long it waits after the commit.
+    delay: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)

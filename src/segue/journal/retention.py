@@ -107,7 +107,9 @@ class Removal(Part):
         await self.db.wipe()
 
     async def delete_user(self, user_id: str) -> Deleted:
-        """Delete a user's threads, memories and preferences; the user's API keys are emptied."""
+        """Delete a user's threads, memories, preferences and push subscriptions; the user's API
+        keys are emptied.
+        """
         deleted = await self._delete_user(user_id)
         await self.db.wipe()
         return deleted
@@ -120,7 +122,7 @@ class Removal(Part):
         )
         locked = await tx.all(sql, user=user_id)
         rows = await delete_threads(tx, [row["id"] for row in locked])
-        for table in ("memories", "users"):
+        for table in ("memories", "users", "push_subscriptions"):
             sql = f"DELETE FROM {table} WHERE user_id = :user"
             rows[table] = await tx.run(sql, user=user_id)
         await tx.run("DELETE FROM feeds WHERE user_id = :user", user=user_id)

@@ -1,7 +1,7 @@
 """`AfterTurn`: what follows from a turn, and the last gate checks before a follow-up is shown.
 
-The end of a turn brings a planned follow-up, a continuation, or effects: a webhook, a compression,
-a decision by a model.
+The end of a turn brings a planned follow-up, a continuation, or effects: a webhook, notifications,
+a compression, a decision by a model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +33,7 @@ from segue.journal.records import (
     Turn,
     TurnKind,
 )
+from segue.runtime.announcements import push_effects, visible_replies, webhook_effects
 from segue.runtime.compressor import compress_effects
 from segue.runtime.deps import Deps
 from segue.runtime.gatekeeper import Gatekeeper
@@ -47,10 +48,9 @@ from segue.runtime.planning import (
 from segue.runtime.reminders import keep_promise, reminder_text
 from segue.runtime.run import SEARCHED, TurnOutput
 from segue.runtime.wishes import PROMISED, Granted, grant
-from segue.settings.agents import AgentConfig, Autonomy
+from segue.settings.agents import Autonomy
 
 DECIDE: Final = "decide"
-WEBHOOK: Final = "webhook"
 # Characters of a withheld follow-up that its record keeps.
 _WITHHELD: Final = 500
 # How much of the conversation a decider gets besides the batch.
@@ -123,7 +123,7 @@ class AfterTurn:
                 text = "\n".join(reply.text for reply in visible_replies(turn, batch))
                 kept = await keep_promise(self._deps, turn, batch, text, config.autonomy)
                 ending = _together(ending, kept)
-        effects = [*_webhooks(turn, batch, config), *compress_effects(output, config)]
+        effects = [*await self._announce(turn, batch), *compress_effects(output, config)]
         promised = await self._promised(output)
         return replace(
             ending,
@@ -155,11 +155,16 @@ class AfterTurn:
         """The reminder in the user's own words, where the model has none, and how its turn ends."""
         text = plain_reminder(reminder_text(await self._timer_of(turn)))
         message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
-        config = self._deps.agent_of(turn.agent_id).config
-        effects = _webhooks(turn, Batch(batch.id, [*batch.messages, message]), config)
+        effects = await self._announce(turn, Batch(batch.id, [*batch.messages, message]))
         return message, Ending(
             effects=effects, decisions=[*decisions, self._sent_plainly(turn, reason)]
         )
+
+    async def _announce(self, turn: Turn, batch: Batch) -> list[NewEffect]:
+        """How a user who is elsewhere learns of what the agent wrote."""
+        config = self._deps.agent_of(turn.agent_id).config
+        pushes = await push_effects(turn, batch, self._deps.journal.push)
+        return [*webhook_effects(turn, batch, config), *pushes]
 
     async def _name_reminder(self, output: TurnOutput) -> list[Decision]:
         """Add the user's own words to a reminder that says nothing of them; the record of it."""
@@ -314,32 +319,3 @@ def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
         kind=TimerKind.CONTINUATION,
         batch=batch.id,
     )
-
-
-def _webhooks(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEffect]:
-    """The delivery of what a follow-up or continuation said; with `all_replies`, of replies too."""
-    if config.webhook is None or batch.type is BatchType.AGENT_TO_AGENT:
-        return []
-    # A continuation of a follow-up is part of the follow-up.
-    spoke_first = batch.type is BatchType.SYSTEM_TRIGGER
-    is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
-    event = TurnKind.FOLLOW_UP if is_follow_up else turn.kind
-    replies = visible_replies(turn, batch)
-    if not replies or (event is TurnKind.REPLY and not config.webhook.all_replies):
-        return []
-    payload = {
-        "event": event.value,
-        "agent_id": turn.agent_id,
-        "user_id": turn.user_id,
-        "thread_id": turn.thread_id,
-        "turn_id": to_text(turn.id),
-        "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
-    }
-    return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
-
-
-def visible_replies(turn: Turn, batch: Batch) -> list[AIMessage]:
-    """The agent's messages of a turn that the user sees, including those of earlier tries."""
-    seen = (m for m in visible_messages(batch.messages) if isinstance(m, AIMessage))
-    # Positions after the turn's id belong to the turn; its last message has no position yet.
-    return [m for m in seen if (MessageMetadata.of(m).position or turn.id) >= turn.id]

@@ -1,7 +1,8 @@
 """Webhook delivery: one signed HTTP request per effect, and what its response means.
 
 `next_try` gives the pause before a retry; `EffectRunner` retries. Errors do not name the target:
-users read them in `why`, and its host may be internal, its path a secret.
+users read them in `why`, and its host may be internal, its path a secret. Notifications are sent by
+`post`, too.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _TEMPORARY: Final = frozenset({408, 425, 429})
 
 
 class DeliveryError(BackendError):
-    """A webhook was not delivered; says whether and when to retry."""
+    """An effect was not delivered; says whether and when to retry."""
 
     code = "delivery"
 
@@ -120,7 +121,6 @@ class Webhooks:
         *,
         time_limit: timedelta = TIME_LIMIT,
     ) -> None:
-        logging.getLogger("httpx").addFilter(_HIDE_DELIVERIES)  # a second call adds nothing
         self._client = client
         self._clock = clock
         self._time_limit = time_limit
@@ -135,14 +135,12 @@ class Webhooks:
         if not event_id.isascii() or not event_id.isprintable() or not event_id.strip():
             raise UsageError(f"The event id {event_id!r:.80} cannot be sent; expected plain ASCII.")
         body = json.dumps(plain_json(dict(payload)), ensure_ascii=False).encode()
-        token = _delivering.set(True)
-        try:
-            response = await self._post(target, body, self._headers(target, event_id, body))
-        finally:
-            _delivering.reset(token)
+        headers = self._headers(target, event_id, body)
+        limit = self._time_limit
+        response = await post(self._client, target.url, body, headers, "The webhook", limit)
         if not response.is_success:
-            raise _refusal(response, self._clock())
-        return f"{response.status_code} at {self._clock().isoformat(timespec='seconds')}"
+            raise refusal(response, self._clock(), "The webhook")
+        return evidence(response, self._clock())
 
     def _headers(self, target: WebhookTarget, event_id: str, body: bytes) -> dict[str, str]:
         # Each attempt has a new signature: the receiver refuses an old time as a replay.
@@ -155,31 +153,44 @@ class Webhooks:
             EVENT_ID_HEADER: event_id,
         }
 
-    async def _post(
-        self, target: WebhookTarget, body: bytes, headers: dict[str, str]
-    ) -> httpx.Response:
-        response: httpx.Response | None = None
-        limit = self._time_limit.total_seconds()
-        try:
-            # The client's own timeouts are per read; a response that drips would never end.
-            async with (
-                asyncio.timeout(limit),
-                self._client.stream(
-                    "POST",
-                    target.url,
-                    content=body,
-                    headers=headers,
-                    follow_redirects=False,
-                    timeout=limit,
-                ) as response,
-            ):
-                await _drain(response)
-        except (TimeoutError, httpx.TransportError) as error:
-            # Once the status is known, the rest of the response does not matter.
-            if response is None:
-                # No cause: the client's error holds the request with its URL and signature.
-                raise _unreachable(error) from None
-        return response
+
+async def post(
+    client: httpx.AsyncClient,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    receiver: str,
+    time_limit: timedelta = TIME_LIMIT,
+) -> httpx.Response:
+    """The response without its body; redirects are not followed. `DeliveryError` if none comes.
+
+    Errors call the other side `receiver`.
+    """
+    logging.getLogger("httpx").addFilter(_HIDE_DELIVERIES)  # a second call adds nothing
+    response: httpx.Response | None = None
+    limit = time_limit.total_seconds()
+    token = _delivering.set(True)
+    try:
+        # The client's own timeouts are per read; a response that drips would never end.
+        async with (
+            asyncio.timeout(limit),
+            client.stream(
+                "POST", url, content=body, headers=headers, follow_redirects=False, timeout=limit
+            ) as response,
+        ):
+            await _drain(response)
+    except (TimeoutError, httpx.TransportError) as error:
+        # Once the status is known, the rest of the response does not matter.
+        if response is None:
+            # No cause: the client's error holds the request with its URL and signature.
+            raise _unreachable(error, receiver) from None
+    finally:
+        _delivering.reset(token)
+    return response
+
+
+def evidence(response: httpx.Response, now: datetime) -> str:
+    return f"{response.status_code} at {now.isoformat(timespec='seconds')}"
 
 
 async def _drain(response: httpx.Response) -> None:
@@ -191,15 +202,16 @@ async def _drain(response: httpx.Response) -> None:
             return
 
 
-def _unreachable(error: Exception) -> DeliveryError:
+def _unreachable(error: Exception, receiver: str) -> DeliveryError:
     slow = isinstance(error, TimeoutError | httpx.TimeoutException)
     what = "did not answer in time" if slow else "cannot be reached"
-    return DeliveryError(f"The webhook {what} ({type(error).__name__}).", retryable=True)
+    return DeliveryError(f"{receiver} {what} ({type(error).__name__}).", retryable=True)
 
 
-def _refusal(response: httpx.Response, now: datetime) -> DeliveryError:
+def refusal(response: httpx.Response, now: datetime, receiver: str) -> DeliveryError:
+    """What a response that is not a success means."""
     status = response.status_code
-    text = f"The webhook answered {status}"
+    text = f"{receiver} answered {status}"
     if status in _TEMPORARY or status >= 500:
         wait = _retry_after(response.headers.get("Retry-After", ""), now)
         return DeliveryError(f"{text}.", retryable=True, retry_after=wait)

@@ -27,6 +27,7 @@ from segue.server.routes import (
     messages,
     operators,
     pages,
+    push,
     reminders,
     threads,
     transfers,
@@ -99,6 +100,7 @@ def create_app(
     app.state.credential_checks = {}
     app.state.windows = WeakValueDictionary[str, langgraph.SharedWindow]()
     app.state.background = set[asyncio.Task[object]]()
+    app.state.simulating = asyncio.Lock()
     app.state.slots = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
     metrics.sockets.set_function(app.state.connections["socket"].total)
     install(app)
@@ -122,6 +124,7 @@ def _add_routes(app: FastAPI) -> None:
         threads.follow_ups,
         reminders.router,
         hooks.router,
+        push.router,
         users.memories,
         operators.router,
         transfers.router,

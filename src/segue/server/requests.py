@@ -161,10 +161,49 @@ class MemoryIn(StrictModel):
     agent_id: str | None = Field(default=None, max_length=200)
 
 
+class PushKeysIn(StrictModel):
+    """The browser's keys, as base64url."""
+
+    p256dh: str = Field(max_length=100)
+    auth: str = Field(max_length=40)
+
+
+class EndpointIn(StrictModel):
+    """The address of a browser at its push service."""
+
+    endpoint: str = Field(max_length=1_000, examples=["https://fcm.googleapis.com/fcm/send/…"])
+
+
+class SubscriptionIn(EndpointIn):
+    """A browser's subscription, as `PushSubscription.toJSON()` gives it."""
+
+    keys: PushKeysIn
+    expiration_time: float | None = Field(
+        default=None, alias="expirationTime", description="Ignored: the push service reports it."
+    )
+
+
 class DeletionIn(StrictModel):
     """Confirms a deletion, which cannot be undone."""
 
     confirm: Literal["delete everything"] = Field(examples=["delete everything"])
+
+
+class SimulationIn(StrictModel):
+    """Policies to compare, on a scenario or on the past of a thread: exactly one of them."""
+
+    scenario: str | None = Field(default=None, max_length=60, examples=["quiet-week"])
+    agent_id: str | None = Field(
+        default=None, max_length=200, description="Of a scenario; the first agent by default."
+    )
+    thread_id: str | None = Field(default=None, max_length=200)
+    days: int = Field(default=7, ge=1, le=31, description="Of a thread: the last days of it.")
+    policies: list[dict[str, Any]] = Field(
+        min_length=1,
+        max_length=2,
+        description="Changes to the agent's `autonomy`; an empty one leaves it as it is.",
+        examples=[[{}, {"policy": {"max_per_day": 1}}]],
+    )
 
 
 class ThreadFrame(StrictModel):

@@ -313,6 +313,19 @@ class MeOut(BaseModel):
     preferences: Annotated[dict[str, Any], BeforeValidator(_visible_settings)]
 
 
+class PushKeyOut(BaseModel):
+    """The server's public key, as `applicationServerKey` takes it."""
+
+    key: str
+
+
+class SubscriptionOut(RecordOut):
+    """A browser that is notified."""
+
+    id: RecordId
+    created_at: datetime
+
+
 def size_of(value: Any) -> int:
     """The characters of all texts in a body or frame."""
     if isinstance(value, str):

@@ -243,6 +243,19 @@ class Autonomy(Config):
     def is_on(self) -> bool:
         return self.enabled and self.policy.enabled
 
+    def with_changes(self, changes: Mapping[str, Any], name: str) -> "Autonomy":
+        """The same with some settings changed, in `policy` and `delays` one by one; `UsageError`
+        names each wrong one, below `name`.
+        """
+        merged: dict[str, Any] = {each: getattr(self, each) for each in Autonomy.model_fields}
+        for key, value in changes.items():
+            if key in ("policy", "delays") and isinstance(value, Mapping):
+                own = {each.name: getattr(merged[key], each.name) for each in fields(merged[key])}
+                merged[key] = {**own, **value}
+            else:
+                merged[key] = value
+        return Autonomy.parse(merged, name)
+
 
 class CompressionConfig(Config):
     """What happens when a conversation outgrows its window; history keeps all of it."""

@@ -19,6 +19,7 @@ from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
+from segue.settings.push import PushSettings
 from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")
@@ -250,6 +251,8 @@ class Settings(Config):
 
     retention: RetentionSettings = RetentionSettings()
     """How long batches are kept; applied once a day."""
+    push: PushSettings = PushSettings()
+    """Notifications that browsers show while the page is closed."""
 
     @property
     def zone(self) -> str:

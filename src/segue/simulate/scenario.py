@@ -44,6 +44,8 @@ def parse_hours(value: Any) -> QuietHours | Literal[False]:
     """Quiet hours from `22:00 to 07:00`, from a table with start and end, or false for none."""
     if value is False or isinstance(value, QuietHours):
         return value
+    if value == "none":  # as in other settings
+        return False
     with suppress(ValueError, TypeError, AttributeError):
         if isinstance(value, str) and (found := _HOURS.fullmatch(value.strip())):
             return QuietHours(_clock_time(found[1]), _clock_time(found[2]))

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -14,6 +15,7 @@ from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
+from segue.journal.push import PushSubscription
 from segue.journal.records import NESTING, Deleted, Page
 from segue.journal.tables import (
     ALL,
@@ -44,6 +46,7 @@ async def count_user(journal: Journal, user_id: str) -> Deleted:
         for table in (MEMORIES, USERS):
             async for _ in all_rows(stored, table, whose):
                 rows[table.name] += 1
+    rows["push_subscriptions"] = len(await journal.push.list_of(user_id))
     rows["api_keys"] = sum(key.user_id == user_id for key in await journal.keys.list_all())
     return Deleted(rows)
 
@@ -89,7 +92,9 @@ async def export_all(
 async def export_user(
     journal: Journal, scope: Scope, writer: ExportWriter, *, created_at: datetime
 ) -> AsyncGenerator[bytes]:
-    """The lines of a user's export; with memories and preferences unless threads are named."""
+    """The lines of a user's export; unless threads are named, with memories, preferences, and the
+    browsers that are notified.
+    """
     await _check_threads(journal.transfer, scope)
     yield writer.header("user", created_at)
     async for thread in all_rows(journal.transfer, THREADS, scope.whose):
@@ -103,6 +108,8 @@ async def export_user(
             yield writer.line("preferences", {"wishes": _wishes(row)})
         async for row in all_rows(journal.transfer, MEMORIES, scope.whose):
             yield writer.line("memory", _shown_memory(row))
+        for browser in await journal.push.list_of(scope.user_id or ""):
+            yield writer.line("browser", _shown_browser(browser))
     yield writer.footer()
 
 
@@ -175,4 +182,12 @@ def _shown_memory(memory: Row) -> Mapping[str, Any]:
         "content": memory["content"],
         "created_at": to_time(memory["created_at"]),
         "updated_at": to_time(memory["updated_at"]),
+    }
+
+
+def _shown_browser(browser: PushSubscription) -> Mapping[str, Any]:
+    """Without its keys, which let others write to it."""
+    return {
+        "push_service": urlsplit(browser.endpoint).hostname,
+        "created_at": to_time(browser.created_at),
     }

@@ -114,7 +114,7 @@ export class SegueApp extends SegueElement {
           <nav class="places" aria-label="Yours">
             ${this.#place("preferences", "sliders", "Preferences")} ${this.#place("memories", "book", "Memories")}
             ${this.#place("reminders", "clock", "Reminders")}
-            ${isOperator ? html`<a href="outcomes">${icon("chart")} Outcomes</a>` : nothing}
+            ${isOperator ? html`<a href="outcomes">${icon("chart")} Outcomes</a><a href="simulate">${icon("flask")} Simulator</a>` : nothing}
           </nav>
         </aside>
         <main class="middle">${this.#middle(thread)}</main>

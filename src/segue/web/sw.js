@@ -6,9 +6,16 @@ worker.addEventListener("install", () => worker.skipWaiting());
 worker.addEventListener("activate", (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
 
 worker.addEventListener("push", (/** @type {any} */ event) => {
-  const { title = "Segue", body = "", thread = "", id = "" } = event.data?.json() ?? {};
-  event.waitUntil(worker.registration.showNotification(title, { body, tag: id, data: { thread }, icon: "web/icon.svg" }));
+  event.waitUntil(show(event.data?.json() ?? {}));
 });
+
+/** @param {{title?: string, body?: string, thread?: string, position?: string}} pushed */
+async function show({ title = "Segue", body = "", thread = "", position = "" }) {
+  const tabs = await worker.clients.matchAll({ type: "window" });
+  if (tabs.some((/** @type {any} */ tab) => tab.visibilityState === "visible")) return;
+  // By its tag, a repetition takes the place of the first one, also of one that a hidden tab has shown.
+  await worker.registration.showNotification(title, { body, tag: position, data: { thread }, icon: "web/icon.svg" });
+}
 
 worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.notification.close();

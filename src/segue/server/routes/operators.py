@@ -3,18 +3,30 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query
 from pydantic import AwareDatetime
+from starlette.requests import Request
 
 from segue.core.snowflake import parse
 from segue.core.text import exact_json
 from segue.core.triggers import TriggerType
+from segue.errors import UsageError
 from segue.server.access import SegueDep
 from segue.server.middleware import api_router
+from segue.server.problems import errors
+from segue.server.requests import SimulationIn
+from segue.simulate.simulator import Simulator
 
 router = api_router("/admin", "admin", 404, operators=True)
 Limit = Annotated[int, Query(ge=1, le=500)]
 Json = dict[str, Any]
+
+
+async def _simulator(request: Request, segue: SegueDep) -> Simulator:
+    return Simulator(segue, request.app.state.simulating)
+
+
+SimulatorDep = Annotated[Simulator, Depends(_simulator)]
 
 
 @router.get("/threads")
@@ -88,6 +100,25 @@ async def retry_dead_letter(segue: SegueDep, effect_id: str) -> Json:
     """Try one again, at once."""
     effect: Json = exact_json(await segue.retry_effect(parse(effect_id)))
     return effect
+
+
+@router.get("/simulations")
+async def get_simulation_options(simulator: SimulatorDep) -> Json:
+    """The scenarios to choose from, and the policies of the agents as they are set."""
+    return simulator.options()
+
+
+@router.post("/simulations", responses=errors(409))
+async def simulate(simulator: SimulatorDep, asked: SimulationIn) -> Json:
+    """What would be sent, and what would not and why, under one or two policies.
+
+    No model is called, nothing is stored. One scenario runs at a time.
+    """
+    if (asked.scenario is None) == (asked.thread_id is None):
+        raise UsageError("scenario, thread_id: expected exactly one of them.")
+    if asked.thread_id is not None:
+        return await simulator.replay_thread(asked.thread_id, asked.policies, asked.days)
+    return await simulator.run_scenario(asked.scenario or "", asked.agent_id, asked.policies)
 
 
 Time = Annotated[AwareDatetime | None, Query()]

@@ -95,6 +95,12 @@ async def outcomes(request: Request) -> Response:
     return _respond(request, "outcomes.html")
 
 
+@router.get("/simulate")
+async def simulate(request: Request) -> Response:
+    """Policies compared on a scenario or on the past, for operators."""
+    return _respond(request, "simulate.html")
+
+
 @router.get("/sw.js")
 async def service_worker(request: Request) -> Response:
     """At the top, because a service worker is in charge of what lies below its address."""

@@ -135,6 +135,13 @@ export class SegueClient {
   deleteMemory = (key, agent_id) =>
     this.#call("DELETE", `api/memories/${encodeURIComponent(key)}`, undefined, { agent_id });
 
+  /** What `pushManager.subscribe` takes; 404 if notifications are off. @returns {Promise<{key: string}>} */
+  getPushKey = () => this.#get("api/push/key");
+  /** @param {PushSubscriptionJSON} subscription @returns {Promise<{id: string, created_at: string}>} */
+  subscribePush = (subscription) => this.#call("POST", "api/push/subscriptions", subscription);
+  /** @param {string} endpoint @returns {Promise<unknown>} */
+  unsubscribePush = (endpoint) => this.#call("DELETE", "api/push/subscriptions", { endpoint });
+
   /** @param {string} q @returns {Promise<Page<Found>>} */
   search = (q) => this.#list("api/search", "found", { q });
 
@@ -150,6 +157,17 @@ export class SegueClient {
   getContext = (id) => this.#get(`api/admin/threads/${encodeURIComponent(id)}/context`);
   /** @param {Record<string, unknown>} [query] @returns {Promise<any>} */
   getStats = (query = {}) => this.#get("api/admin/stats", query);
+
+  /** The scenarios and policies to choose from. @returns {Promise<any>} */
+  getSimulationOptions = () => this.#get("api/admin/simulations");
+  /**
+   * What one or two policies would send, and what not and why.
+   * @param {{scenario?: string, agent_id?: string, thread_id?: string, days?: number, policies: Record<string, unknown>[]}} asked
+   * @returns {Promise<any>}
+   */
+  simulate = (asked) => this.#call("POST", "api/admin/simulations", asked);
+  /** The newest conversations of all users. @returns {Promise<Page<Thread>>} */
+  listAllThreads = () => this.#list("api/admin/threads", "threads");
 
   /** @param {string} id @param {string} [rest] */
   #of = (id, rest) => `api/threads/${encodeURIComponent(id)}${rest ? `/${rest}` : ""}`;

@@ -1,5 +1,6 @@
 /** When agents may write first: the user's zone, quiet hours, mute, snooze, and a full stop. */
 
+import { isSubscribed, subscribe, unsubscribe } from "../notifications.js";
 import { controls, sheet } from "../styles.js";
 import { html, nothing } from "../vendor/lit.js";
 import { moment } from "../words.js";
@@ -10,7 +11,7 @@ import { SegueElement, define } from "./element.js";
 const HOUR = 3_600_000;
 
 export class SeguePreferences extends SegueElement {
-  static properties = { session: { attribute: false }, note: { state: true }, problem: { state: true } };
+  static properties = { session: { attribute: false }, note: { state: true }, problem: { state: true }, pushes: { state: true } };
   static styles = [controls, sheet];
 
   constructor() {
@@ -18,6 +19,11 @@ export class SeguePreferences extends SegueElement {
     /** @type {import("../session.js").Session | null} */ this.session = null;
     this.note = "";
     this.problem = "";
+    /** @type {boolean | null} */ this.pushes = null;
+  }
+
+  async firstUpdated() {
+    if (this.session) this.pushes = await isSubscribed(this.session.client);
   }
 
   render() {
@@ -55,6 +61,9 @@ export class SeguePreferences extends SegueElement {
               html`<button @click=${() => this.#snooze(+hours)}>${name}</button>`)}</div></div>
       ${this.#flag("muted", "Mute", "No agent writes first, until you switch this off.", wishes.muted)}
       ${this.#flag("opted_out", "Never write to me first", "Also what you get by telling an agent to stop.", wishes.opted_out)}
+      ${this.pushes === null ? nothing : html`<label class="setting"><span class="grow"><strong>Notify this browser</strong>
+        <span class="small dim">Of what agents write first, also while this page is closed.</span></span>
+        <input type="checkbox" .checked=${this.pushes} @change=${this.#push}></label>`}
       <h2>Your data</h2>
       <p class="small dim">Everything you wrote and received, as JSON lines:
         <button class="link" @click=${this.#export}>download it</button>.</p>
@@ -66,6 +75,21 @@ export class SeguePreferences extends SegueElement {
     <span class="small dim">${text}</span></span>
     <input type="checkbox" .checked=${value ?? false} @change=${(/** @type {any} */ event) =>
       this.#save({ [name]: event.target.checked }, event.target.checked ? `${title}: on.` : `${title}: off.`)}></label>`;
+
+  /** @param {Event} event */
+  async #push(event) {
+    const box = /** @type {HTMLInputElement} */ (event.target);
+    if (!this.session) return;
+    this.problem = "";
+    try {
+      await (box.checked ? subscribe : unsubscribe)(this.session.client);
+      this.pushes = box.checked;
+      this.note = box.checked ? "This browser is notified." : "This browser is not notified any more.";
+    } catch (error) {
+      box.checked = Boolean(this.pushes);
+      this.problem = /** @type {Error} */ (error).message;
+    }
+  }
 
   /** @param {Event} event */
   #zone(event) {
