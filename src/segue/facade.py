@@ -10,6 +10,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, compose
+from segue.conversations import check_text, id_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.text import check_name
@@ -28,7 +29,6 @@ from segue.journal.tables import THREADS, Whose, all_rows
 from segue.runtime.announcements import visible_replies
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
-from segue.threads import check_text, id_of
 from segue.transfer.export import Scope, export_all, export_user
 from segue.transfer.imports import ImportOptions, ImportResult, import_file
 from segue.transfer.lines import ExportWriter

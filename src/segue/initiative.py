@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from segue.conversations import Conversations, check_text, id_of
 from segue.core.autonomy.policy import POSTPONING, check_preferences
 from segue.core.durations import parse_duration
 from segue.core.text import check_name
@@ -19,7 +20,6 @@ from segue.runtime.reminders import Reminder
 from segue.runtime.requests import FollowUpRequest
 from segue.runtime.thread_service import check_limit
 from segue.telemetry import count
-from segue.threads import Threads, check_text, id_of
 
 _FOLLOW_UPS: Final = (TimerKind.FOLLOW_UP, TimerKind.EVENT)
 # Reminders have their own list.
@@ -27,7 +27,7 @@ _LISTED: Final = (*_FOLLOW_UPS, TimerKind.CONTINUATION)
 _OWN_WISH: Final = "The agent itself wanted to go on later."
 
 
-class Initiative(Threads):
+class Initiative(Conversations):
     """Follow-ups, events, reminders and preferences."""
 
     async def list_follow_ups(self, thread: Thread | str, *, limit: int = 50) -> list[Timer]:

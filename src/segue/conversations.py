@@ -1,4 +1,7 @@
-"""`Threads`: the part of `Segue` that begins, lists and reads conversations."""
+"""`Conversations`: the part of `Segue` that begins, lists and reads threads.
+
+`Segue` is `Conversations`, `Initiative` on top of it, and the rest on top of both.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +18,8 @@ from segue.runtime.deps import Deps
 from segue.settings.agents import AgentConfig
 
 
-class Threads:
-    """Conversations of users with agents."""
+class Conversations:
+    """Threads of users with agents, over an open system."""
 
     def __init__(self, system: System) -> None:
         self._system = system
