@@ -15,7 +15,7 @@ ADDRESS = os.environ.get("SEGUE_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("SEGUE_KEY", "not-needed")
 
 
-def main(agent: str, chat: str) -> None:
+def main(agent: str = "companion", chat: str = "terminal") -> None:
     client = OpenAI(base_url=f"{ADDRESS}/v1", api_key=KEY)
     for text in sys.stdin:
         reply = client.chat.completions.create(
@@ -30,4 +30,4 @@ def main(agent: str, chat: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] + ["companion", "terminal"][len(sys.argv) - 1 :]))
+    main(*sys.argv[1:])

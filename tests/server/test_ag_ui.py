@@ -21,7 +21,7 @@ from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, plain_agent, with_graph
-from tests.runtime.scenes import Held, calling, lines
+from tests.runtime.scenes import Held, calling, echo, lines
 from tests.server.clients import PATIENCE, Site, as_user, site_of
 from tests.stories.scenes import PATIENCE as SILENCE
 from tests.stories.scenes import eager_agent
@@ -160,6 +160,21 @@ async def test_a_follow_up_comes_over_connect(stage: Stage) -> None:
             [_, later, _] = await stream.until("RUN_FINISHED")
             assert later["messages"][-1]["metadata"] == {"origin": "follow_up"}
             assert len({m["id"] for m in later["messages"]}) == len(later["messages"]) == 5
+
+
+async def test_the_clients_ids_come_back(stage: Stage) -> None:
+    """A client that has shown its message finds it by the id that it chose."""
+    async with (
+        stage.world(models={"guide": lines(echo, echo)}) as world,
+        site_of(world.segue) as site,
+    ):
+        await run(site, body(user("Where?", "mine-1")))
+        async with connected(site) as stream:
+            [_, shown, _] = await stream.until("RUN_FINISHED")
+            assert shown["messages"][0]["id"] == "mine-1"
+            await run(site, body(user("And?", "mine-2"), run="r-2"))
+            [started, *_] = await stream.until("RUN_FINISHED")
+            assert [m["id"] for m in started["input"]["messages"]] == ["mine-2"]
 
 
 async def test_a_listener_hears_of_a_running_reply(sqlite_stage: Stage) -> None:
@@ -341,7 +356,7 @@ async def test_no_agent_and_no_route(sqlite_stage: Stage) -> None:
 
 
 def test_a_message_that_is_taken_back_makes_a_run_stale() -> None:
-    """It is closed, and the run asks for a snapshot; the text of stored ones is completed once."""
+    """It is closed, and the run ends with a snapshot; the text of stored ones is completed once."""
     told = Run("t", "r")
     events = [*told.tell(MessageDelta("a", 0, "Hel", 1))]
     events += told.tell(MessageDelta("a", 0, "Hello", 1))
@@ -351,7 +366,7 @@ def test_a_message_that_is_taken_back_makes_a_run_stale() -> None:
     events = [*told.tell(MessageDelta("b", 0, "Psst", 1)), *told.tell(MessageRetracted("b"))]
     assert kinds(events)[-1] == "TEXT_MESSAGE_END"
     assert told.is_stale
-    assert kinds([*told.end("done")]) == ["RUN_FINISHED"]
+    assert kinds([*told.end("done")]) == ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
 
 
 async def test_a_connection_counts(sqlite_stage: Stage) -> None:

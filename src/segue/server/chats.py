@@ -36,8 +36,6 @@ from segue.server.problems import ApiError
 from segue.server.requests import MessageIn
 from segue.server.routes.messages import check_content
 
-# How many of the newest messages may follow a question that is still open.
-_AFTER_QUESTION: Final = 10
 # OpenAI's client sends a failed request again; what was said is stored already.
 NO_RETRY: Final = {"X-Should-Retry": "false"}
 
@@ -77,11 +75,7 @@ def message_in(content: Any, message_id: Any) -> MessageIn:
 
 async def find_question(segue: Segue, thread: Thread) -> Turn | None:
     """The turn of a thread that waits for an answer, if there is one."""
-    if not thread.message_count:
-        return None
-    page = await segue.history(thread, limit=_AFTER_QUESTION)
-    turns = await segue.list_turns(thread, page, limit=2 * _AFTER_QUESTION)
-    return next((turn for turn in turns if turn.is_waiting), None)
+    return next(iter(await segue.list_turns(thread, limit=1, only_waiting=True)), None)
 
 
 def question_text(question: Any) -> str:

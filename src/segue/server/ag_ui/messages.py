@@ -7,6 +7,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.messages import origin_of, shown_content, spoken_text
+from segue.core.metadata import MessageMetadata
 from segue.errors import UsageError
 
 # Parts of a message in AG-UI, and the blocks of ours.
@@ -41,7 +42,7 @@ def history_of(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:
 
 def id_of(message: BaseMessage) -> str:
     """The id that the client knows a message by: of its own, the one that it chose."""
-    return str(message.additional_kwargs.get("client_message_id") or message.id)
+    return MessageMetadata.of(message).client_message_id or message.id or ""
 
 
 def message_of(message: BaseMessage) -> dict[str, Any]:

@@ -28,14 +28,14 @@ from segue.events import (
 )
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
-from segue.server.access import CallerDep, SegueDep, get_own_turn
+from segue.server.access import CallerDep, SegueDep, get_own_turn, slot_of
 from segue.server.ag_ui.messages import content_of, history_of, id_of, message_of
 from segue.server.ag_ui.runs import (
+    SNAPSHOT,
     AgUiEvent,
     Run,
     error_event,
     parse_interrupt,
-    snapshot,
 )
 from segue.server.chats import (
     check_new_message,
@@ -54,6 +54,7 @@ from segue.server.connections import (
 )
 from segue.server.middleware import authenticated_router
 from segue.server.problems import ApiError, Problem
+from segue.server.responses import encode
 from segue.server.routes.messages import accept_message
 
 PREFIX: Final = "/ag-ui"
@@ -133,7 +134,8 @@ async def run_agent(
         new = message_in(content, given.message.get("id"))
         turn = (await accept_message(request, thread, new)).turn
     run = Run(given.thread_id, given.run_id, given.known)
-    return EventStream(_lines(_reply(segue, thread, turn, run, live)), describe=_error_line)
+    told = _reply(segue, turn, run, live)
+    return EventStream(_lines(told, partial(_snapshot, segue, thread), live), describe=_error_line)
 
 
 @router.post("/connect")
@@ -143,7 +145,7 @@ async def connect_agent(
     """The conversation so far, and then each run in it, for as long as the client listens."""
     thread = await open_chat(segue, caller, agent_id, given.thread_id)
     runs = _Runs(segue, thread, given)
-    return EventStream(_lines(runs.listen(live)), describe=_error_line)
+    return EventStream(_lines(runs.listen(live), runs.snapshot, live), describe=_error_line)
 
 
 async def _answer(segue: Segue, thread: Thread, entries: list[ResumeIn]) -> Turn:
@@ -159,32 +161,14 @@ async def _answer(segue: Segue, thread: Thread, entries: list[ResumeIn]) -> Turn
 
 
 async def _reply(
-    segue: Segue, thread: Thread, turn: Turn, run: Run, live: LiveConnection
+    segue: Segue, turn: Turn, run: Run, live: LiveConnection
 ) -> AsyncGenerator[AgUiEvent | None]:
     """One run; None after each interval of silence."""
     yield run.start("reply")
     async with aclosing(hear_reply(segue, turn, live)) as heard:
         async for event in heard:
-            if event is None:
-                yield None
-            elif isinstance(event.payload, TurnEnded):
-                take = partial(_snapshot, segue, thread)
-                async for last in _end(run, event.payload.state, take):
-                    yield last
-            else:
-                for told in run.tell(event.payload):
-                    yield told
-
-
-async def _end(
-    run: Run, state: str, take_snapshot: Callable[[], Awaitable[AgUiEvent]]
-) -> AsyncGenerator[AgUiEvent]:
-    *closing, last = run.end(state)
-    for event in closing:
-        yield event
-    if run.is_stale:
-        yield await take_snapshot()
-    yield last
+            for told in [None] if event is None else run.tell(event.payload):
+                yield told
 
 
 class _Runs:
@@ -202,28 +186,30 @@ class _Runs:
 
     async def listen(self, live: LiveConnection) -> AsyncGenerator[AgUiEvent | None]:
         """None after each idle interval."""
-        async for event in self._history():
-            yield event
+        for told in self._history(await find_question(self._segue, self._thread)):
+            yield told
         heard = self._segue.listen(self._thread, cursor_at(self._thread.last_position))
         async with aclosing(with_heartbeats(heard, live)) as events:
             async for each in events:
-                if each is None:
-                    yield None
-                    continue
-                async for event in self._tell(each.payload):
+                for event in [None] if each is None else self._tell(each.payload):
                     yield event
 
-    async def _history(self) -> AsyncGenerator[AgUiEvent]:
+    async def snapshot(self) -> AgUiEvent:
+        taken = await _snapshot(self._segue, self._thread)
+        self._shown.clear()
+        self._shown.update(message["id"] for message in taken["messages"])
+        return taken
+
+    def _history(self, question: Turn | None) -> Iterator[AgUiEvent]:
         """The messages so far, as a run of their own, since nothing may come outside of runs."""
         run = Run(self._given.thread_id, self._given.run_id)
         yield run.start("history")
-        yield await self._snapshot()
-        if question := await find_question(self._segue, self._thread):
+        yield SNAPSHOT
+        if question is not None:
             run.ask(question.id, (question.ending or {}).get("questions", {}))
-        for event in run.end("done"):
-            yield event
+        yield from run.end("done")
 
-    async def _tell(self, payload: Payload) -> AsyncGenerator[AgUiEvent]:
+    def _tell(self, payload: Payload) -> Iterator[AgUiEvent]:
         match payload:
             case MessageStored(HumanMessage() as message):
                 if id_of(message) not in self._shown:
@@ -231,15 +217,12 @@ class _Runs:
                 if self._run is not None:
                     self._run.is_stale = True  # the next run may be long in coming
             case TurnStarted(turn_id, origin):
-                async for event in self._close("cancelled"):  # if its end was not told
-                    yield event
+                yield from self._close("cancelled")  # if its end was not told
                 yield self._open(turn_id, origin)
             case TurnEnded(_, state):
-                async for event in self._close(state):
-                    yield event
+                yield from self._close(state)
             case _:
-                for event in self._tell_run(payload):
-                    yield event
+                yield from self._tell_run(payload)
 
     def _tell_run(self, payload: Payload) -> Iterator[AgUiEvent]:
         """Also of a turn whose beginning was missed."""
@@ -258,28 +241,34 @@ class _Runs:
         said, self._said = self._said, []
         return self._run.start(origin, map(message_of, said))
 
-    async def _close(self, state: str) -> AsyncGenerator[AgUiEvent]:
+    def _close(self, state: str) -> Iterator[AgUiEvent]:
         run, self._run = self._run, None
         if run is not None:
-            async for event in _end(run, state, self._snapshot):
-                yield event
-
-    async def _snapshot(self) -> AgUiEvent:
-        taken = await _snapshot(self._segue, self._thread)
-        self._shown.clear()
-        self._shown.update(message["id"] for message in taken["messages"])
-        return taken
+            yield from run.end(state)
 
 
 async def _snapshot(segue: Segue, thread: Thread) -> AgUiEvent:
     page = await segue.history(thread, limit=_WINDOW)
-    return snapshot(history_of(page.messages))
+    return {**SNAPSHOT, "messages": history_of(page.messages)}
 
 
-async def _lines(events: AsyncGenerator[AgUiEvent | None]) -> AsyncGenerator[bytes]:
+async def _lines(
+    events: AsyncGenerator[AgUiEvent | None],
+    take_snapshot: Callable[[], Awaitable[AgUiEvent]],
+    live: LiveConnection,
+) -> AsyncGenerator[bytes]:
     async with aclosing(events) as told:
         async for event in told:
-            yield STILL_HERE if event is None else data_line(event)
+            if event is SNAPSHOT:
+                # It may have more than 10 MB, for as long as the client takes to read it.
+                async with slot_of(live.connection, live.caller, "pages", 4):
+                    yield await _data_line(await take_snapshot())
+            else:
+                yield STILL_HERE if event is None else await _data_line(event)
+
+
+async def _data_line(event: AgUiEvent) -> bytes:
+    return b"".join((b"data: ", await encode(event), b"\n\n"))
 
 
 def _error_line(problem: Problem) -> bytes:

@@ -19,6 +19,7 @@ from segue.events import (
     Payload,
     QuestionAsked,
     ToolActivity,
+    TurnEnded,
     TurnFailed,
 )
 from segue.server.chats import question_text
@@ -28,6 +29,8 @@ PROTOCOL: Final = "1.0"
 # Between the id of a turn and that of a question.
 _IN_TURN: Final = ":"
 AgUiEvent = dict[str, Any]
+# A place for a snapshot, which is taken when it is sent.
+SNAPSHOT: Final[AgUiEvent] = {"type": "MESSAGES_SNAPSHOT"}
 
 
 class Run:
@@ -75,6 +78,8 @@ class Run:
                 self._failure = payload
             case ListenerLagged():
                 self.is_stale = True
+            case TurnEnded(_, state):
+                yield from self.end(state)
 
     def ask(self, turn_id: int, questions: Mapping[str, Any]) -> None:
         """The run ends with questions; an answer names one by its id here."""
@@ -95,6 +100,8 @@ class Run:
             yield from self._close(message_id)
         for call in sorted(self._calls):
             yield _result(call, "interrupted")
+        if self.is_stale:
+            yield SNAPSHOT
         if self._failure is not None:
             error = {"message": self._failure.reason, "code": self._failure.code}
             yield {"type": "RUN_ERROR", **error}
@@ -132,10 +139,6 @@ class Run:
         elif call in self._calls:
             self._calls.remove(call)
             yield _result(call, activity.state)
-
-
-def snapshot(messages: list[AgUiEvent]) -> AgUiEvent:
-    return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
 
 def parse_interrupt(given: str) -> tuple[str, str]:

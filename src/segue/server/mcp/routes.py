@@ -52,6 +52,8 @@ async def call(
     mcp_protocol_version: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Answer one message of JSON-RPC; a notification is only accepted."""
+    if not request.headers.get("content-type", "").startswith("application/json"):
+        raise ApiError(415, "content_type", "Send JSON, as Content-Type: application/json.")
     try:
         message = await request.json()
     except (ValueError, RecursionError):
