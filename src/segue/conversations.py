@@ -94,7 +94,7 @@ class Conversations:
 
     async def _notified(self, thread: Thread) -> Thread:
         """The thread, after its user's listeners were notified that it changed."""
-        await self._deps.bus.stored(thread.id, thread.user_id)
+        await self._deps.bus.notify_stored(thread.id, thread.user_id)
         return thread
 
     async def get_thread(self, thread_id: str) -> Thread:

@@ -65,7 +65,9 @@ class Segue(Initiative):
         turns = await self._journal.turns.list_of(id_of(thread))
         deleted = await self._journal.threads.delete(id_of(thread))
         self._deps.bus.deleted(id_of(thread), owner)
-        await self._deps.bus.stored(id_of(thread), owner)  # tells listeners that the thread is gone
+        await self._deps.bus.notify_stored(
+            id_of(thread), owner
+        )  # tells listeners that the thread is gone
         await self._open_system.runtime.sweeper.drop({turn.batch for turn in turns})
         return deleted
 
@@ -81,7 +83,7 @@ class Segue(Initiative):
         deleted = await self._journal.removal.delete_user(user_id)
         for thread in threads:
             # Tells listeners that the thread is gone.
-            await self._deps.bus.stored(thread, user_id)
+            await self._deps.bus.notify_stored(thread, user_id)
         await self._open_system.runtime.sweeper.step()
         return deleted
 

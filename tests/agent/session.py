@@ -58,7 +58,7 @@ class Ear(Bus):
             self.heard.append(payload)
         super().report(lease, payload)
 
-    async def stored(self, thread_id: str, user_id: str = "") -> None:
+    async def notify_stored(self, thread_id: str, user_id: str = "") -> None:
         [newest, *_] = await self._journal.messages.tail(thread_id, max_tokens=1)
         for message in newest.messages:
             if message.id not in self._known:
@@ -66,7 +66,7 @@ class Ear(Bus):
                 self._notice(message)
                 if not isinstance(message, HumanMessage):
                     self.heard.append(MessageFinished(message))
-        await super().stored(thread_id, user_id)
+        await super().notify_stored(thread_id, user_id)
 
 
 class Unplanned(AfterTurn):

@@ -98,8 +98,8 @@ async def test_a_message_that_came_in_pieces_by_the_store_and_by_a_watch_is_hear
             for number in range(5):
                 await here.segue.send(thread, f"{number}")
                 await seen.until_said(f"You said: {number}")
-                await here.system.deps.bus.stored("")
-                await here.system.deps.bus.stored(thread)
+                await here.system.deps.bus.notify_stored("")
+                await here.system.deps.bus.notify_stored(thread)
             said = [text for n in range(5) for text in (f"{n}", f"You said: {n}")]
             assert seen.texts == said
             assert seen.drafts == {}
@@ -470,7 +470,7 @@ async def test_a_tab_that_opens_does_not_take_a_piece_from_the_others(database: 
                 await late.until_draft("Hello there ")
                 model.let(1)
                 await _until_kept(world, thread, "Hello there my ")
-                await bus_of(world).stored(thread)
+                await bus_of(world).notify_stored(thread)
                 for each in (seen, late):
                     await each.until_draft("Hello there my ")
         assert (bus_of(world)._threads, bus_of(world)._drafts) == ({}, {})
@@ -740,7 +740,7 @@ async def test_who_leaves_while_the_store_is_read_leaves_nothing_behind(database
             model.let(2)
             await _until_kept(world, thread, "Hello there ")
             world.journal.feed.read = slowly  # type: ignore[method-assign]
-            looking = asyncio.create_task(bus_of(world).stored(thread))
+            looking = asyncio.create_task(bus_of(world).notify_stored(thread))
             await reading.wait()
         go_on.set()
         await looking
@@ -852,7 +852,7 @@ async def test_the_end_of_a_thread_is_heard_and_holds_up_nobody_else(stage: Stag
             await world.journal.threads.delete(gone)
             seen.said.clear()
             await world.journal.threads.update(kept, title="New")
-            await bus_of(world).stored("")
+            await bus_of(world).notify_stored("")
             with pytest.raises(NotFoundError):
                 await last.until_said("No.")
             await world.say(kept, "Still here?")

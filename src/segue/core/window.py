@@ -33,8 +33,8 @@ TokenCounter = Callable[[BaseMessage], int]
 
 # The last exchange is looked for in this many whole batches.
 _EXCHANGE_REACH: Final = 16
-# Lengths in characters, longest first. Fixed steps: while a turn goes on and its room shrinks
-# a little, the same bytes are sent again, and prompt caches hit.
+# Lengths in characters: 1,572,864, 1,048,576 and so on down to 96 and 64. Fixed steps: while a turn
+# goes on and its room shrinks a little, the same bytes are sent again, and prompt caches hit.
 _LENGTHS: Final = tuple(n for k in range(20, 5, -1) for n in (3 << (k - 1), 1 << k))
 # Shorter texts are worth less than the tool calls beside them cost, so the calls go first.
 _LEAST_WITH_TOOLS: Final = 256
@@ -74,7 +74,9 @@ def has_exchange(newest_first: Iterable[Batch]) -> bool:
 
 
 def _is_exchange(whole: Sequence[Batch]) -> bool:
-    """Whether the newest whole batches hold a person's message and a reply, or are enough."""
+    """Whether the newest whole batches hold a person's message and a reply, or are as many
+    as are searched.
+    """
     shown = [m for batch in whole for m in visible_messages(batch.messages)]
     has_message = any(isinstance(m, HumanMessage) for m in shown)
     has_reply = any(isinstance(m, AIMessage) for m in shown)
@@ -130,6 +132,7 @@ class ContextWindow:
             return
         left = self.room - self.tokens
         short = shorten(views, left, self._cost)
+        # A reply may lose the older part of the exchange; a follow-up would refer to nothing.
         if short.tokens > left and not self._is_follow_up:
             short = shorten(views[: self._fitting(short.views)], left, self._cost)
         for batch, whole, view, cost in zip(batches, views, short.views, costs, strict=False):
@@ -142,6 +145,7 @@ class ContextWindow:
             self._drop(batch, cost)
 
     def _fitting(self, views: list[View]) -> int:
+        """How many of the newest views fit together."""
         tokens = [sum(map(self._cost, views[: n + 1])) for n in range(len(views))]
         return sum(map(self._fits, tokens))
 

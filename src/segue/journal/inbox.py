@@ -108,6 +108,7 @@ class Inbox(Part):
             await _refuse_while_busy(tx, thread_id)
         live = await find_live(tx, thread_id, now)
         stopped = await _end_live(tx, thread, live, arrival, rising)
+        # Stored with the message: what was armed before it is void.
         thread = replace(thread, epoch=thread.epoch + 1)
         also = [cancelling(live.timers, WROTE, now)] if live.timers else []
         stored, turn = await _store(

@@ -99,7 +99,7 @@ class Messages(Part):
 
         Positions rise above everything in the thread, sequence numbers have no gap. A message
         whose id is in the batch already is returned as stored, so an interrupted step can be
-        repeated. The user sees a stored message of a follow-up: call `turns.show` first.
+        repeated. Call `turns.show` first: what a follow-up stores is visible.
         """
         thread = await lock_thread(tx, lease.turn.thread_id)
         # A stored message has no draft: a listener must not see it twice.
@@ -145,7 +145,7 @@ class Messages(Part):
     async def tail(
         self, tx: Tx, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> list[Batch]:
-        """The newest batches that are not archived, newest first, with at least `max_tokens`.
+        """The newest batches that are not archived, newest first, until they have `max_tokens`.
 
         Ends sooner before the batch that would bring them over `WINDOW_BYTES`. Never a cut batch.
         With a current batch, nothing newer than it. Cost follows the budget, not the length of the

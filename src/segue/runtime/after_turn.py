@@ -169,14 +169,14 @@ class AfterTurn:
     async def _name_reminder(self, output: TurnOutput) -> list[Decision]:
         """Add the user's own words to a reminder that says nothing of them; the record of it."""
         turn, batch = output.turn, output.batch
-        last = output.last[-1] if output.last else None
+        last = output.held_reply[-1] if output.held_reply else None
         if turn.kind is not TurnKind.REMINDER or not isinstance(last, AIMessage):
             return []
         text = reminder_text(await self._timer_of(turn))
         if names_reminder("\n".join(map(spoken_text, visible_replies(turn, batch))), text):
             return []
-        output.last[-1] = with_text(last, plain_reminder(text))
-        output.batch = Batch(batch.id, [*batch.messages[:-1], output.last[-1]])
+        output.held_reply[-1] = with_text(last, plain_reminder(text))
+        output.batch = Batch(batch.id, [*batch.messages[:-1], output.held_reply[-1]])
         return [self._sent_plainly(turn, _NOT_NAMED)]
 
     def _sent_plainly(self, turn: Turn, reason: str) -> Decision:

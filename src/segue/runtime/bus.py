@@ -106,11 +106,11 @@ class Bus:
 
     async def begin(self, lease: TurnLease) -> None:
         """Listeners get the messages that a turn answers, and then its start."""
-        await self.stored(lease.turn.thread_id, lease.turn.user_id)
+        await self.notify_stored(lease.turn.thread_id, lease.turn.user_id)
         if not lease.turn.kind.speaks_first or lease.turn.shown_at is not None:
-            self.start(lease)
+            self.announce_turn(lease)
 
-    def start(self, lease: TurnLease) -> None:
+    def announce_turn(self, lease: TurnLease) -> None:
         """Listeners may know of a turn: of a follow-up, once it is shown."""
         self._tell(lease, self._find_run(lease).start())
 
@@ -139,7 +139,7 @@ class Bus:
         drafts = self._drafts.get(lease.turn.thread_id, {}).values()
         return [d.partial for d in drafts if d.run == _run_of(lease)]
 
-    def finish(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
+    def forget_drafts(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
         """Messages are stored: forget their drafts."""
         drafts = self._drafts.get(lease.turn.thread_id, {})
         for message in messages:
@@ -169,7 +169,7 @@ class Bus:
         if NESTING not in thread_id and (channel := self._users.get(user_id)):
             yield channel
 
-    async def stored(self, thread_id: str, user_id: str = "") -> None:
+    async def notify_stored(self, thread_id: str, user_id: str = "") -> None:
         """Something was stored in a thread, or in any (""): send it to the listeners here.
 
         If it cannot be read now, `step` reads it later.

@@ -1,7 +1,7 @@
 """The inbox: stores what a user does first, then wakes the workers.
 
 The strategy decides about a second message while the first is being answered: it waits, stops the
-reply, is refused, or is collected with the first. No strategy stops a turn that only waits.
+reply, is refused, or is collected with the first. No strategy stops a reply that has not begun.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Inbox:
         client_message_id: str | None = None,
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
-        """Store a user's message and queue its reply; void its follow-ups."""
+        """Store a user's message, queue its reply, and void the follow-ups that nobody has seen."""
         deps, how = self._deps, strategy or self._strategy
         message = user_message(content)
         request = read_request(text_of(message))
@@ -127,7 +127,7 @@ class Inbox:
 
     async def _wake(self, turn: Turn) -> None:
         self._deps.wakeups.turns.now()
-        await self._deps.bus.stored(turn.thread_id, turn.user_id)
+        await self._deps.bus.notify_stored(turn.thread_id, turn.user_id)
 
 
 def _log_accepted(accepted: Accepted) -> None:

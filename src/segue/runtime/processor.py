@@ -63,7 +63,7 @@ class SessionProcessor:
         self._journal = deps.journal
         self._agent_of = deps.agent_of
         self._ids = deps.ids
-        self._clock = deps.clock.now
+        self._now = deps.clock.now
         self._zone = deps.zone
         self._working = deps.clock.working
         self._bus = deps.bus
@@ -92,7 +92,7 @@ class SessionProcessor:
                 await self._finish(output)
             except Exception as error:  # noqa: BLE001 - the edge of a turn
                 await self._failures.end(lease, error)
-            await self._bus.stored(turn.thread_id, turn.user_id)
+            await self._bus.notify_stored(turn.thread_id, turn.user_id)
 
     def _check_attempts(self, turn: Turn) -> None:
         if self._rules.is_hopeless(turn.faults, turn.interruptions):
@@ -120,7 +120,7 @@ class SessionProcessor:
             current,
             window.batches,
             window.told(max_tokens),
-            clock_of(window, agent.config.autonomy, self._clock(), self._zone, current),
+            clock_of(window, agent.config.autonomy, self._now(), self._zone, current),
             answer=turn.payload.get("answer"),
             asked=turn.payload.get("asked"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
@@ -133,8 +133,8 @@ class SessionProcessor:
         return run
 
     async def _recheck_gates(self, output: TurnOutput) -> None:
-        """Before the model is called for a follow-up that waited, for a process that was down."""
-        if not output.is_shown and self._clock() - output.turn.queued_at >= _FRESH:
+        """Before the model is called, if a follow-up waited in the queue for a minute or more."""
+        if not output.is_shown and self._now() - output.turn.queued_at >= _FRESH:
             await self._check_gates(output.turn, has_waited=True)
 
     async def _check_gates(self, turn: Turn, *, has_waited: bool = False) -> None:
@@ -149,7 +149,7 @@ class SessionProcessor:
                 output.opening.append(event)
                 await self._write(output)
             elif isinstance(event, MessageFinished):
-                await self._take(output, event.message)
+                await self._take_message(output, event.message)
             elif isinstance(event, Question):
                 output.questions[event.id] = event.value
             elif isinstance(event, StateChanged):
@@ -164,8 +164,8 @@ class SessionProcessor:
             text = "".join(token.text for token in output.opening)
             if not can_be_judged(text):
                 return
-            await self._show(output, text)
-        output.first_token_at = output.first_token_at or self._clock()
+            await self._let_through(output, text)
+        output.first_token_at = output.first_token_at or self._now()
         drafts = [self._bus.write(output.lease, t.message_id, t.text) for t in output.opening]
         output.opening = []
         await self._save_draft(output, drafts[-1])
@@ -182,19 +182,22 @@ class SessionProcessor:
         ended = asyncio.get_running_loop().time()
         output.save_at = ended + max(_SAVE_EVERY_SECONDS, _SAVE_SPACING * (ended - started))
 
-    async def _take(self, output: TurnOutput, message: BaseMessage) -> None:
-        """Store the message that was held back; hold the new one back if it may be the reply."""
+    async def _take_message(self, output: TurnOutput, message: BaseMessage) -> None:
+        """Store the message, unless it may be the reply, which is stored with the turn's end."""
         if visible_messages([message]):
-            await self._show(output, spoken_text(message), whole=True)
+            await self._let_through(output, spoken_text(message), whole=True)
         if output.opening:
             await self._write(output)
         may_be_reply = isinstance(message, AIMessage) and not calls_of(message)
-        await self._store(output, output.last if may_be_reply else [*output.last, message])
-        output.last = [message] if may_be_reply else []
+        to_store = output.held_reply if may_be_reply else [*output.held_reply, message]
+        await self._store(output, to_store)
+        output.held_reply = [message] if may_be_reply else []
         output.reports += tool_activity(output.turn.id, message)
         self._send_reports(output)
 
-    async def _show(self, output: TurnOutput, opening: str = "", *, whole: bool = False) -> None:
+    async def _let_through(
+        self, output: TurnOutput, opening: str = "", *, whole: bool = False
+    ) -> None:
         """Before the user sees the first word of a follow-up, read it and check all gates again."""
         if output.is_shown:
             return
@@ -203,10 +206,10 @@ class SessionProcessor:
             raise FollowUpWithdrawn(ending, is_withheld=True)
         await self._check_gates(output.turn)
         with journal_errors():
-            await self._journal.turns.show(output.lease, now=self._clock())
+            await self._journal.turns.show(output.lease, now=self._now())
         output.is_shown = True
         count("follow_up_shown")
-        self._bus.start(output.lease)
+        self._bus.announce_turn(output.lease)
         self._send_reports(output)
 
     def _send_reports(self, output: TurnOutput) -> None:
@@ -218,35 +221,33 @@ class SessionProcessor:
     async def _store(self, output: TurnOutput, messages: Sequence[BaseMessage]) -> None:
         if not messages:
             return
-        step = self._journal.messages.append(
-            output.lease, messages, ids=self._ids, now=self._clock()
-        )
+        step = self._journal.messages.append(output.lease, messages, ids=self._ids, now=self._now())
         with journal_errors():
             stored = await _uninterrupted(step)
         output.stored += stored
-        self._bus.finish(output.lease, stored)
-        await self._bus.stored(output.turn.thread_id, output.turn.user_id)
+        self._bus.forget_drafts(output.lease, stored)
+        await self._bus.notify_stored(output.turn.thread_id, output.turn.user_id)
 
     async def _finish(self, output: TurnOutput) -> None:
         """Store the reply together with what follows from it: plans, decisions, effects."""
         turn = output.turn
         if output.questions:
-            await self._show(output)
+            await self._let_through(output)
         else:
             _complete(output)
         with journal_errors():
             ending = replace(await self._after_turn.build_ending(output), state=output.state)
             stored = await self._journal.turns.finish(
-                output.lease, output.last, ids=self._ids, now=self._clock(), ending=ending
+                output.lease, output.held_reply, ids=self._ids, now=self._now(), ending=ending
             )
-        self._bus.finish(output.lease, stored)
-        self._wakeups.expect(ending, self._clock())
+        self._bus.forget_drafts(output.lease, stored)
+        self._wakeups.expect(ending, self._now())
         log_turn(
             turn,
             "turn_done",
             "Turn {turn_id} is stored: {messages} messages",
             messages=len(output.batch.messages),
-            seconds=_seconds(turn, self._clock()),
+            seconds=_seconds(turn, self._now()),
             first_token_seconds=_seconds(turn, output.first_token_at),
             is_waiting=bool(output.questions),
         )
@@ -301,9 +302,9 @@ def _complete(output: TurnOutput) -> None:
     """Give a result to a call that a lost checkpoint or a faulty tool left without one."""
     batch = output.batch
     if batch.state is BatchState.AWAITING_TOOLS:
-        kept = len(batch.messages) - len(output.last)
-        output.last = [*interrupted_results(batch), *output.last]
-        batch = output.batch = Batch(batch.id, [*batch.messages[:kept], *output.last])
+        kept = len(batch.messages) - len(output.held_reply)
+        output.held_reply = [*interrupted_results(batch), *output.held_reply]
+        batch = output.batch = Batch(batch.id, [*batch.messages[:kept], *output.held_reply])
     if batch.state is BatchState.OPEN:
         raise BackendError("The agent ended without an answer.")
 

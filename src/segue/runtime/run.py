@@ -165,7 +165,7 @@ class TurnOutput:
     save_at: float = 0
     stored: list[BaseMessage] = field(default_factory=list)
     # The newest message, held back while it may be the reply: that is stored with the turn's end.
-    last: list[BaseMessage] = field(default_factory=list)
+    held_reply: list[BaseMessage] = field(default_factory=list)
     questions: dict[str, Any] = field(default_factory=dict)
     # Channels of the graph's state that are stored with the end of the turn.
     state: Mapping[str, StateValue | None] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class TurnOutput:
     @cached_property
     def batch(self) -> Batch:
         """The whole batch; to be read once nothing is added any more."""
-        return self.run.batch.with_messages([*self.stored, *self.last])
+        return self.run.batch.with_messages([*self.stored, *self.held_reply])
 
 
 def trigger_name(message: BaseMessage | None) -> str | None:

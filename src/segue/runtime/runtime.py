@@ -98,7 +98,7 @@ class Runtime:
                 self.deps.wakeups.all_at(self.deps.clock.now() + _BURST)
                 try:
                     await self.turns.recheck(hint.thread_id)
-                    await self.deps.bus.stored(hint.thread_id, hint.user_id)
+                    await self.deps.bus.notify_stored(hint.thread_id, hint.user_id)
                 except Exception as error:  # noqa: BLE001 - the edge of a loop
                     log_failure(
                         logger, f"Thread {hint.thread_id}: a notification was not passed on", error

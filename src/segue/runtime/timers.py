@@ -223,9 +223,8 @@ class TimerWorker:
 
     async def _is_ours(self, lease: TimerLease) -> bool:
         """Whether the lease still holds, so that only the counts can have changed."""
-        timers = await self._journal.timers.list_of(lease.timer.thread_id, limit=20)
-        found = next((t for t in timers if t.id == lease.timer.id), None)
-        return found is not None and found.state is TimerState.CLAIMED
+        timer = await self._journal.timers.find(lease.timer.id)
+        return timer is not None and timer.state is TimerState.CLAIMED
 
 
 def _choose_prompt(timer: Timer, autonomy: Autonomy) -> PromptVariant | None:

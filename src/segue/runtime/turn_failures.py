@@ -245,7 +245,7 @@ class TurnFailures:
         kept = await self._journal.turns.finish(
             lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
         )
-        self._bus.finish(lease, kept)
+        self._bus.forget_drafts(lease, kept)
         log_turn(turn, "turn_cancelled", "Turn {turn_id} was stopped: {reason}", reason=reason)
 
     async def _withdraw(self, lease: TurnLease, ending: Ending) -> None:
@@ -280,7 +280,7 @@ class TurnFailures:
         stored = await self._journal.turns.finish(
             lease, last, ids=self._ids, now=now, ending=ending
         )
-        self._bus.finish(lease, stored)
+        self._bus.forget_drafts(lease, stored)
         self._wakeups.expect(ending, now)
         log_turn(turn, "reminder_sent_plainly", "Reminder {turn_id}: {reason}", reason=reason)
         return True

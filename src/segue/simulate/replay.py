@@ -252,7 +252,7 @@ class _Replay:
             self._fire(thread, timer, moment)
             return
         kind = EventKind.HELD_BACK if decision.until is None else EventKind.POSTPONED
-        gate = next(v.gate for v in decision.verdicts if v.outcome is decision.outcome)
+        gate = decision.decisive and decision.decisive.gate
         self._add(thread, moment, kind, timer.trigger.value, gate=gate)
         if decision.until is not None:
             self._postpone(thread, timer, decision.until)
