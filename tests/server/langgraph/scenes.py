@@ -1,16 +1,21 @@
 """What the tests of the LangGraph wire share: the real Python client, and what it hears."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.schema import StreamPart
 
 from segue.server.settings import ServerSettings
-from segue.simulate.world import Stage, World
+from segue.settings.agents import AgentConfig
+from segue.simulate.world import Stage, World, plain_agent, with_graph
 from tests.server.clients import PATIENCE, Site, site_of
 
 ASSISTANT = "guide"
@@ -75,3 +80,51 @@ async def heard_by(site: Site, parts: AsyncIterator[StreamPart]) -> AsyncIterato
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+QUESTION = {"question": "Shall I book the table for eight?"}
+
+
+def _booking(state: MessagesState) -> dict[str, Any]:
+    asked = state["messages"][-1].text
+    if "table" not in asked:
+        return {"messages": [AIMessage(f"You said: {asked}")]}
+    return {"messages": [AIMessage(f"Booked: {interrupt(QUESTION)}")]}
+
+
+def waiter() -> AgentConfig:
+    """An agent that books a table if a person agrees."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("booking", _booking)
+    builder.add_edge(START, "booking")
+    return with_graph(plain_agent(), builder.compile())
+
+
+async def parts_of(stream: AsyncIterator[StreamPart]) -> list[StreamPart]:
+    """All that a stream tells until it ends."""
+    async with asyncio.timeout(PATIENCE):
+        return [part async for part in stream]
+
+
+def words_of(parts: list[StreamPart]) -> str:
+    """The text of a reply that came in pieces."""
+    return "".join(
+        cast("Any", part.data)[0]["content"] for part in parts if part.event == "messages"
+    )
+
+
+async def read_until(site: Site, path: str, text: str) -> tuple[str, str]:
+    """The text of a reply up to some words, and the id of the event that brought them; then the
+    line is cut.
+    """
+    heard, last = "", ""
+    async with asyncio.timeout(PATIENCE), site.http.stream("GET", path) as response:
+        async for line in response.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                last = value
+            if name == "data" and value.startswith("[{"):
+                heard += json.loads(value)[0]["content"]
+                if text in heard:
+                    return heard, last
+    raise AssertionError(heard)

@@ -1,10 +1,29 @@
 """Runs with the real client of the SDK: sent, streamed, waited for, joined, cancelled."""
 
-import pytest
+import asyncio
+from typing import Any, cast
 
-from segue.simulate.world import Stage
-from tests.runtime.scenes import lines
-from tests.server.langgraph.scenes import ASSISTANT, said, texts, wired
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph_sdk.errors import ConflictError, UnprocessableEntityError
+
+from segue.simulate.world import Stage, plain_agent, with_graph
+from tests.runtime.scenes import Held, Paced, lines
+from tests.server.clients import PATIENCE
+from tests.server.langgraph.scenes import (
+    ASSISTANT,
+    QUESTION,
+    heard_by,
+    parts_of,
+    read_until,
+    said,
+    texts,
+    waiter,
+    wired,
+    words_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,3 +53,233 @@ async def test_a_run_streams_its_values_and_its_words(stage: Stage) -> None:
         chunks = [part.data[0] for part in parts if part.event == "messages"]
         assert "".join(chunk["content"] for chunk in chunks) == "Oslo, I think."
         assert {chunk["id"] for chunk in chunks} == {parts[-2].data["messages"][-1]["id"]}
+
+
+async def test_every_mode_tells_the_reply(sqlite_stage: Stage) -> None:
+    """As pieces, as the message so far, as an update, and as an event of a model."""
+    async with wired(sqlite_stage, models={"guide": lines("Oslo, I think.")}) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        modes: list[Any] = ["messages", "updates", "events", "custom"]
+        parts = await parts_of(
+            client.runs.stream(thread, ASSISTANT, input=said("Where?"), stream_mode=modes)
+        )
+        told: dict[str, list[Any]] = {}
+        for part in parts:
+            told.setdefault(part.event, []).append(part.data)
+        assert told["messages/partial"][-1][0]["content"] == "Oslo, I think."
+        [[whole]] = told["messages/complete"]
+        assert (whole["type"], whole["content"]) == ("ai", "Oslo, I think.")
+        assert [*told["messages/metadata"][0]] == [whole["id"]]
+        assert told["updates"] == [{"agent": {"messages": [whole]}}]
+        names = [event["event"] for event in told["events"]]
+        assert names == ["on_chat_model_stream"] * (len(names) - 1) + ["on_chat_model_end"]
+        chunks = [event["data"]["chunk"]["content"] for event in told["events"][:-1]]
+        assert "".join(chunks) == "Oslo, I think."
+        assert "values" not in told
+
+
+async def test_what_a_graph_reports_is_told_as_custom(sqlite_stage: Stage) -> None:
+    """What a node writes to its stream arrives, and only during its own run."""
+
+    def work(_: MessagesState) -> dict[str, Any]:
+        get_stream_writer()({"done": 0.5})
+        return {"messages": [AIMessage("Done.")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("work", work)
+    builder.add_edge(START, "work")
+    agent = with_graph(plain_agent(), builder.compile())
+    async with wired(sqlite_stage, agent) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        stream = client.runs.stream(thread, ASSISTANT, input=said("Go."), stream_mode="custom")
+        parts = await parts_of(stream)
+        assert [part.data for part in parts if part.event == "custom"] == [{"done": 0.5}]
+
+
+async def test_a_run_is_created_found_joined_and_listed(stage: Stage) -> None:
+    """In the background, by its id, and by its status."""
+    async with wired(stage, models={"guide": lines("Oslo.")}) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        run = await client.runs.create(thread, ASSISTANT, input=said("Where?"))
+        assert run["status"] in {"pending", "running", "success"}
+        assert texts(await client.runs.join(thread, run["run_id"])) == ["Where?", "Oslo."]
+        found = await client.runs.get(thread, run["run_id"])
+        assert (found["status"], found["thread_id"]) == ("success", thread)
+        assert found["metadata"] == {
+            "origin": "reply",
+            "graph_id": ASSISTANT,
+            "assistant_id": ASSISTANT,
+        }
+        assert await client.runs.list(thread, status="success") == [found]
+        assert await client.runs.list(thread, status="pending") == []
+        assert await client.runs.list(thread, offset=1) == []
+        again = await parts_of(client.runs.join_stream(thread, run["run_id"]))
+        assert [part.event for part in again][-2:] == ["values", "end"]
+        assert words_of(again) == "Oslo."
+
+
+async def test_a_lost_line_is_resumed_without_a_gap_or_a_repetition(sqlite_stage: Stage) -> None:
+    """From the middle of a message, with the id of the last event that arrived."""
+    model = Paced(script=lambda _: "One two three four five.")
+    async with wired(sqlite_stage, models={"guide": model}) as (_, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        run = await client.runs.create(thread, ASSISTANT, input=said("Count."))
+        path = f"/threads/{thread}/runs/{run['run_id']}/stream?stream_mode=messages-tuple"
+        model.let(2)
+        heard, last = await read_until(site, path, "two")
+        assert heard == "One two "
+        model.finish()
+        await client.runs.join(thread, run["run_id"])
+        rest = client.runs.join_stream(
+            thread, run["run_id"], stream_mode="messages-tuple", last_event_id=last
+        )
+        assert heard + words_of(await parts_of(rest)) == "One two three four five."
+        whole = client.runs.join_stream(
+            thread, run["run_id"], stream_mode="messages-tuple", last_event_id="-1"
+        )
+        assert words_of(await parts_of(whole)) == "One two three four five."
+
+
+async def test_a_question_is_an_interrupt_and_resume_is_its_answer(stage: Stage) -> None:
+    """In the stream, in the state and in the thread; the answer is a run of its own."""
+    async with wired(stage, waiter()) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        stream = client.runs.stream(thread, ASSISTANT, input=said("A table, please."))
+        parts = await parts_of(stream)
+        [asked] = cast("Any", parts[-2].data)["__interrupt__"]
+        assert asked["value"] == QUESTION
+        state = await client.threads.get_state(thread)
+        assert state["next"] == ["agent"]
+        assert state["tasks"][0]["interrupts"] == [asked]
+        assert (await client.threads.get(thread))["status"] == "interrupted"
+        found = await client.threads.search(status="interrupted")
+        assert [each["thread_id"] for each in found] == [thread]
+        done = await client.runs.wait(thread, ASSISTANT, command={"resume": "yes"})
+        assert texts(done) == ["A table, please.", "Booked: yes"]
+        assert (await client.threads.get_state(thread))["next"] == []
+        runs = await client.runs.list(thread)
+        assert [run["status"] for run in runs] == ["success", "success"]
+        with pytest.raises(ConflictError, match="No question waits"):
+            await client.runs.create(thread, ASSISTANT, command={"resume": "yes"})
+
+
+async def test_a_second_message_waits_interrupts_or_is_rejected(sqlite_stage: Stage) -> None:
+    """As `multitask_strategy` says; `rollback` cannot be honoured."""
+    held, again = Held("One."), Held("Two.")
+    model = lines(held, again, "Three.")
+    async with wired(sqlite_stage, models={"guide": model}) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        first = await client.runs.create(thread, ASSISTANT, input=said("1"))
+        await held.asked.wait()
+        assert (await client.threads.get(thread))["status"] == "busy"
+        with pytest.raises(ConflictError):
+            await client.runs.create(
+                thread, ASSISTANT, input=said("2"), multitask_strategy="reject"
+            )
+        second = await client.runs.create(
+            thread, ASSISTANT, input=said("2"), multitask_strategy="enqueue"
+        )
+        assert second["status"] == "pending"
+        held.go.set()
+        await client.runs.join(thread, first["run_id"])
+        await again.asked.wait()
+        third = await client.runs.wait(
+            thread, ASSISTANT, input=said("3"), multitask_strategy="interrupt"
+        )
+        assert texts(third) == ["1", "2", "One.", "3", "Three."]
+        assert (await client.runs.get(thread, second["run_id"]))["status"] == "interrupted"
+        with pytest.raises(UnprocessableEntityError, match="never taken back"):
+            await client.runs.create(
+                thread, ASSISTANT, input=said("4"), multitask_strategy="rollback"
+            )
+
+
+async def test_a_run_is_cancelled_alone_with_others_and_by_leaving(sqlite_stage: Stage) -> None:
+    """Only the run that is named; or that whose client left, if it asked for that."""
+    helds = [Held(), Held(), Held()]
+    async with wired(sqlite_stage, models={"guide": lines(*helds)}) as (world, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        first = await client.runs.create(thread, ASSISTANT, input=said("1"))
+        await helds[0].asked.wait()
+        second = await client.runs.create(thread, ASSISTANT, input=said("2"))
+        await client.runs.cancel(thread, first["run_id"], wait=True)
+        assert (await client.runs.get(thread, first["run_id"]))["status"] == "interrupted"
+        await helds[1].asked.wait()
+        await client.runs.cancel_many(thread_id=thread, run_ids=[second["run_id"]])
+        await client.runs.join(thread, second["run_id"])
+        assert helds[1].is_stopped
+        stream = client.runs.stream(
+            thread, ASSISTANT, input=said("3"), on_disconnect="cancel", stream_mode="custom"
+        )
+        async with heard_by(site, stream):
+            await helds[2].asked.wait()
+        async with asyncio.timeout(PATIENCE):
+            while not helds[2].is_stopped:  # noqa: ASYNC110 - a model has no event for it
+                await asyncio.sleep(0.01)
+        await world.clock.settle()
+        [last, *_] = await client.runs.list(thread)
+        assert last["status"] == "interrupted"
+        with pytest.raises(UnprocessableEntityError, match="rollback"):
+            await client.runs.cancel(thread, last["run_id"], action="rollback")
+
+
+async def test_a_run_without_a_thread_leaves_none(sqlite_stage: Stage) -> None:
+    """Streamed, waited for or created; unless it is to be kept."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (world, _, client):
+        stream = client.runs.stream(None, ASSISTANT, input=said("1"), stream_mode="messages-tuple")
+        assert words_of(await parts_of(stream)) == "Hi."
+        assert texts(await client.runs.wait(None, ASSISTANT, input=said("2"))) == ["2", "Hi."]
+        await client.runs.create(None, ASSISTANT, input=said("3"))
+        async with asyncio.timeout(PATIENCE):
+            while await client.threads.count():
+                await world.clock.settle()
+        await client.runs.wait(None, ASSISTANT, input=said("4"), on_completion="keep")
+        [kept] = await client.threads.search()
+        assert texts(kept["values"]) == ["4", "Hi."]
+        both = {"messages": [{"role": "assistant", "content": "Hi."}, *said("5")["messages"]]}
+        with pytest.raises(UnprocessableEntityError, match="create a thread"):
+            await client.runs.create(None, ASSISTANT, input=both)
+
+
+async def test_a_failed_run_says_so_in_every_way(sqlite_stage: Stage) -> None:
+    """Its stream, its result and its status; the message stays."""
+
+    def fail(_: Any) -> str:
+        raise ValueError("secret")
+
+    async with wired(sqlite_stage, models={"guide": lines(fail, fail)}) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        parts = await parts_of(client.runs.stream(thread, ASSISTANT, input=said("1")))
+        [error] = [part.data for part in parts if part.event == "error"]
+        assert "secret" not in str(error)
+        with pytest.raises(Exception, match="The reply failed"):
+            await client.runs.wait(thread, ASSISTANT, input=said("2"))
+        [run, _first] = await client.runs.list(thread)
+        assert run["status"] == "error"
+        assert (await client.threads.get(thread))["status"] == "error"
+
+
+async def test_a_message_is_taken_in_every_form_and_stored_once(sqlite_stage: Stage) -> None:
+    """As LangChain writes messages; sent again with its id, it is the same."""
+    forms: list[Any] = [
+        [{"type": "human", "content": "1", "additional_kwargs": {"synthetic": True}}],
+        [["user", "2"]],
+        "3",
+        [{"lc": 1, "type": "constructor", "id": ["x", "HumanMessage"], "kwargs": {"content": "4"}}],
+        [
+            {"role": "user", "content": "5", "id": "m5"},
+            {"role": "ai", "content": "Hi."},
+            {"type": "tool", "content": "x", "id": "do-not-render-1"},
+            {"role": "user", "content": [{"type": "text", "text": "6"}], "id": "m6"},
+        ],
+        [{"role": "user", "content": "6", "id": "m6"}, {"role": "user", "content": "7"}],
+    ]
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (world, _, client):
+        thread = (await client.threads.create())["thread_id"]
+        for messages in forms:
+            await client.runs.wait(thread, ASSISTANT, input={"messages": messages})
+        heard = [text for text in await world.heard(thread) if text != "Hi."]
+        assert heard == ["1", "2", "3", "4", "6", "7"]
+        state: Any = await client.threads.get_state(thread)
+        assert "synthetic" not in str(state)
+        assert "m6" in [message["id"] for message in state["values"]["messages"]]

@@ -105,10 +105,11 @@ async def get_schemas(segue: SegueDep, assistant_id: str) -> Json:
 async def get_graph(segue: SegueDep, assistant_id: str) -> Json:
     """One node, whatever the graph of the agent is: clients get what it says, not how."""
     _check(segue, assistant_id)
-    ends = [{"id": e, "type": "schema", "data": e} for e in ("__start__", "__end__")]
-    agent = {"id": NODE, "type": "runnable", "data": {"id": [NODE], "name": NODE}}
+    nodes: list[Json] = [
+        {"id": name, "type": "runnable", "data": {"name": name}} for name in ("__start__", NODE)
+    ]
     edges = [{"source": "__start__", "target": NODE}, {"source": NODE, "target": "__end__"}]
-    return {"nodes": [ends[0], agent, ends[1]], "edges": edges}
+    return {"nodes": [*nodes, {"id": "__end__"}], "edges": edges}
 
 
 @router.get("/{assistant_id}/subgraphs")

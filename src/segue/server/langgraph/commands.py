@@ -81,8 +81,9 @@ def error_json(error: Exception) -> Json:
         found = error.errors(include_url=False, include_input=False)[:5]
         detail = f"{describe_errors(field_errors(found), 'params')}."
         return {"error": "invalid_argument", "message": detail}
-    if isinstance(error, _NotSupported):
-        return {"error": "not_supported", "message": str(error)}
+    for kind, name in ((_NotSupported, "not_supported"), (_UnknownCommand, "unknown_command")):
+        if isinstance(error, kind):
+            return {"error": name, "message": str(error)}
     problem = problem_of(error)
     code = _CODES.get(
         problem.status, "invalid_argument" if problem.status < 500 else "unknown_error"
@@ -91,7 +92,11 @@ def error_json(error: Exception) -> Json:
 
 
 class _NotSupported(UsageError):
-    pass
+    """A command of the protocol that Segue cannot honour."""
+
+
+class _UnknownCommand(UsageError):
+    """Not a command of the protocol."""
 
 
 async def _run(
@@ -120,7 +125,7 @@ async def _run(
             return {"tree": {"namespace": [], "status": status, "graph_name": thread.agent_id}}
         case method if reason := _NOT_SUPPORTED.get(method):
             raise _NotSupported(f"{method} is not supported: {reason}.")
-    raise UsageError(f"There is no command {command.method!r:.60}.")
+    raise _UnknownCommand(f"There is no command {command.method!r:.60}.")
 
 
 async def _respond(segue: Segue, thread: Thread, given: InputRespond) -> Json:
@@ -171,9 +176,8 @@ async def _lines(feed: EventFeed) -> AsyncGenerator[bytes]:
                 if event is None:
                     yield HEARTBEAT
                 else:
-                    number, data = event
-                    head = f"event: message\nid: {number}\ndata: ".encode()
-                    yield b"".join((head, data, b"\n\n"))
+                    head = f"event: {event.method}\nid: {event.number}\ndata: ".encode()
+                    yield b"".join((head, event.json, b"\n\n"))
     except (ApiError, SegueError) as error:
         failure = {"type": "error", "id": None, **error_json(error)}
         yield b"".join((b"event: error\ndata: ", await encode(failure), b"\n\n"))

@@ -86,19 +86,27 @@ def cursor_before(number: int) -> str:
 
 
 class ProtocolEvent(NamedTuple):
+    """An event before it has its number; `id` is how clients know it again."""
+
     method: str
     data: Any
     id: str
-    number: int = 0
 
-    def encode(self, timestamp: int) -> bytes:
-        """As JSON; data that is JSON already is put into it as it is."""
+    def encode(self, number: int, timestamp: int) -> "EncodedEvent":
+        """Data that is JSON already is put into it as it is."""
         data = self.data if isinstance(self.data, bytes) else to_json(self.data)
-        about = {"type": "event", "event_id": self.id, "seq": self.number, "method": self.method}
+        about = {"type": "event", "event_id": self.id, "seq": number, "method": self.method}
         params = {"namespace": [], "timestamp": timestamp}
-        return b"".join(
+        json = b"".join(
             (to_json(about)[:-1], b',"params":', to_json(params)[:-1], b',"data":', data, b"}}")
         )
+        return EncodedEvent(self.method, number, json)
+
+
+class EncodedEvent(NamedTuple):
+    method: str
+    number: int
+    json: bytes
 
 
 class EventFeed:
@@ -126,8 +134,8 @@ class EventFeed:
         elif newest is not None:
             self._since = run_beginning(newest)
 
-    async def events(self) -> AsyncGenerator[tuple[int, bytes] | None]:
-        """Their numbers and their JSON; None after each idle interval."""
+    async def events(self) -> AsyncGenerator[EncodedEvent | None]:
+        """None after each idle interval."""
         heard = self._segue.listen(self._thread, self._since)
         async with aclosing(with_heartbeats(heard, self._live)) as events:
             async for event in events:
@@ -138,8 +146,7 @@ class EventFeed:
                 now = self._segue.system.deps.clock.now()
                 for told in await self._tell(event):
                     if self._wanted.has(told.method):
-                        numbered = told._replace(number=number)
-                        yield number, numbered.encode(int(now.timestamp() * 1_000))
+                        yield told.encode(number, int(now.timestamp() * 1_000))
 
     async def _tell(self, event: Event) -> list[ProtocolEvent]:
         payload = event.payload

@@ -145,7 +145,8 @@ async def join_run_stream(
     turn = await _own_run(segue, thread, run_id)
     beginning = run_beginning(turn)
     place = Place.parse(last_event_id, beginning, beginning)
-    modes = parse_modes(stream_mode or ["values", "messages-tuple", "custom"])
+    named = [mode for mode in stream_mode or () if mode]  # some clients send an empty one
+    modes = parse_modes(named or ["values", "messages-tuple", "custom"])
     lines = RunStream(stream, thread, turn, modes, place).lines()
     if cancel_on_disconnect:
         lines = cancelling(lines, stream, thread, turn)

@@ -121,7 +121,7 @@ class _Socket:
         async with aclosing(feed.events()) as events:
             async for event in events:
                 if event is not None:
-                    await self._send_text(event[1].decode())
+                    await self._send_text(event.json.decode())
 
     async def _send(self, body: Json) -> None:
         await self._send_text((await encode(body)).decode())

@@ -282,5 +282,5 @@ async def join_stream(
     last_event_id: Annotated[str | None, Header(max_length=400)] = None,
 ) -> Response:
     place = Place.parse(last_event_id, "0", cursor_at(thread.last_position))
-    modes = parse_thread_modes(stream_mode or [])
+    modes = parse_thread_modes([mode for mode in stream_mode or () if mode])
     return EventStream(ThreadStream(stream, thread, modes, place).lines())

@@ -1,0 +1,115 @@
+"""Threads and assistants with the real client: created, found, changed, read, deleted."""
+
+from typing import Any
+
+import pytest
+from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
+
+from segue.simulate.world import Stage, plain_agent
+from tests.runtime.scenes import lines
+from tests.server.langgraph.scenes import ASSISTANT, said, texts, wired
+
+pytestmark = pytest.mark.anyio
+OWN_ID = "5d3f2b6e-1c1a-4b6f-9a53-0e8a5a7c1d11"
+
+
+async def test_a_thread_keeps_the_notes_of_its_client(stage: Stage) -> None:
+    """With an id of the client's choice; changed, searched by, counted, and gone with it."""
+    async with wired(stage, models={"guide": lines(then="Hi.")}) as (world, site, client):
+        notes = {"customer": "c-7", "tags": ["a", 1]}
+        made = await client.threads.create(thread_id=OWN_ID, metadata=notes)
+        assert (made["thread_id"], made["status"], made["values"]) == (OWN_ID, "idle", None)
+        agent = {"graph_id": ASSISTANT, "assistant_id": ASSISTANT}
+        assert made["metadata"] == notes | agent
+        with pytest.raises(ConflictError):
+            await client.threads.create(thread_id=OWN_ID)
+        again = await client.threads.create(thread_id=OWN_ID, if_exists="do_nothing")
+        assert again["metadata"] == made["metadata"]
+        changed = await client.threads.update(OWN_ID, metadata={"customer": "c-8", "vip": True})
+        assert changed is not None
+        assert changed["metadata"] == {"customer": "c-8", "tags": ["a", 1], "vip": True} | agent
+        assert await client.threads.update(OWN_ID, metadata={}, return_minimal=True) is None
+        await client.threads.create()
+        found = await client.threads.search(metadata={"customer": "c-8"})
+        assert [each["thread_id"] for each in found] == [OWN_ID]
+        assert await client.threads.count() == 2
+        assert await client.threads.count(metadata={"customer": "c-7"}) == 0
+        assert (await site.get(f"/api/threads/{OWN_ID}"))["preferences"] == {}
+        await client.threads.delete(OWN_ID)
+        with pytest.raises(NotFoundError):
+            await client.threads.get(OWN_ID)
+        assert [thread.id for thread in await world.segue.list_threads("me")] != [OWN_ID]
+
+
+async def test_threads_are_searched_by_page_id_and_agent(sqlite_stage: Stage) -> None:
+    """The one written to last first, with its state; only the fields that are asked for."""
+    async with wired(
+        sqlite_stage, plain_agent(), plain_agent("clerk"), models={"guide": lines(then="Hi.")}
+    ) as (world, _, client):
+        ids = []
+        for agent in ("guide", "guide", "clerk"):
+            made = await client.threads.create(graph_id=agent)
+            ids.append(made["thread_id"])
+            await world.pass_time(seconds=1)
+        await client.runs.wait(ids[0], ASSISTANT, input=said("Hello"))
+        found = await client.threads.search(metadata={"graph_id": "guide"}, sort_by="updated_at")
+        assert [each["thread_id"] for each in found] == [ids[0], ids[1]]
+        assert texts(found[0]["values"]) == ["Hello", "Hi."]
+        assert found[0]["metadata"]["title"] == "Hello"
+        assert [t["thread_id"] for t in await client.threads.search(ids=[ids[2]])] == [ids[2]]
+        page: Any = await client.threads.search(limit=1, offset=1, select=["thread_id"])
+        assert page == [{"thread_id": ids[2]}]
+        with pytest.raises(UnprocessableEntityError, match="sort_by"):
+            await client.threads.search(sort_by="created_at")
+
+
+async def test_the_state_is_a_window_of_whole_batches(sqlite_stage: Stage) -> None:
+    """It moves in steps, and a long conversation is never sent whole."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (world, _, client):
+        thread = (await client.threads.create())["thread_id"]
+        firsts = set()
+        for number in range(70):
+            await world.say(thread, str(number))
+            state: Any = await client.threads.get_state(thread)
+            shown = texts(state["values"])
+            assert shown[-2:] == [str(number), "Hi."]
+            assert len(shown) <= 100
+            firsts.add(shown[0])
+        assert firsts == {"0", "25"}
+        [entry] = await client.threads.get_history(thread)
+        assert entry["values"] == state["values"]
+        assert entry["checkpoint"] == state["checkpoint"]
+        assert await client.threads.get_history(thread, before=entry["checkpoint"]) == []
+        newest = await client.threads.get_state(thread, checkpoint=state["checkpoint"])
+        assert newest["values"] == state["values"]
+        with pytest.raises(NotFoundError, match="no earlier checkpoints"):
+            await client.threads.get_state(thread, checkpoint_id="earlier")
+
+
+async def test_a_page_that_only_opens_a_thread_can_ask_to_listen(sqlite_stage: Stage) -> None:
+    """`next` is null with the header `Segue-Live`; clients then subscribe although nothing runs."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (_, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        path = f"/threads/{thread}/state"
+        assert (await site.get(path))["next"] == []
+        assert (await site.get(path, headers={"Segue-Live": "1"}))["next"] is None
+
+
+async def test_assistants_are_the_agents_of_the_settings(sqlite_stage: Stage) -> None:
+    """Searched, counted, and described with one node."""
+    async with wired(sqlite_stage, plain_agent(), plain_agent("clerk")) as (_, site, client):
+        found = await client.assistants.search(metadata={"created_by": "system"})
+        assert [each["assistant_id"] for each in found] == ["guide", "clerk"]
+        assert await client.assistants.count(graph_id="clerk") == 1
+        page = await client.assistants.search(limit=1, offset=1, select=["graph_id"])
+        assert page == [{"graph_id": "clerk"}]
+        assert (await client.assistants.get("clerk"))["graph_id"] == "clerk"
+        graph = await client.assistants.get_graph("clerk")
+        assert [node["id"] for node in graph["nodes"]] == ["__start__", "agent", "__end__"]
+        schemas = await client.assistants.get_schemas("clerk")
+        assert [*schemas["input_schema"]["properties"]] == ["messages"]
+        assert await client.assistants.get_subgraphs("clerk") == {}
+        with pytest.raises(NotFoundError):
+            await client.assistants.get("nobody")
+        assert await site.get("/ok") == {"ok": True}
+        assert (await site.get("/info"))["flags"]["crons"] is True
