@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import AuthenticationError
@@ -84,9 +85,9 @@ async def _move_in(site: Site, key: str, about: str) -> Home:
     return Home(client, key, thread, run["run_id"], cron["cron_id"])
 
 
-def wire_doors(site: Site) -> list[Door]:
-    assert site.app is not None
-    found = [door for door in all_doors(site.app) if door.is_wire and door.method != "HEAD"]
+def wire_doors(app: FastAPI | None) -> list[Door]:
+    assert app is not None
+    found = [door for door in all_doors(app) if door.is_wire and door.method != "HEAD"]
     assert len(found) > 40
     return found
 
@@ -119,7 +120,7 @@ async def test_anothers_things_are_as_if_they_were_not(stage: Stage) -> None:
         before = await _all_of(town.ann)
         headers = {"X-Api-Key": town.bob.key}
         nobody = "2255260483584009999"
-        for door in foreign(wire_doors(town.site)):
+        for door in foreign(wire_doors(town.site.app)):
             if door.method is None:
                 continue
             answers = []
@@ -196,7 +197,7 @@ async def test_nobody_takes_anothers_thread_by_its_id(sqlite_stage: Stage) -> No
 async def test_who_is_not_known_gets_in_nowhere(sqlite_stage: Stage) -> None:
     """Without a key or with a wrong one, on every route but the two that say nothing."""
     async with town_of(sqlite_stage) as town:
-        for door in wire_doors(town.site):
+        for door in wire_doors(town.site.app):
             if door.path in {"/ok", "/info"} or door.method is None:
                 continue
             path = fill(door, town.ann.thread, town.ann.run, town.ann.cron)

@@ -81,7 +81,8 @@ async def test_every_mode_tells_the_reply(sqlite_stage: Stage) -> None:
 async def test_what_a_graph_reports_is_told_as_custom(sqlite_stage: Stage) -> None:
     """What a node writes to its stream arrives, and only during its own run."""
 
-    def work(_: MessagesState) -> dict[str, Any]:
+    def work(state: MessagesState) -> dict[str, Any]:
+        del state
         get_stream_writer()({"done": 0.5})
         return {"messages": [AIMessage("Done.")]}
 
