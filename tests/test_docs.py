@@ -75,6 +75,40 @@ def test_the_example_with_a_scheduler_of_its_own_runs() -> None:
     ]
 
 
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = HEADING.findall(page.read_text(encoding="utf-8"))
+    bare = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {title.replace(" ", "-") for title in bare}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of a page to a file or heading that is not there."""
+    broken = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+def test_every_link_leads_somewhere(tmp_path: Path) -> None:
+    """To a file that exists, and to a heading in it."""
+    wrong = tmp_path / "wrong.md"
+    wrong.write_text("# A b\n[a](no.md) [b](#no) [c](#a-b) [d](wrong.md#a-b) [e](wrong.md#no)")
+    assert broken_links(wrong) == ["no.md", "#no", "wrong.md#no"]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    broken = {str(page.relative_to(ROOT)): broken_links(page) for page in pages}
+    assert {page: links for page, links in broken.items() if links} == {}
+
+
 def test_the_readme_can_be_read_in_one_sitting() -> None:
     """At most 150 lines."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
