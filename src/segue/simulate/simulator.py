@@ -227,7 +227,9 @@ class _Picture:
         user, agent = self._thread.user_id, self._thread.agent_id
         turns = [turn for turn in self._past.turns if not turn.is_follow_up]
         said = [(turn.began_at, EntryKind.USER_MESSAGE, user, "wrote") for turn in turns]
-        said += [(t.shown_at, EntryKind.REPLY, agent, "answered") for t in turns if t.shown_at]
+        # Only follow-ups have a record of when they were first shown.
+        ended = [turn.shown_at or turn.ended_at for turn in turns]
+        said += [(at, EntryKind.REPLY, agent, "answered") for at in ended if at is not None]
         return [
             TimelineEntry(at=self._local(at), kind=kind, who=who, what=what, agent=agent)
             for at, kind, who, what in said

@@ -27,6 +27,6 @@ async function open(thread) {
   const address = new URL(thread ? `#/t/${thread}` : "#/", worker.registration.scope).href;
   const [tab] = await worker.clients.matchAll({ type: "window" });
   if (!tab) return worker.clients.openWindow(address);
-  await tab.focus();
+  await tab.focus().catch(() => null); // a browser may refuse it some seconds after the click
   return tab.navigate(address);
 }
