@@ -135,6 +135,17 @@ export class SegueClient {
     }) => Promise<Memory>;
     /** @param {string} key @param {string} [agent_id] @returns {Promise<unknown>} */
     deleteMemory: (key: string, agent_id?: string) => Promise<unknown>;
+    /** What `pushManager.subscribe` takes; 404 if notifications are off. @returns {Promise<{key: string}>} */
+    getPushKey: () => Promise<{
+        key: string;
+    }>;
+    /** @param {PushSubscriptionJSON} subscription @returns {Promise<{id: string, created_at: string}>} */
+    subscribePush: (subscription: PushSubscriptionJSON) => Promise<{
+        id: string;
+        created_at: string;
+    }>;
+    /** @param {string} endpoint @returns {Promise<unknown>} */
+    unsubscribePush: (endpoint: string) => Promise<unknown>;
     /** @param {string} q @returns {Promise<Page<Found>>} */
     search: (q: string) => Promise<Page<Found>>;
     /**
@@ -148,6 +159,22 @@ export class SegueClient {
     getContext: (id: string) => Promise<any>;
     /** @param {Record<string, unknown>} [query] @returns {Promise<any>} */
     getStats: (query?: Record<string, unknown>) => Promise<any>;
+    /** The scenarios and policies to choose from. @returns {Promise<any>} */
+    getSimulationOptions: () => Promise<any>;
+    /**
+     * What one or two policies would send, and what not and why.
+     * @param {{scenario?: string, agent_id?: string, thread_id?: string, days?: number, policies: Record<string, unknown>[]}} asked
+     * @returns {Promise<any>}
+     */
+    simulate: (asked: {
+        scenario?: string;
+        agent_id?: string;
+        thread_id?: string;
+        days?: number;
+        policies: Record<string, unknown>[];
+    }) => Promise<any>;
+    /** The newest conversations of all users. @returns {Promise<Page<Thread>>} */
+    listAllThreads: () => Promise<Page<Thread>>;
     /** All that the user wrote and received, as JSON lines. @returns {Promise<Blob>} */
     exportAll: () => Promise<Blob>;
     #private;
