@@ -90,11 +90,20 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     app.state.authenticate = authenticate
-    app.state.settings = chosen
-    app.state.error_bodies = {}
     app.state.lifespan = lifespan
+    _add_state(app, chosen, metrics)
+    install(app)
+    _add_routes(app)
+    _add_middleware(app)
+    return app
+
+
+def _add_state(app: FastAPI, settings: ServerSettings, metrics: Metrics) -> None:
+    """What requests share: limits, counters and tasks."""
+    app.state.settings = settings
+    app.state.error_bodies = {}
     app.state.metrics = metrics
-    app.state.rate = RateLimit(chosen.rate_per_minute)
+    app.state.rate = RateLimit(settings.rate_per_minute)
     app.state.authenticator = None
     app.state.connections = {"socket": Counter(), "stream": Counter()}
     app.state.credential_checks = {}
@@ -103,10 +112,6 @@ def create_app(
     app.state.simulating = asyncio.Lock()
     app.state.slots = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
     metrics.sockets.set_function(app.state.connections["socket"].total)
-    install(app)
-    _add_routes(app)
-    _add_middleware(app)
-    return app
 
 
 def _operation_id(route: APIRoute) -> str:
