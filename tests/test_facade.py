@@ -85,6 +85,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "set_thread_preferences": lambda segue, thread: segue.set_thread_preferences(
         thread, muted=True
     ),
+    "assign_thread": lambda segue, thread: segue.assign_thread(thread, "guide"),
     "rename_thread": lambda segue, thread: segue.rename_thread(thread, "Maps"),
     "set_thread_metadata": lambda segue, thread: segue.set_thread_metadata(thread, {"x": 1}),
     "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),

@@ -76,6 +76,11 @@ class Conversations:
         )
         return await self._notified(created)
 
+    async def assign_thread(self, thread: Thread | str, agent_id: str) -> Thread:
+        """Give an empty thread to another agent; `ConflictError` if it has begun."""
+        agent = self.get_agent(agent_id).id
+        return await self._notified(await self._journal.threads.assign(id_of(thread), agent))
+
     async def rename_thread(self, thread: Thread | str, title: str) -> Thread:
         return await self._notified(await self._journal.threads.update(id_of(thread), title=title))
 

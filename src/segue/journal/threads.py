@@ -125,6 +125,18 @@ class Threads(Part):
         return Thread.of(row)
 
     @writes
+    async def assign(self, tx: Tx, thread_id: str, agent_id: str) -> Thread:
+        """Give an empty thread to another agent; `ConflictError` if it has begun."""
+        thread = await lock_thread(tx, thread_id)
+        if thread.agent_id != agent_id:
+            begun = "SELECT id FROM timers WHERE thread_id = :id LIMIT 1"
+            if thread.last_position or await tx.all(begun, id=thread_id):
+                raise ConflictError(f"This thread is with the agent {thread.agent_id!r}.")
+            changed = {"agent_id": agent_id, "changed_position": thread.feed_position + 1}
+            return Thread.of(await change(tx, "threads", thread_id, **changed))
+        return await thread_of(tx, thread_id)
+
+    @writes
     async def mark_read(self, tx: Tx, thread_id: str, position: int) -> Thread:
         """The user has read everything up to a position; never back to an earlier one."""
         thread = await lock_thread(tx, thread_id)

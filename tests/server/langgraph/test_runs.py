@@ -284,3 +284,19 @@ async def test_a_message_is_taken_in_every_form_and_stored_once(sqlite_stage: St
         state: Any = await client.threads.get_state(thread)
         assert "synthetic" not in str(state)
         assert "m6" in [message["id"] for message in state["values"]["messages"]]
+
+
+async def test_an_empty_thread_is_with_whichever_assistant_its_first_run_names(
+    sqlite_stage: Stage,
+) -> None:
+    """Clients create threads without an assistant; after the first run another one is refused."""
+    agents = (plain_agent("guide"), plain_agent("tutor"))
+    models = {each.id: lines("Oslo, I think.") for each in agents}
+    async with wired(sqlite_stage, *agents, models=models) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        values = await client.runs.wait(thread, "tutor", input=said("Where?"))
+        assert texts(values) == ["Where?", "Oslo, I think."]
+        got = await client.threads.get(thread)
+        assert (got["metadata"] or {})["assistant_id"] == "tutor"
+        with pytest.raises(ConflictError, match="with the agent 'tutor'"):
+            await client.runs.create(thread, "guide", input=said("And where?"))

@@ -71,7 +71,7 @@ def _cron(reminder: Reminder, user_id: str) -> Json:
 async def create_for_thread(segue: SegueDep, thread: ThreadDep, new: CronIn) -> Json:
     agent = segue.get_agent(new.assistant_id).id
     if thread.agent_id != agent:
-        raise UsageError(f"This thread is with the assistant {thread.agent_id!r}.")
+        thread = await segue.assign_thread(thread, agent)
     return await _create(segue, thread, new)
 
 

@@ -51,7 +51,10 @@ async def _send(
 async def find_or_create(
     segue: Segue, caller: Caller, thread_id: str, assistant_id: str, *, may_create: bool
 ) -> Thread:
-    """The caller's thread with an agent; `ConflictError` if it is with another agent."""
+    """The caller's thread with an agent; `ConflictError` if it has begun with another one.
+
+    Clients create threads before they name an assistant, so an empty thread is with any of them.
+    """
     agent = segue.get_agent(assistant_id).id
     try:
         thread = await get_own_thread(segue, caller, thread_id)
@@ -59,9 +62,7 @@ async def find_or_create(
         if not may_create:
             raise
         return await create_thread(segue, caller, agent, thread_id)
-    if thread.agent_id != agent:
-        raise ConflictError(f"This thread is with the assistant {thread.agent_id!r}.")
-    return thread
+    return thread if thread.agent_id == agent else await segue.assign_thread(thread, agent)
 
 
 async def create_thread(

@@ -48,6 +48,19 @@ async def test_creating_a_thread_again_returns_it_as_it_is(journal: Journal, cha
     assert await journal.threads.get("chat") == before
 
 
+async def test_an_empty_thread_can_be_given_to_another_agent(journal: Journal, chat: Chat) -> None:
+    """Until something is said or planned in it."""
+    assigned = await journal.threads.assign("chat", "tutor")
+    assert assigned.agent_id == "tutor"
+    assert await journal.threads.get("chat") == assigned
+    assert await journal.threads.assign("chat", "tutor") == assigned
+    await journal.threads.assign("chat", "guide")
+    await chat.exchange()
+    with pytest.raises(ConflictError, match="with the agent 'guide'"):
+        await journal.threads.assign("chat", "tutor")
+    assert (await journal.threads.get("chat")).agent_id == "guide"
+
+
 async def test_the_thread_written_to_last_is_listed_first(journal: Journal, chat: Chat) -> None:
     """A message brings an old thread back to the top of the list, and a trigger does not."""
     second = await chat.another("second")
