@@ -58,7 +58,7 @@ class Inbox:
         client_message_id: str | None = None,
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
-        """Store a user's message, queue its reply, and void the follow-ups that nobody has seen."""
+        """Store a user's message, queue its reply, and void the follow-ups that were not seen."""
         deps, how = self._deps, strategy or self._strategy
         message = user_message(content)
         request = read_request(text_of(message))

@@ -1,4 +1,4 @@
-"""The phrases of each language: `languages/*.toml`, one file for whoever translates or adds one.
+"""The phrases of each language: `languages/*.toml`, one file per language, for translators.
 
 The only module of the core that reads files, and only its own package's, at first use.
 """
