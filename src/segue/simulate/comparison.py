@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from segue.core.durations import show_duration
 
 Totals = Mapping[str, Any]
+_CAUSES: Final = {
+    "daily_cap": "the cap of the day",
+    "consecutive_cap": "the cap in a row",
+    "cooldown": "the time between two",
+    "cancelled": "a message of the user",
+}
 
 
 def describe_difference(first: Totals, second: Totals) -> list[str]:
@@ -42,7 +48,7 @@ def _by_gate(a: Mapping[str, int], b: Mapping[str, int], words: str) -> Iterator
     for gate in sorted({*a, *b}):
         was, now = a.get(gate, 0), b.get(gate, 0)
         if was != now:
-            why = gate.replace("_", " ")
+            why = _CAUSES.get(gate, gate.replace("_", " "))
             yield f"A follow-up {words} because of {why} {_times(now)} instead of {_times(was)}."
 
 

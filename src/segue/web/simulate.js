@@ -11,7 +11,7 @@ export const FIELDS = /** @type {const} */ ([
   ["delays.waiting_for_decision", "After an open decision"],
   ["delays.task_incomplete", "After unfinished work"],
   ["delays.check_in", "After anything else"],
-  ["policy.backoff", "Ignored, wait times"],
+  ["policy.backoff", "If ignored, wait ×"],
   ["policy.max_consecutive", "In a row, at most"],
   ["policy.max_per_day", "A day, at most"],
   ["policy.cooldown", "Between two, at least"],

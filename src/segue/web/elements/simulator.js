@@ -41,7 +41,9 @@ export class SegueSimulator extends SegueElement {
       .field input { width: 100%; font-size: 13px; padding: 3px 8px; }
       .field input.other { border-color: var(--accent); background: var(--accent-soft); }
       .field input[aria-invalid="true"] { border-color: var(--bad); background: var(--bad-soft); }
-      .names { font-weight: 600; text-align: center; }
+      .heads { font-weight: 600; text-align: center; } .heads .tiny { text-align: left; font-weight: 400; }
+      @media (max-width: 1109px) { .heads:nth-child(3) { display: none; } }
+      @media (max-width: 755px) { .heads:nth-child(2) { display: none; } }
       .sentences { font-size: 18px; line-height: 28px; max-width: 60ch; margin: 0 0 24px; padding: 0; list-style: none; }
       .sentences li + li { font-size: 15px; line-height: 24px; color: var(--dim); }
       .weeks { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 32px 40px; }
@@ -162,8 +164,9 @@ export class SegueSimulator extends SegueElement {
         <button class="main" ?disabled=${this.isBusy}>Simulate</button>
         <button type="button" @click=${() => this.#choose(this.agent)}>Reset</button>
       </div>
-      <div class="fields" aria-hidden="true"><div class="field tiny dim"><span>Time: 30m, 2h, 1d</span><span class="names">A</span><span class="names">B</span></div></div>
-      <div class="fields">${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}</span>
+      <div class="fields">${["Times: 30m, 2h, 1d", "", ""].map((note) => html`<div class="field heads" aria-hidden="true">
+        <span class="tiny dim">${note}</span><span>A</span><span>B</span></div>`)}
+        ${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}</span>
         ${NAMES.map((name, index) => this.#input(place, label, name, index))}</div>`)}</div>
     </form>`;
   }
@@ -209,7 +212,9 @@ export class SegueSimulator extends SegueElement {
   /** @param {Entry} entry @param {number} index @param {number} x @param {number} y */
   #mark(entry, index, x, y) {
     const isTold = TOLD.has(entry.kind);
-    const place = `translate(${x.toFixed(1)} ${y + (isTold ? 24 : 9)})`;
+    // An answer comes in the same minute as what it answers.
+    const beside = entry.kind === "reply" ? 8 : 0;
+    const place = `translate(${(x + beside).toFixed(1)} ${y + (isTold ? 24 : 9)})`;
     if (!isTold) return svg`<g transform=${place}>${shape(entry.kind)}</g>`;
     const show = () => (this.told = this.told.map((old, number) => (number === index ? entry : old)));
     return svg`<g class="mark" transform=${place} tabindex="0" role="img" aria-label=${sayEntry(entry)} @focus=${show} @mouseenter=${show}>
