@@ -21,7 +21,7 @@ from segue.journal.journal import Journal
 from segue.journal.records import ApiKey, Deleted, Summary, Thread
 from segue.journal.stats import OutcomeQuery
 from segue.journal.tables import THREADS, Whose, all_rows
-from segue.migrate.ledger import SETTING
+from segue.migrate import SETTING
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.housekeeping import Sweeper, ThreadRemoval, apply_retention
 from segue.runtime.ids import LeasedIds, SnowflakeGenerator

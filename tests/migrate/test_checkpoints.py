@@ -22,8 +22,7 @@ from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.snowflake import time_of
 from segue.core.triggers import TRIGGER_PROMPTS, TriggerType
 from segue.errors import BackendError, NotFoundError, UsageError
-from segue.migrate import checkpoints
-from segue.migrate.ledger import SETTING
+from segue.migrate import SETTING, checkpoints
 from segue.migrate.migration import open_source
 from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.postgres import PostgresServer

@@ -3,3 +3,8 @@
 A source is only read. What was stored is recorded with the thread, so that a killed run continues,
 a second run changes nothing, and a source that grew gives only its new messages.
 """
+
+from typing import Final
+
+# The setting of a thread with this record.
+SETTING: Final = "migrated"

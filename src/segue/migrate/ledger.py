@@ -14,9 +14,9 @@ from segue.core.batch import Batch
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
 from segue.journal.records import Thread
+from segue.migrate import SETTING
 from segue.migrate.placement import Placement, split_by_batches
 
-SETTING: Final = "migrated"
 # How much of a thread is read to continue after it.
 _TAIL_TOKENS: Final = 20_000
 # Messages that are stored in one transaction: other writers wait for it.

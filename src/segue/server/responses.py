@@ -20,7 +20,7 @@ from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json, rfc3339
 from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
-from segue.migrate.ledger import SETTING
+from segue.migrate import SETTING
 from segue.server.requests import Id
 
 MessageState = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
