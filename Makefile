@@ -57,6 +57,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.memory
 	$(BIN)/python -m bench.runtime
 	$(BIN)/python -m bench.server
+	$(BIN)/python -m bench.wire
 	$(BIN)/python -m bench.transfer
 	$(BIN)/python -m bench.compression
 	$(BIN)/python -m bench.long_life
