@@ -100,6 +100,34 @@ async def test_a_message_streams_its_answer_as_server_sent_events(stage: Stage) 
         assert data[-1]["state"] == "done"
 
 
+async def test_a_reply_is_whole_however_long_it_takes_to_read(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that is over before its events are read does not end the stream."""
+    listen = Bus.listen
+
+    async def listen_slowly(
+        bus: Bus, thread_id: str, since: str | None = None
+    ) -> AsyncGenerator[Event]:
+        await asyncio.sleep(0.3)  # longer than a stream waits between two looks at its turn
+        async for heard in listen(bus, thread_id, since):
+            yield heard
+
+    monkeypatch.setattr(Bus, "listen", listen_slowly)
+    async with (
+        sqlite_stage.world(models={"guide": lines("Oslo, I think.")}) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread()
+        headers = {"Accept": "text/event-stream"}
+        sent = {"content": "Where?", "client_message_id": "m"}
+        path = f"/api/threads/{thread}/messages"
+        first = await site.http.post(path, json=sent, headers=headers)
+        assert '"text":"Oslo, I think."' in first.text
+        again = await site.http.post(path, json=sent, headers=headers)
+        assert again.text.count('"type":"done"') == 1
+
+
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Listening begins only when this is set."""

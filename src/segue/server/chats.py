@@ -93,8 +93,8 @@ async def hear_reply(
     `ApiError` if the server stops first.
     """
     pings, quiet_since = settings_of(live.connection).ping_every, time.monotonic()
-    events = segue.listen(turn.thread_id, cursor_at(turn.batch))
-    async with aclosing(reply_events(segue, turn, events, live)) as heard:
+    since = cursor_at(turn.batch)
+    async with aclosing(reply_events(segue, turn, since, live)) as heard:
         async for event in heard:
             now = time.monotonic()
             if event is not None and _is_of_turn(event.payload, turn):

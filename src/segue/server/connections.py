@@ -235,19 +235,20 @@ async def stream_events(
 
 
 async def stream_reply(
-    segue: Segue, turn: Turn, events: AsyncGenerator[Event], live: LiveConnection
+    segue: Segue, turn: Turn, since: str, live: LiveConnection
 ) -> AsyncGenerator[bytes]:
-    """The events of a thread until a turn is over, and then its state."""
-    async with aclosing(reply_events(segue, turn, events, live)) as heard:
+    """The events of a thread from a cursor on until a turn is over, and then its state."""
+    async with aclosing(reply_events(segue, turn, since, live)) as heard:
         async for event in heard:
             if event is not None:
                 yield await _event_line(event)
 
 
 async def reply_events(
-    segue: Segue, turn: Turn, events: AsyncGenerator[Event], live: LiveConnection
+    segue: Segue, turn: Turn, since: str, live: LiveConnection
 ) -> AsyncGenerator[Event | None]:
-    """The events of a thread up to the end of a turn; None after each idle moment."""
+    """The events of a thread from a cursor up to the end of a turn; None after each idle moment."""
+    events = segue.listen(turn.thread_id, since)
     ended = asyncio.ensure_future(segue.wait_turn(turn))
     target: int | None = None
     try:
@@ -260,10 +261,9 @@ async def reply_events(
                 if ended.done() and target is None:
                     turn = ended.result()
                     target = await segue.last_position(turn)
-                if target is not None and (
-                    event is None or parse_cursor(event.cursor)[0] >= target
-                ):
-                    # It had ended before this request.
+                # Its last event may take long to read; without one, it ended before the cursor.
+                cursor = since if event is None else event.cursor
+                if target is not None and parse_cursor(cursor)[0] >= target:
                     over = TurnEnded(turn.id, end_state(turn))
                     yield Event(cursor_at(target), over, turn.thread_id)
                     return

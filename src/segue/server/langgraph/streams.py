@@ -79,9 +79,8 @@ class RunStream:
 
     async def _events(self) -> AsyncGenerator[Event | None]:
         """What belongs to the run, and None when a heartbeat is due."""
-        heard = self._segue.listen(self._thread, self._place.cursor)
-        beats = _Heartbeats(self._live)
-        async with aclosing(reply_events(self._segue, self._turn, heard, self._live)) as events:
+        since, beats = self._place.cursor, _Heartbeats(self._live)
+        async with aclosing(reply_events(self._segue, self._turn, since, self._live)) as events:
             async for event in events:
                 if event is None:
                     if beats.is_due():

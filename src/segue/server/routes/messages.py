@@ -52,8 +52,8 @@ async def send_message(
     if stream is None:
         return await respond(AcceptedOut.of(accepted), 202)
     # From before the message, so that no event of the reply is missed.
-    heard = segue.listen(thread, cursor_at(thread.last_position))
-    return EventStream(stream_reply(segue, accepted.turn, heard, stream))
+    since = cursor_at(thread.last_position)
+    return EventStream(stream_reply(segue, accepted.turn, since, stream))
 
 
 @router.post("/cancel")
