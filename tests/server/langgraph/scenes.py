@@ -80,6 +80,9 @@ async def heard_by(site: Site, parts: AsyncIterator[StreamPart]) -> AsyncIterato
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(PATIENCE):  # the next one counts from here
+            while site.connections > before:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.005)
 
 
 QUESTION = {"question": "Shall I book the table for eight?"}
