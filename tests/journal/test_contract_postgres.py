@@ -50,3 +50,5 @@ def open_journal(handles: list[Journal], broom: psycopg.Connection) -> Iterator[
     broom.execute("DELETE FROM memories")
     broom.execute("DELETE FROM api_keys")
     broom.execute("DELETE FROM nodes")
+    broom.execute("DELETE FROM push_subscriptions")
+    broom.execute("DELETE FROM push_keys")
