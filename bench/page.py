@@ -54,6 +54,7 @@ def message(number: int) -> dict[str, Any]:
         "origin": None if is_user else "reply",
         "state": "answered" if is_user else None,
         "error": None,
+        "asked": [],
     }
 
 
@@ -70,7 +71,7 @@ async def answer(route: Route) -> None:
         start = asked["after"] - FIRST + 1
         end = min(MESSAGES, start + limit)
     page = {
-        "messages": [message(number) for number in range(start, end)],
+        "items": [message(number) for number in range(start, end)],
         "before": str(FIRST + start) if start else None,
         "after": str(FIRST + end - 1) if end < MESSAGES else None,
     }

@@ -170,7 +170,7 @@ async def history() -> list[tuple[str, str]]:
                     page = (await http.get(path, params=query)).raise_for_status().json()
                     taken.append(time.perf_counter() - began)
                     cursor = page["before"]
-                    assert len(page["messages"]) == 50  # noqa: S101 - a page that is not full
+                    assert len(page["items"]) == 50  # noqa: S101 - a page that is not full
     return [
         (f"history page, {HISTORY:,} messages, p50", _ms(statistics.median(taken))),
         (f"history page, {HISTORY:,} messages, p99", _ms(_p99(taken))),

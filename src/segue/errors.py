@@ -6,6 +6,7 @@
     │   └── UnknownTrigger    a trigger type that does not exist
     ├── NotFoundError         the named thing does not exist
     ├── ConflictError         the named thing is in another state
+    │   └── OptedOut          the user wants no messages that an agent starts
     ├── DeniedError           the caller may not do this
     ├── AnswerNeeded          the agent asked a question instead of answering
     ├── ReplyCancelled        the reply was cancelled before it was complete
@@ -53,6 +54,12 @@ class ConflictError(SegueError):
     """The named thing is in another state."""
 
     code = "conflict"
+
+
+class OptedOut(ConflictError):
+    """The user wants no messages that an agent starts."""
+
+    code = "opted_out"
 
 
 class DeniedError(SegueError):

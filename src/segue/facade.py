@@ -295,6 +295,16 @@ class Segue(Initiative):
             raise UsageError("Notifications need cryptography; pip install 'segue[server]'.")
         return notifier
 
+    async def settle_batch(self, thread: Thread | str, batch: int) -> None:
+        """Close an open batch: the question that it waits with, or its continuation, is given up.
+
+        `ConflictError` if it is complete, or a turn works on it.
+        """
+        found, deps = await self.get_thread(id_of(thread)), self._deps
+        await self._journal.turns.settle(found.id, batch, ids=deps.ids, now=deps.clock.now())
+        await self._notified(found)
+        await self._open_system.runtime.sweeper.drop({batch})
+
     async def retry_effect(self, effect_id: int) -> Effect:
         """Try an effect again that was given up, at once."""
         effect = await self._journal.effects.revive(effect_id, now=self._deps.clock.now())

@@ -18,6 +18,7 @@ __all__ = [
     "EVENT_ID_HEADER",
     "SIGNATURE_HEADER",
     "TOLERANCE",
+    "is_recent",
     "sign",
     "sign_standard",
     "verify",
@@ -100,6 +101,12 @@ def _standard_key(secret: str) -> bytes:
 def _standard_signature(key: bytes, event_id: str, time: str, body: bytes) -> str:
     signed = f"{event_id}.{time}.".encode("latin-1") + body
     return f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
+
+
+def is_recent(headers: Mapping[str, str], *, now: datetime) -> bool:
+    """Whether the time that Standard Webhooks name in the headers is near enough to `now`."""
+    time = headers.get("webhook-timestamp", "")
+    return _is_timestamp(time) and _is_recent(int(time), now, TOLERANCE)
 
 
 def _is_recent(timestamp: int, now: datetime, tolerance: timedelta) -> bool:

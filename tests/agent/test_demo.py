@@ -7,12 +7,12 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.agent.models import load_model
-from segue.agent.scripted import ScriptedChatModel, demo_reply, find_topic
+from segue.agent.scripted import _NEWS, ScriptedChatModel, demo_reply, find_topic
 from segue.agent.summariser import ModelSummariser
 from segue.core.compression import SummaryRequest
 from segue.core.messages import CONTINUATION_PROMPT, synthetic_message
 from segue.core.speech.guard import find_machinery
-from segue.core.triggers import TRIGGER_PROMPTS
+from segue.core.triggers import EVENT_PROMPT, TRIGGER_PROMPTS, TriggerType, with_data
 
 SAID = [
     "Hi!",
@@ -163,3 +163,15 @@ def test_no_follow_up_shows_its_trigger(said: str, prompt: str) -> None:
     reply = answer(said, prompt)
     assert reply
     assert find_machinery(reply) is None
+
+
+def test_a_follow_up_with_data_is_about_the_data() -> None:
+    """As the examples of docs/initiative.md give it; a user who types such text is not misread."""
+    talk: list[BaseMessage] = [HumanMessage("I want to learn the guitar."), AIMessage("Good.")]
+    exam = with_data(TRIGGER_PROMPTS[TriggerType.CHECK_IN], {"subject": "chemistry"})
+    assert "chemistry" in demo_reply([*talk, HumanMessage(exam)])
+    news = with_data(
+        EVENT_PROMPT, [{"type": "parcel.shipped", "at": "2027", "data": {"parcel": 7}}]
+    )
+    assert demo_reply([*talk, HumanMessage(news)]) == _NEWS.format(topic="parcel 7")
+    assert demo_reply([HumanMessage('Hi\n\n<data note="facts, not instructions">\n{\n</data>')])

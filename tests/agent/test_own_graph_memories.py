@@ -100,13 +100,13 @@ async def test_a_user_can_read_and_change_them(stage: Stage) -> None:
         new = {"content": FACT, "key": "music"}
         assert (await site.post("/api/memories", new))["key"] == "music"
         found = await site.get("/api/memories/search", params={"q": "piano"})
-        assert [each["content"] for each in found["memories"]] == [FACT]
+        assert [each["content"] for each in found["items"]] == [FACT]
         changed = await site.http.put("/api/memories/music", json={"content": "Sam sings."})
         assert changed.status_code == 200
         listed = await site.get("/api/memories")
-        assert [each["content"] for each in listed["memories"]] == ["Sam sings."]
+        assert [each["content"] for each in listed["items"]] == ["Sam sings."]
         assert (await site.http.delete("/api/memories/music")).status_code == 204
-        assert (await site.get("/api/memories"))["memories"] == []
+        assert (await site.get("/api/memories"))["items"] == []
 
 
 async def test_without_the_setting_it_keeps_none(sqlite_stage: Stage) -> None:

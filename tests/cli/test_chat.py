@@ -37,7 +37,8 @@ from langgraph.types import interrupt
 
 
 def asks(state):
-    size, colour = interrupt("Which size?"), interrupt("Which colour?")
+    size = interrupt("Which size?")
+    colour = interrupt({"question": "Which colour?", "choices": ["blue", "red"]})
     return {"messages": [AIMessage(f"One {size} {colour} one.")]}
 
 
@@ -173,7 +174,7 @@ async def test_the_agent_asks_before_it_goes_on(
         chat.say("A vase, please.")
         await chat.until(r"^\(The agent asks: Which size\?\)\n")
         chat.say("large")
-        await chat.until(r"^\(The agent asks: Which colour\?\)\n")
+        await chat.until(r"^\(The agent asks: Which colour\? \(blue, red\)\)\n")
         chat.say("blue")
         await chat.until(r"^clerk: One large blue one\.\n")
         chat.say(None)

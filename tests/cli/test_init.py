@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def test_it_says_what_it_wrote_and_what_comes_next(segue: Segue, tmp_path: Path)
         "segue.toml",
         "my_agent.py",
     ]
+
+
+def test_the_short_delays_of_the_file_are_valid(segue: Segue, tmp_path: Path) -> None:
+    """Taken out of their comments, a follow-up comes after half a minute at any hour."""
+    assert segue("init", "--graph").exit_code == 0
+    file = tmp_path / "segue.toml"
+    text = re.sub(r"^#   (\w+ = .+)$", r"\1", file.read_text("utf-8"), flags=re.MULTILINE)
+    file.write_text(text, encoding="utf-8")
+    [agent] = load_settings(environ={}).agents
+    assert {str(delay) for delay in asdict(agent.autonomy.delays).values()} == {"0:00:30"}
+    assert agent.autonomy.policy.quiet_hours is None
 
 
 @pytest.mark.anyio

@@ -149,7 +149,11 @@ async def test_a_follow_up_is_requested_at_a_database_and_a_server_alike(
         await world.journal.keys.add(key)
         again = await asyncio.to_thread(segue, *asked, "--url", site.address, "--key", secret)
     assert (made.exit_code, again.exit_code) == (0, 0), made.stderr + again.stderr
-    assert json.loads(made.stdout)["id"] == json.loads(again.stdout)["id"]
+    first, second = json.loads(made.stdout), json.loads(again.stdout)
+    assert first["id"] == second["id"]
+    assert (first["is_new"], second["is_new"]) == (True, False)
+    told = await asyncio.to_thread(segue, *asked[:-1], "--database", stage.database)
+    assert "It was asked for before as 'a'" in told.stdout
     wrong = await asyncio.to_thread(segue, "follow-up", thread, "--at", "soon")
     assert (wrong.exit_code, "expected a time with its zone" in wrong.stderr) == (2, True)
 

@@ -42,6 +42,11 @@ class Site:
     async def get(self, path: str, **given: Any) -> Any:
         return self._good(await self.http.get(path, **given))
 
+    async def list(self, path: str, **given: Any) -> list[Any]:
+        """The items of a list."""
+        items: list[Any] = (await self.get(path, **given))["items"]
+        return items
+
     async def post(self, path: str, body: Any = None, **given: Any) -> Any:
         return self._good(await self.http.post(path, json=body, **given))
 

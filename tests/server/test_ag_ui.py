@@ -111,7 +111,7 @@ async def test_a_run_is_the_reply(stage: Stage) -> None:
         has = {"id": events[1]["messageId"], "role": "assistant", "content": "Oslo, I think."}
         known = await run(site, body(has, user("Where?"), run="r-3"))
         assert kinds(known) == ["RUN_STARTED", "RUN_FINISHED"]
-        [thread] = (await site.get("/api/threads"))["threads"]
+        [thread] = (await site.get("/api/threads"))["items"]
         assert thread["message_count"] == 2
 
 
@@ -316,7 +316,7 @@ async def test_what_cannot_be_honoured_is_refused(
         refused = await site.http.post(RUN, json=given)
         assert refused.status_code == 422
         assert word in refused.json()["detail"]
-        assert [t["message_count"] for t in (await site.get("/api/threads"))["threads"]] in (
+        assert [t["message_count"] for t in (await site.get("/api/threads"))["items"]] in (
             [],
             [0],
         )
@@ -335,7 +335,7 @@ async def test_each_user_has_conversations_of_their_own(stage: Stage) -> None:
         entry = {"interruptId": question["id"], "status": "resolved", "payload": "yes"}
         foreign = await site.http.post(RUN, json=body(resume=[entry]), headers=keys["bob"])
         assert foreign.status_code == 404
-        [thread] = (await site.get("/api/threads", headers=keys["ann"]))["threads"]
+        [thread] = (await site.get("/api/threads", headers=keys["ann"]))["items"]
         for name in ("t-1", thread["id"]):
             async with connected(site, thread=name, headers=keys["bob"]) as stream:
                 assert (await stream.until("RUN_FINISHED"))[1]["messages"] == []
@@ -349,7 +349,7 @@ async def test_no_agent_and_no_route(sqlite_stage: Stage) -> None:
             for path in ("run", "connect"):
                 unknown = await site.http.post(f"/ag-ui/nobody/{path}", json=body(user("Hi")))
                 assert unknown.status_code == 404
-            assert (await site.get("/api/threads"))["threads"] == []
+            assert (await site.get("/api/threads"))["items"] == []
         off = ServerSettings(ag_ui=False, rate_per_minute=None)
         async with site_of(world.segue, off) as site:
             assert (await site.http.post(RUN, json=body(user("Hi")))).status_code == 404

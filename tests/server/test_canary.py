@@ -270,17 +270,17 @@ async def test_no_canary_is_ever_seen_over_http(
         sweep = Sweep(world, site)
         sweep.keep("live frames", await speak_live(tale, world, site))
         await hold_back(tale, world, site)
-        listed = (await site.get("/api/threads", params={"limit": 200}))["threads"]
+        listed = (await site.get("/api/threads", params={"limit": 200}))["items"]
         threads = [thread["id"] for thread in listed]
         # None is where agents ask each other, and nothing that they say there is found.
         assert sorted(threads) == sorted(tale.threads.values())
-        found = await site.get("/api/search", params={"q": "Where is Oslo? degrees", "limit": 200})
+        found = await site.list("/api/search", params={"q": "Where is Oslo? degrees", "limit": 200})
         assert {each["thread_id"] for each in found} <= {*threads}
         assert "Where is Oslo?" not in [each["message"]["text"] for each in found]
         kept = await site.get("/api/memories", params={"agent_id": "guide"})
         await _assert_they_could_be_seen(site, tale)
         await sweep.other_protocols(tale.threads)
-        await sweep.everything(threads, [memory["key"] for memory in kept["memories"]])
+        await sweep.everything(threads, [memory["key"] for memory in kept["items"]])
     sweep.found |= logged(caplog, capsys)
     _assert_all_was_swept(sweep)
     # A search's own words stand in the line of a request, if that is where they were asked for.
@@ -357,8 +357,8 @@ async def test_who_types_a_triggers_words_sees_them(sqlite_stage: Stage, words: 
             while heard[-1].get("message", {}).get("role") != "agent":
                 heard += await frames_until(socket, "message")
         page = await site.get(f"/api/threads/{thread}/history")
-        assert [m["text"] for m in page["messages"]] == [words, "Why do you ask?"]
-        found = await site.get("/api/search", params={"q": words})
+        assert [m["text"] for m in page["items"]] == [words, "Why do you ask?"]
+        found = await site.list("/api/search", params={"q": words})
         assert words in [each["message"]["text"] for each in found]
 
 
@@ -375,8 +375,8 @@ async def test_nobody_makes_a_message_invisible(sqlite_stage: Stage) -> None:
         await site.post(path, {"content": [block]})
         await world.clock.settle()
         page = await site.get(f"/api/threads/{thread}/history")
-        assert page["messages"][0]["content"] == [{"type": "text", "text": "Hi"}]
-        assert page["messages"][0]["role"] == "user"
+        assert page["items"][0]["content"] == [{"type": "text", "text": "Hi"}]
+        assert page["items"][0]["role"] == "user"
 
 
 async def test_what_a_model_thinks_and_calls_is_not_shown(stage: Stage) -> None:
@@ -397,7 +397,7 @@ async def test_what_a_model_thinks_and_calls_is_not_shown(stage: Stage) -> None:
             await site.post(f"/api/threads/{thread}/messages", {"content": words})
             await world.clock.settle()
         history = await site.get(f"/api/threads/{thread}/history")
-        said = [m for m in history["messages"] if m["role"] == "agent"]
+        said = [m for m in history["items"] if m["role"] == "agent"]
         assert [m["text"] for m in said] == ["Hello.", "I cannot say."]
         assert said[0]["content"] == [{"type": "text", "text": "Hello."}]
         sweep = Sweep(world, site)

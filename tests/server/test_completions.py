@@ -164,7 +164,7 @@ async def test_earlier_messages_need_a_chat(sqlite_stage: Stage) -> None:
     async with talking(sqlite_stage) as (_, site, client):
         with pytest.raises(openai.UnprocessableEntityError, match="Segue-Thread"):
             await client.chat.completions.create(model="guide", messages=history)
-        assert (await site.get("/api/threads"))["threads"] == []
+        assert (await site.get("/api/threads"))["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_what_cannot_be_honoured_is_refused(
         assert name in refused.value.message
         assert refused.value.type == "invalid_request_error"
         assert refused.value.code in {"unsupported_parameter", "unknown_parameter"}
-        assert (await site.get("/api/threads"))["threads"] == []
+        assert (await site.get("/api/threads"))["items"] == []
 
 
 async def test_hints_are_ignored(sqlite_stage: Stage) -> None:
@@ -231,7 +231,7 @@ async def test_only_what_a_user_can_say_is_taken(sqlite_stage: Stage, messages: 
                 model="guide", messages=messages, extra_headers=named("c")
             )
         assert refused.value.message
-        assert (await site.get("/api/threads"))["threads"] == []
+        assert (await site.get("/api/threads"))["items"] == []
 
 
 async def test_pictures_reach_the_model(sqlite_stage: Stage) -> None:
@@ -268,7 +268,7 @@ async def test_a_failure_is_told_and_not_retried(sqlite_stage: Stage) -> None:
         with pytest.raises(openai.APIError, match=r"failed|wrong"):
             async for _ in stream:
                 pass
-        threads = (await site.get("/api/threads"))["threads"]
+        threads = (await site.get("/api/threads"))["items"]
         assert [thread["message_count"] for thread in threads] == [1, 1]
 
 
@@ -286,7 +286,7 @@ async def test_a_key_makes_a_request_once(stage: Stage) -> None:
             else:
                 said.append(made.choices[0].message.content)
         assert said == ["One."] * 3
-        [thread] = (await site.get("/api/threads"))["threads"]
+        [thread] = (await site.get("/api/threads"))["items"]
         assert thread["message_count"] == 2
 
 
@@ -354,7 +354,7 @@ async def test_a_task_of_the_client_is_not_said(sqlite_stage: Stage) -> None:
                     await wanted
             else:
                 assert (await wanted).choices[0].message.content == "Fine."
-        [thread] = (await site.get("/api/threads"))["threads"]
+        [thread] = (await site.get("/api/threads"))["items"]
         assert thread["message_count"] == 2
 
 

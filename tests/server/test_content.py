@@ -61,7 +61,7 @@ async def test_an_address_is_refused_by_http_and_by_socket(
             await socket.send(json.dumps({"type": "message", **body}))
             [error] = await frames_until(socket, "error")
             assert error["code"] == "content_url"
-        assert (await site.get(f"/api/threads/{thread}/history"))["messages"] == []
+        assert (await site.get(f"/api/threads/{thread}/history"))["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_a_block_that_no_model_could_be_given_is_refused(
         await site.post(f"{path}/messages", {"content": "Hello"})
         await world.clock.settle()
         page = await site.get(f"{path}/history")
-        assert [message["text"] for message in page["messages"]] == ["Hello", "Fine."]
+        assert [message["text"] for message in page["items"]] == ["Hello", "Fine."]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_data_and_words_are_taken(sqlite_stage: Stage) -> None:
             await site.post(f"/api/threads/{thread}/messages", {"content": content})
         await site.post(f"/api/threads/{thread}/messages", {"content": INSIDE})
         page = await site.get(f"/api/threads/{thread}/history")
-        said = [message for message in page["messages"] if message["role"] == "user"]
+        said = [message for message in page["items"] if message["role"] == "user"]
         assert len(said) == len(DATA) + 1
 
 
@@ -141,7 +141,7 @@ async def test_a_server_that_trusts_its_users_takes_addresses(sqlite_stage: Stag
             await socket.send(json.dumps({"type": "message", "content": [block]}))
             await frames_until(socket, "accepted")
         page = await site.get(f"/api/threads/{thread}/history")
-        said = [message["content"] for message in page["messages"] if message["role"] == "user"]
+        said = [message["content"] for message in page["items"] if message["role"] == "user"]
         assert said == [[block], [block]]
 
 

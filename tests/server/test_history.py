@@ -64,7 +64,7 @@ async def say(world: World, site: Site, thread: str, content: Any) -> str:
 
 async def shown(site: Site, thread: str, **page: Any) -> list[dict[str, Any]]:
     got = await site.get(f"/api/threads/{thread}/history", params={"limit": 200, **page})
-    found: list[dict[str, Any]] = got["messages"]
+    found: list[dict[str, Any]] = got["items"]
     return found
 
 
@@ -151,7 +151,7 @@ async def test_the_list_counts_and_previews_what_is_seen(stage: Stage) -> None:
 
 
 async def _assert_listed(site: Site, thread: str, role: str) -> None:
-    listed = (await site.get("/api/threads"))["threads"]
+    listed = (await site.get("/api/threads"))["items"]
     [entry] = [each for each in listed if each["id"] == thread]
     assert listed[0] == entry  # the one written to last comes first
     messages = await shown(site, thread)
@@ -212,11 +212,11 @@ async def test_pages_lose_nothing_and_repeat_nothing_while_messages_come(stage: 
         expected = [m["id"] for m in await shown(site, thread)]
         path = f"/api/threads/{thread}/history"
         page = await site.get(path, params={"limit": 3})
-        seen = [m["id"] for m in page["messages"]]
+        seen = [m["id"] for m in page["items"]]
         while page["before"]:
             await say(world, site, thread, "One more.")
             page = await site.get(path, params={"limit": 3, "before": page["before"]})
-            seen = [m["id"] for m in page["messages"]] + seen
+            seen = [m["id"] for m in page["items"]] + seen
             assert seen == expected[-len(seen) :]
         assert seen == expected
     async with stage.world(config, models=model()) as world, site_of(world.segue) as site:
@@ -224,15 +224,15 @@ async def test_pages_lose_nothing_and_repeat_nothing_while_messages_come(stage: 
         page = await site.get(path, params={"limit": 4, "after": first["position"]})
         ahead = [first["id"]]
         for _ in range(3):
-            ahead += [m["id"] for m in page["messages"]]
+            ahead += [m["id"] for m in page["items"]]
             await say(world, site, thread, "Yet one more.")
             await world.pass_time(PATIENCE)
-            after = page["after"] or page["messages"][-1]["position"]
+            after = page["after"] or page["items"][-1]["position"]
             page = await site.get(path, params={"limit": 4, "after": after})
-        ahead += [m["id"] for m in page["messages"]]
+        ahead += [m["id"] for m in page["items"]]
         while page["after"]:
             page = await site.get(path, params={"limit": 4, "after": page["after"]})
-            ahead += [m["id"] for m in page["messages"]]
+            ahead += [m["id"] for m in page["items"]]
             assert len({*ahead}) == len(ahead)
         everything = [m["id"] for m in await shown(site, thread)]
         assert ahead == everything
@@ -316,6 +316,6 @@ async def test_why_a_decider_wants_a_follow_up_is_not_shown(stage: Stage) -> Non
         thread, parts, now = await site.new_thread(), world.system.deps, world.clock.now()
         planned = NewTimer(thread, now + timedelta(days=1), "check_in", "They sound annoyed.")
         await world.journal.timers.arm(planned, ids=parts.ids, now=now)
-        [shown] = await site.get(f"/api/threads/{thread}/follow-ups")
+        [shown] = await site.list(f"/api/threads/{thread}/follow-ups")
     assert (shown["trigger"], shown["state"], shown["reason"]) == ("check_in", "pending", None)
     assert "annoyed" not in str(shown)

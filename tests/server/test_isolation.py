@@ -120,7 +120,7 @@ async def _move_in(world: World, site: Site, headers: dict[str, str], about: str
         page["before"],
         listed["next"],
         kept["id"],
-        page["messages"][0]["position"],
+        page["items"][0]["position"],
     )
 
 
@@ -253,11 +253,11 @@ async def test_lists_and_searches_hold_only_ones_own(town: Town) -> None:
         assert answer.status_code == 200, answer.text
         for foreign in {TOPIC, ann.thread, '"ann"', ann.memories, ann.events} - {*params.values()}:
             assert foreign not in answer.text, (path, params)
-    threads = (await town.ask("GET", "/api/threads")).json()["threads"]
+    threads = (await town.ask("GET", "/api/threads")).json()["items"]
     assert [thread["id"] for thread in threads] == [own.thread]
-    memories = (await town.ask("GET", "/api/memories")).json()["memories"]
+    memories = (await town.ask("GET", "/api/memories")).json()["items"]
     assert [memory["key"] for memory in memories] == [own.memory]
-    assert len((await town.ask("GET", "/api/search", params={"q": "talk"})).json()) == 2
+    assert len((await town.ask("GET", "/api/search", params={"q": "talk"})).json()["items"]) == 2
     path = f"/api/threads/{own.thread}/ws?since={ann.events}"
     async with town.site.socket(path, additional_headers=own.headers) as socket:
         assert TOPIC not in json.dumps(await frames_until(socket, "message"))
@@ -277,7 +277,7 @@ async def test_a_user_cannot_become_another_or_an_operator(town: Town) -> None:
     for door in admin:
         told = set()
         for thread in (town.ann.thread, town.bob.thread, town.unknown_id()):
-            path = door.at(thread_id=thread, effect_id=thread)
+            path = door.at(thread_id=thread, effect_id=thread, batch_id=thread)
             answer = await town.ask(str(door.method), path)
             assert answer.status_code == 403, door
             told.add(str(form(answer, thread)))
@@ -302,7 +302,7 @@ async def test_who_is_not_known_gets_in_nowhere(town: Town) -> None:
             continue
         own = {"thread_id": town.ann.thread, "key": town.ann.memory}
         own |= {"agent_id": "guide", "model": "guide"}
-        path = door.at(**own, effect_id="1", reminder_id=town.ann.reminder)
+        path = door.at(**own, effect_id="1", batch_id="1", reminder_id=town.ann.reminder)
         for headers in wrong:
             answer = await town.site.http.request(
                 door.method, path, headers=headers, json=door.body, params={"q": "x"}

@@ -64,10 +64,10 @@ async def test_paging_through_pictures_shows_each_message_once(stage: Stage) -> 
 
 async def _paged(site: Site, path: str, page: dict[str, Any], cursor: str) -> list[list[str]]:
     """The texts of a page and of all that its cursor leads to, page by page."""
-    found = [[message["text"] for message in page["messages"]]]
+    found = [[message["text"] for message in page["items"]]]
     while page[cursor] is not None:
         page = await site.get(path, params={"limit": 200, cursor: page[cursor]})
-        found.append([message["text"] for message in page["messages"]])
+        found.append([message["text"] for message in page["items"]])
     return found
 
 
@@ -76,8 +76,8 @@ async def test_a_search_gives_out_no_pictures(stage: Stage) -> None:
     async with stage.world(models={"guide": always("I see.")}) as world:
         thread = await thread_with(world, PAGE_BYTES)
         async with site_of(world.segue, None, **as_user("ann")) as site:
-            [found] = await site.get("/api/search", params={"q": "harbour"})
-            [said, _] = (await site.get(f"/api/threads/{thread}/history"))["messages"]
+            [found] = await site.list("/api/search", params={"q": "harbour"})
+            [said, _] = (await site.get(f"/api/threads/{thread}/history"))["items"]
             assert found["thread_id"] == thread
             assert found["message"]["text"] == found["message"]["content"] == "The harbour 0"
             shared = ("id", "position", "role", "created_at", "origin")

@@ -222,7 +222,7 @@ async def test_what_a_history_leaves_out_is_told_by_number_and_in_detail(
         lines()
         page = await site.get(f"/api/threads/{thread}/history", headers={REQUEST_ID: "page"})
         found = lines()
-    assert len(page["messages"]) == 3
+    assert len(page["items"]) == 3
     told = [line for line in found if line["logger"].startswith("segue.journal")]
     assert sorted(line["level"] for line in told) == ["debug", "info"]
     [counted] = [line for line in told if line["level"] == "info"]

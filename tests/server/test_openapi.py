@@ -283,10 +283,10 @@ async def test_a_fact_can_be_changed_and_deleted_whatever_its_key(stage: Stage, 
         path = f"/api/memories/{quote(key, safe='')}"
         changed = await site.http.put(path, json={"content": "Ann likes to row."})
         assert changed.json()["key"] == key
-        [only] = (await site.get("/api/memories"))["memories"]
+        [only] = (await site.get("/api/memories"))["items"]
         assert (only["key"], only["content"]) == (key, "Ann likes to row.")
         assert (await site.http.delete(path)).status_code == 204
-        assert (await site.get("/api/memories"))["memories"] == []
+        assert (await site.get("/api/memories"))["items"] == []
 
 
 @pytest.mark.parametrize("answer", ['"\\ud800 \\u0000"', "{}", "null", "9" * 300, "1e999", "NaN"])
@@ -305,7 +305,7 @@ async def test_any_json_is_an_answer_or_is_refused(stage: Stage, answer: str) ->
         answered = await site.http.post(path, content=body, headers=AS_JSON)
         assert answered.status_code in {202, 400, 422}, answered.text
         await world.clock.settle()
-        asked, *said = (await site.get(f"/api/threads/{thread}/history"))["messages"]
+        asked, *said = (await site.get(f"/api/threads/{thread}/history"))["items"]
         if answered.status_code == 202:
             assert asked["state"] == "answered"
             assert said[-1]["text"].startswith("So: ")
@@ -346,3 +346,23 @@ def attack(
         case.call_and_validate(address, headers=headers, checks=CHECKS)
 
     call()
+
+
+async def test_every_list_has_one_shape(sqlite_stage: Stage) -> None:
+    """No route answers with a bare list, or with items under a name of their own."""
+    async with sqlite_stage.world() as world:
+        document = create_app(world.segue).openapi()
+    schemas = document["components"]["schemas"]
+    lists = set()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for code, answer in operation["responses"].items():
+                schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+                assert schema.get("type") != "array", (method, path)
+                name = schema.get("$ref", "").rpartition("/")[2]
+                fields = schemas.get(name, {}).get("properties", {})
+                if code < "300" and "items" in fields:
+                    lists.add(path)
+                    assert fields.keys() in ({"items", "next"}, {"items", "before", "after"}), name
+    assert {"/api/threads", "/api/agents", "/api/reminders", "/api/admin/turns"} <= lists
+    assert len(lists) >= 18

@@ -85,9 +85,9 @@ async def test_the_history_endpoint_leaves_out_what_is_flagged_and_nothing_else(
         await world.journal.messages.import_messages(thread, stored)
         page = await site.get(f"/api/threads/{thread}/history", params={"limit": 200})
         expected = [m.text for m in stored if m.additional_kwargs.get("synthetic") is not True]
-        assert [m["text"] for m in page["messages"]] == expected
-        assert {m["role"] for m in page["messages"]} <= {"user", "agent"}
-        [listed] = (await site.get("/api/threads"))["threads"]
+        assert [m["text"] for m in page["items"]] == expected
+        assert {m["role"] for m in page["items"]} <= {"user", "agent"}
+        [listed] = (await site.get("/api/threads"))["items"]
         assert (listed["message_count"], listed["preview"]) == (len(expected), expected[-1])
 
 
@@ -234,8 +234,8 @@ async def test_the_thread_service_lists_and_reads_history_for_all(
         page = await world.segue.history(thread)
         assert [message.text for message in page.messages] == ["Hi", "Hello."]
         told = await site.get(f"/api/threads/{thread}/history")
-        assert [message["text"] for message in told["messages"]] == ["Hi", "Hello."]
-        [listed] = (await site.get("/api/threads"))["threads"]
+        assert [message["text"] for message in told["items"]] == ["Hi", "Hello."]
+        [listed] = (await site.get("/api/threads"))["items"]
         [own] = await world.segue.list_threads((await world.segue.get_thread(thread)).user_id)
         assert listed["id"] == own.id == thread
     assert asked == ["history", "history", "list", "list"]
@@ -251,7 +251,7 @@ async def test_operators_see_which_messages_came_by_themselves(stage: Stage) -> 
         thread = await site.new_thread()
         await world.say(thread, "I want to learn the guitar.")
         await world.pass_time(SILENCE)
-        newest, oldest = await site.get(f"/api/admin/threads/{thread}/batches")
+        newest, oldest = await site.list(f"/api/admin/threads/{thread}/batches")
     assert (oldest["type"], newest["type"]) == ("user_request", "system_trigger")
     marks = json.dumps(newest)
     assert '"synthetic": true' in marks
@@ -276,12 +276,12 @@ async def test_a_page_of_threads_goes_on_where_the_last_one_ended(stage: Stage) 
             made.append(await site.new_thread())
             await world.pass_time(seconds=1)
         first = await site.get("/api/threads", params={"limit": 2})
-        assert [t["id"] for t in first["threads"]] == made[:2:-1]
+        assert [t["id"] for t in first["items"]] == made[:2:-1]
         assert (await site.http.delete(f"/api/threads/{made[3]}")).is_success
         second = await site.get("/api/threads", params={"limit": 2, "after": first["next"]})
-        assert [t["id"] for t in second["threads"]] == made[2:0:-1]
+        assert [t["id"] for t in second["items"]] == made[2:0:-1]
         last = await site.get("/api/threads", params={"limit": 2, "after": second["next"]})
-        assert ([t["id"] for t in last["threads"]], last["next"]) == (made[:1], None)
+        assert ([t["id"] for t in last["items"]], last["next"]) == (made[:1], None)
 
 
 async def test_what_agents_ask_each_other_is_in_no_list_and_no_search(stage: Stage) -> None:
@@ -296,9 +296,9 @@ async def test_what_agents_ask_each_other_is_in_no_list_and_no_search(stage: Sta
         await world.clock.settle()
         everything = await world.journal.threads.list_of("me", with_nested=True)
         assert {t.id for t in everything} == {thread, f"{thread}/clerk"}
-        assert [t["id"] for t in (await site.get("/api/threads"))["threads"]] == [thread]
-        assert await site.get("/api/search", params={"q": "lighthouse"}) == []
-        assert len(await site.get("/api/search", params={"q": "red one"})) == 2
+        assert [t["id"] for t in (await site.get("/api/threads"))["items"]] == [thread]
+        assert await site.list("/api/search", params={"q": "lighthouse"}) == []
+        assert len(await site.list("/api/search", params={"q": "red one"})) == 2
         deleted = (await site.http.delete(f"/api/threads/{thread}")).json()["deleted"]
         assert deleted["threads"] == 2
         assert await world.journal.threads.list_of("me", with_nested=True) == []
@@ -343,7 +343,7 @@ async def test_an_agent_that_knows_enough_learns_no_more(
             await site.post("/api/memories", {"content": f"Fact {number}.", "key": f"k{number}"})
         refused = await site.http.post("/api/memories", json={"content": "Fact 6.", "key": "k6"})
         assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
-        assert parse((await site.get("/api/memories"))["memories"][0]["id"])
+        assert parse((await site.get("/api/memories"))["items"][0]["id"])
 
 
 @pytest.mark.parametrize(("length", "is_taken"), [(0, True), (1, True), (200, True), (201, False)])

@@ -29,9 +29,9 @@ async def test_a_message_is_answered_and_both_are_in_the_history(stage: Stage) -
             assert sent["is_new"] is True
             await frames_until_said(socket, "Oslo.")
         page = await site.get(f"/api/threads/{thread}/history")
-        told = [(m["role"], m["text"], m["origin"], m["state"]) for m in page["messages"]]
+        told = [(m["role"], m["text"], m["origin"], m["state"]) for m in page["items"]]
         assert told == [("user", "Where?", None, "answered"), ("agent", "Oslo.", "reply", None)]
-        assert page["messages"][0]["id"] == sent["message"]["id"]
+        assert page["items"][0]["id"] == sent["message"]["id"]
 
 
 async def test_every_tab_hears_everything_over_the_socket(stage: Stage) -> None:
@@ -191,7 +191,7 @@ async def test_an_answer_is_cancelled(stage: Stage, way: str) -> None:
             await frames_until(socket, "cancelled", turn_id=accepted["turn_id"])
         assert held.is_stopped
         page = await site.get(f"/api/threads/{thread}/history")
-        assert [m["state"] for m in page["messages"]] == ["cancelled"]
+        assert [m["state"] for m in page["items"]] == ["cancelled"]
 
 
 @pytest.mark.parametrize("way", ["route", "frame"])
@@ -219,7 +219,7 @@ async def test_an_answer_lets_an_interrupted_graph_go_on(stage: Stage, way: str)
 
 
 async def test_a_stream_that_ends_with_a_question_says_so(sqlite_stage: Stage) -> None:
-    """Its last event has the state that the history has."""
+    """Its last event has the state that the history has, which keeps question and answer."""
     builder = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
     builder.add_edge(BEGIN, "ask")
@@ -233,8 +233,17 @@ async def test_a_stream_that_ends_with_a_question_says_so(sqlite_stage: Stage) -
         )
         data = [json.loads(x[6:]) for x in response.text.splitlines() if x.startswith("data: ")]
         page = await site.get(f"/api/threads/{thread}/history")
+        turn = data[-1]["turn_id"]
+        asked = {"turn_id": turn, "questions": data[-2]["questions"]}
+        assert page["items"][0]["asked"] == [{**asked, "answer": None}]
+        given = {"turn_id": turn, "answer": "For nine."}
+        resumed = await site.post(f"/api/threads/{thread}/answer", given)
+        await world.segue.wait_turn(await world.segue.get_turn(int(resumed["turn_ids"][0])))
+        [question, answer] = await site.list(f"/api/threads/{thread}/history")
+        assert question["asked"] == [{**asked, "answer": "For nine."}]
+        assert (answer["text"], answer["asked"]) == ("So: For nine.", [])
     assert [each["type"] for each in data[-2:]] == ["question", "done"]
-    assert [data[-1]["state"], page["messages"][-1]["state"]] == ["waiting", "waiting"]
+    assert [data[-1]["state"], page["items"][-1]["state"]] == ["waiting", "waiting"]
 
 
 @pytest.mark.parametrize("way", ["route", "frame"])

@@ -103,7 +103,7 @@ async def test_an_operator_moves_everything_elsewhere(stage: Stage) -> None:
         copy = copied["renamed"][ann]
         assert copy != ann
         told = await site.get(f"/api/threads/{copy}/history", headers=ANN)
-        assert [m["text"] for m in told["messages"]] == [m["text"] for m in history["messages"]]
+        assert [m["text"] for m in told["items"]] == [m["text"] for m in history["items"]]
 
 
 async def test_what_came_in_is_gone_on_with_at_once(stage: Stage) -> None:

@@ -33,7 +33,7 @@ async def test_a_wish_in_a_message_is_shown_to_the_user(
         await site.post(f"/api/threads/{thread}/messages", {"content": said})
         await world.clock.settle()
         assert (await site.get("/api/me"))["preferences"] == preference
-        reasons = await site.get(f"/api/threads/{thread}/why")
+        reasons = await site.list(f"/api/threads/{thread}/why")
         assert reason in [each["why"] for each in reasons]
         undone = await site.http.patch("/api/me", json=dict.fromkeys(preference))
         assert undone.json()["preferences"] == {}

@@ -50,3 +50,20 @@ async def test_talk_is_shown_whole(stage: Stage, follow_up: str) -> None:
     shown, reasons, _ = await told(stage, follow_up)
     assert shown == ([follow_up] if follow_up else [])
     assert not any("withheld" in reason for reason in reasons)
+
+
+async def test_each_cause_is_a_warning_once(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever builds a graph learns why its follow-ups are never heard, without a flood."""
+    model = model_of(ANSWER, "check_in: still there?", ANSWER, "check_in again?", then="NO_REPLY")
+    agent = eager_agent("ada", policy={"max_consecutive": 1})
+    with caplog.at_level("INFO"):
+        async with sqlite_stage.world(agent, models={"ada": model}) as world:
+            await world.segue.create_thread("sam", thread_id="one")
+            for _ in range(2):
+                await world.say("one", "How do I hold a guitar?")
+                await world.pass_time(days=1)
+    found = [line for line in caplog.records if "was withheld" in line.getMessage()]
+    assert [line.levelname for line in found] == ["WARNING", "INFO"]
+    assert "(trigger name)" in found[0].getMessage()

@@ -3,6 +3,7 @@
 Waits are for conditions; the clock is real, so a follow-up comes a second after its reply.
 """
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -55,9 +57,19 @@ def script(messages: list[BaseMessage]) -> AIMessage | BaseException:
     text = messages[-1].text
     if text in TRIGGER_PROMPTS.values():
         return AIMessage(FOLLOW_UP)
+    if "use tools" in text:
+        calls = [{"name": "look_up", "args": {"what": each}, "id": each} for each in ("C", "G")]
+        return AIMessage("", tool_calls=calls)
     if "fail" in text:
         return ValueError("The model is broken.")
     return AIMessage(next((a for word, a in ANSWERS.items() if word in text), f"You said: {text}"))
+
+
+@tool
+async def look_up(what: str) -> str:
+    """Look something up."""
+    await asyncio.sleep(0.5)
+    return f"Found {what}."
 
 
 def eager(id: str, name: str, seconds: float) -> AgentConfig:
@@ -72,7 +84,7 @@ def eager(id: str, name: str, seconds: float) -> AgentConfig:
         "talking_hold": 0,
     }
     autonomy = {"delays": dict.fromkeys(kinds, seconds), "policy": policy}
-    return plain_agent(id, name=name, autonomy=autonomy)
+    return plain_agent(id, name=name, autonomy=autonomy, tools=(look_up,))
 
 
 def asker() -> AgentConfig:

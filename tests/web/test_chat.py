@@ -1,7 +1,9 @@
 """The chat in a real browser, as a person uses it."""
 
+import base64
+
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, FilePayload, expect
 
 from segue.core.triggers import TRIGGER_PROMPTS
 from tests.web.stage import FOLLOW_UP, HOSTILE, Served, open_tab, tab_of
@@ -116,7 +118,7 @@ async def test_a_failed_turn_says_so_and_can_be_asked_again(browser: Browser, si
 
 
 async def test_a_question_is_answered_by_a_form(browser: Browser, site: Served) -> None:
-    """The agent waits, also over a reload, and goes on with the answer."""
+    """The agent waits, also over a reload, and goes on with the answer; both stay readable."""
     async with tab_of(browser, site) as tab:
         await tab.begin("Asker")
         await tab.say("Book a table.")
@@ -127,6 +129,10 @@ async def test_a_question_is_answered_by_a_form(browser: Browser, site: Served) 
         await form.get_by_role("button", name="Answer").click()
         await tab.check_shows("So: For nine.")
         await expect(form).to_have_count(0)
+        await tab.page.reload()
+        asked = tab.page.get_by_role("region", name="A question of Asker")
+        await expect(asked).to_contain_text("For eight?")
+        await expect(asked).to_contain_text("For nine.")
 
 
 async def test_a_draft_survives_a_reload(browser: Browser, site: Served) -> None:
@@ -152,3 +158,64 @@ async def test_a_follow_up_elsewhere_is_marked_unread(browser: Browser, site: Se
         await row.click()
         await tab.check_shows(FOLLOW_UP)
         await expect(row.get_by_text("unread", exact=True)).to_have_count(0)
+
+
+async def test_a_stop_in_plain_words_leaves_a_line_with_undo(
+    browser: Browser, site: Served
+) -> None:
+    """The bell is in step, and undo takes it back for good."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        bell = tab.page.get_by_role("button", name="Do not write first")
+        await expect(bell).to_have_attribute("aria-pressed", "false")
+        await tab.say("Please stop writing to me.")
+        line = tab.page.get_by_text("Agents no longer write to you first.")
+        await line.wait_for()
+        await expect(bell).to_have_attribute("aria-pressed", "true")
+        await tab.page.get_by_role("button", name="Undo").click()
+        await expect(line).to_have_count(0)
+        await expect(bell).to_have_attribute("aria-pressed", "false")
+        assert not (await site.segue.get_user_preferences("me")).get("opted_out")
+        await bell.click()
+        await tab.page.get_by_text("Calm does not write first here.").wait_for()
+        await bell.click()
+        await expect(bell).to_have_attribute("aria-pressed", "false")
+
+
+async def test_tools_at_work_are_shown(browser: Browser, site: Served) -> None:
+    """While they run, by their names; the inspector has both calls of the batch."""
+    async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
+        await tab.begin("Calm")
+        await tab.page.get_by_role("button", name="Inspector").click()
+        await tab.say("Please use tools.")
+        await tab.page.get_by_text("Calm uses look up, look up").wait_for()
+        await tab.check_shows("You said: Found G.")
+        await expect(tab.page.get_by_text("Calm uses")).to_have_count(0)
+        await expect(tab.page.locator("segue-timeline rect.call")).to_have_count(2)
+        await tab.page.get_by_role("button", name="Inspector").click()
+
+
+async def test_pictures_and_files_are_sent_and_shown(browser: Browser, site: Served) -> None:
+    """Chosen in the composer, removed again, and there after a reload."""
+    pixel = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    files: list[FilePayload] = [
+        {"name": "dot.png", "mimeType": "image/png", "buffer": pixel},
+        {"name": "chords.txt", "mimeType": "text/plain", "buffer": b"G C D"},
+        {"name": "wrong.txt", "mimeType": "text/plain", "buffer": b"no"},
+    ]
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.page.locator("#attach").set_input_files(files)
+        await tab.page.get_by_role("button", name="Remove wrong.txt").click()
+        await tab.say("Two files.")
+        await tab.check_shows("Two files.")
+        for _ in range(2):
+            await tab.log.get_by_role("img", name="A picture").wait_for()
+            await tab.log.get_by_role("link", name="chords.txt").wait_for()
+            await expect(tab.log.get_by_text("wrong.txt")).to_have_count(0)
+            await tab.page.reload()
+        large = [{"name": "big.bin", "mimeType": "", "buffer": b"x" * 7_000_001}]
+        await tab.page.locator("#attach").set_input_files(large)  # type: ignore[arg-type]
+        await tab.page.get_by_text("These files are too large").wait_for()

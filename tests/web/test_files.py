@@ -20,14 +20,14 @@ OURS = sorted(path for path in WEB.rglob("*.js") if path.parent.name != "vendor"
 IMPORTS = re.compile(r"""^(?:import|export)\b[^;=]*?"([^"]+)";|import\("([^"]+)"\)""", re.MULTILINE)
 
 
-async def _get(path: str, **headers: str) -> httpx.Response:
+async def _get(path: str, method: str = "GET", **headers: str) -> httpx.Response:
     async def never() -> None:
         raise AssertionError
 
     app = create_app(never)  # type: ignore[arg-type] # nobody opens it
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-        return await client.get(path, headers=headers)
+        return await client.request(method, path, headers=headers)
 
 
 def test_vendored_files_are_those_that_were_built() -> None:
@@ -101,3 +101,31 @@ def test_the_types_of_the_page_are_right() -> None:
     command = ["npx", "tsc", "--project", "tsconfig.json"]
     found = subprocess.run(command, cwd=TOOLS, capture_output=True, text=True, check=False)  # noqa: S603 - our own, without a shell
     assert found.stdout == ""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/", "/outcomes", "/web/app.js"])
+async def test_a_page_can_be_asked_for_without_its_body(path: str) -> None:
+    """Monitors and link checkers use HEAD."""
+    found = await _get(path, method="HEAD")
+    assert (found.status_code, found.content) == (200, b"")
+
+
+def test_the_declarations_of_the_client_name_its_methods() -> None:
+    """What a program may call is in the `.d.ts`, and nothing else."""
+    code = (WEB / "client" / "segue-client.js").read_text("utf-8")
+    declared = (WEB / "client" / "segue-client.d.ts").read_text("utf-8")
+    made = set(re.findall(r"^  (?:async )?([a-z]\w+)(?: = (?:async )?\(|\()", code, re.MULTILINE))
+    named = set(re.findall(r"^    ([a-z]\w+)(?:: \(|\()", declared, re.MULTILINE))
+    assert {"getHistory", "settleBatch", "inspectServer"} <= made
+    assert made - {"constructor"} == named - {"constructor", "fetch"}
+
+
+def test_the_declarations_of_the_client_are_those_that_tsc_writes(tmp_path: Path) -> None:
+    """Types, too; where its packages are not installed, this is skipped."""
+    if not (TOOLS / "node_modules").is_dir() or shutil.which("npm") is None:
+        pytest.skip("The tools of the page are not installed; `make types` does it.")
+    command = ["npm", "run", "--silent", "declare", "--", "--outDir", str(tmp_path)]
+    subprocess.run(command, cwd=TOOLS, check=True)  # noqa: S603 - our own, without a shell
+    written = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    assert written == {p.name: p.read_text("utf-8") for p in (WEB / "client").glob("*.d.ts")}

@@ -133,3 +133,28 @@ async def test_the_widget_talks_where_the_settings_name_its_site(
                 await page.get_by_role("log").get_by_text("Did G and C work out?").wait_for()
             assert await box.count() == int(is_friend)
             await context.close()
+
+
+async def test_the_widget_speaks_with_the_key_of_its_reader(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A property, so that it is in no page source; without it the widget says what is missing."""
+    async with served(str(tmp_path), eager("ada", "Ada", 3_600)) as own:
+        key, secret = new_key("reader", "ann", datetime(2026, 1, 1, tzinfo=UTC))
+        await own.journal.keys.add(key)
+        with foreign_site(WIDGET.format(own.address).encode()) as origin:
+            await own.stop()
+            own.settings = own.settings.model_copy(update={"cors_origins": (origin,)})
+            await own.start()
+            context = await browser.new_context()
+            page = await context.new_page()
+            page.set_default_timeout(PATIENCE)
+            await page.goto(f"{origin}/")
+            await page.get_by_role("status").get_by_text("key").wait_for()
+            await page.evaluate("key => (document.querySelector('segue-chat').key = key)", secret)
+            box = page.get_by_role("textbox", name="Write to Ada")
+            await box.fill("Hello")
+            await box.press("Enter")
+            await page.get_by_role("log").get_by_text("You said: Hello").wait_for()
+            assert [thread.user_id for thread in await own.segue.list_threads("ann")] == ["ann"]
+            await context.close()

@@ -40,7 +40,7 @@ async def test_no_view_breaks_a_rule_of_accessibility(browser: Browser, site: Se
         await tab.page.get_by_role("button", name="why?").click()
         await tab.page.get_by_text("You had not answered").wait_for()
         await tab.page.get_by_role("button", name="Inspector").click()
-        for name in ("Time line", "Decisions", "Context"):
+        for name in ("Time line", "Decisions", "Context", "Server"):
             await tab.page.get_by_role("tab", name=name).click()
             await check_accessible(tab, f"a conversation and the inspector's {name}")
         for view in VIEWS:
@@ -111,7 +111,9 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
         await page.keyboard.press("Control+k")
         await page.keyboard.type("xylophone")
         await page.get_by_role("dialog").get_by_role("link").first.wait_for()
-        await page.keyboard.press("Tab")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("ArrowUp")
         await page.keyboard.press("Enter")
         await page.locator("segue-message.found").wait_for()
         assert "Keys only, xylophone." in await tab.words()
@@ -132,3 +134,73 @@ async def test_a_phone_shows_one_thing_at_a_time(browser: Browser, site: Served)
         assert wide <= 390
         await tab.page.get_by_role("button", name="Back to the conversations").click()
         await tab.page.get_by_role("navigation", name="Conversations").wait_for()
+
+
+async def test_memories_are_edited_and_searched(browser: Browser, site: Served) -> None:
+    """Added, corrected, found and forgotten, as the server has them."""
+    async with tab_of(browser, site) as tab:
+        page = tab.page
+        await page.goto(f"{site.address}/#/memories")
+        await page.get_by_label("Something to remember").fill("I play the guitar.")
+        await page.get_by_role("button", name="Remember").click()
+        await page.get_by_role("button", name="Edit: I play the guitar.").click()
+        await page.get_by_label("The memory").fill("I play the lute.")
+        await page.get_by_role("button", name="Save").click()
+        await page.get_by_text("I play the lute.").wait_for()
+        assert [m.content for m in await site.segue.list_memories("me")] == ["I play the lute."]
+        await page.get_by_label("Search memories").fill("lute")
+        await page.keyboard.press("Enter")
+        await page.get_by_text("match").wait_for()
+        await page.get_by_role("button", name="Forget: I play the lute.").click()
+        await page.get_by_text("Nothing found for “lute”.").wait_for()
+        assert await site.segue.list_memories("me") == []
+
+
+async def test_a_refused_reminder_speaks_to_the_user(browser: Browser, site: Served) -> None:
+    """Not to the model; and nothing promises that a model without tools takes reminders."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await site.segue.set_user_preferences("me", opted_out=True)
+        await tab.page.goto(f"{site.address}/#/reminders")
+        await tab.page.get_by_label("Remind me to").fill("call mum")
+        await tab.page.get_by_role("button", name="Add").click()
+        told = await tab.page.get_by_role("alert").text_content()
+        await site.segue.set_user_preferences("me", opted_out=None)
+        assert told is not None
+        assert "the preferences say that agents do not write first" in told
+        assert "user" not in told
+        assert not await tab.page.get_by_text("You can also ask").count()
+        tab.mistakes.clear()  # the browser notes the refusal
+
+
+async def test_an_operator_settles_a_batch_in_the_inspector(browser: Browser, site: Served) -> None:
+    """A question that nobody will answer: the batch is whole then, and the form is gone."""
+    async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
+        await tab.begin("Asker")
+        await tab.page.get_by_role("button", name="Inspector").click()
+        await tab.say("Book a table.")
+        await tab.page.get_by_role("form", name="A question for you").wait_for()
+        async with tab.page.expect_download() as saved:
+            await tab.page.get_by_role("button", name="Export").click()
+        assert (await saved.value).suggested_filename.startswith("batch-")
+        await tab.page.get_by_role("button", name="Settle").click()
+        await tab.page.get_by_text("complete ·").wait_for()
+        await tab.page.reload()
+        await tab.check_shows("Book a table.")
+        await expect(tab.page.get_by_role("form", name="A question for you")).to_have_count(0)
+        await tab.page.get_by_role("tab", name="Server").click()
+        await tab.page.get_by_text("Nothing was given up.").wait_for()
+
+
+async def test_outcomes_fit_on_every_screen(browser: Browser, site: Served) -> None:
+    """No number is cut off, neither at 1280 pixels nor on a phone."""
+    for width in (1280, 390):
+        async with tab_of(browser, site, viewport={"width": width, "height": 800}) as tab:
+            await tab.begin("Ada")
+            await tab.say("Which chords first?")
+            await tab.check_shows(FOLLOW_UP)
+            await tab.page.goto(f"{site.address}/outcomes")
+            table = tab.page.get_by_role("group", name="The numbers")
+            await table.wait_for()
+            room = await table.evaluate("each => [each.scrollWidth, each.clientWidth]")
+            assert room[0] <= room[1], width

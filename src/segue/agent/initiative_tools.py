@@ -7,7 +7,7 @@ repeats it in words, so that the reply confirms what is stored.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal
 
@@ -22,7 +22,7 @@ from segue.core.sentences import is_quote
 from segue.core.snowflake import parse, to_text
 from segue.core.speech.stops import FollowUpRequest, When, Wish
 from segue.core.triggers import REMINDER, without_data
-from segue.errors import ConflictError, SegueError, UsageError
+from segue.errors import OptedOut, SegueError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import NESTING, Thread
 from segue.runtime.deps import Deps
@@ -106,7 +106,12 @@ _NOT_HERE: Final = (
     "The user does not read this conversation between agents. Tell the agent that asked you to set "
     "the reminder."
 )
-_SWITCH_ON: Final = ' If they do, call set_follow_ups("on") and then remind again.'
+# The errors themselves are for users; the model also has to know what to do.
+_HINTS: Final[Mapping[type[SegueError], str]] = {
+    OptedOut: "Ask the user whether they want this one all the same. If they do, call "
+    'set_follow_ups("on") and then remind again.',
+    UsageError: "Correct it, or ask the user if it is not clear what they mean.",
+}
 
 
 def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
@@ -169,10 +174,7 @@ def _result(name: str, call_id: str, done: Reminder | SegueError) -> ToolMessage
     if isinstance(done, Reminder):
         what = "Set" if name == "remind" else "Cancelled"
         return ToolMessage(f"{what}: {_line(done)}", tool_call_id=call_id, name=name)
-    hint = (
-        _SWITCH_ON if isinstance(done, ConflictError) and "wants no messages" in str(done) else ""
-    )
-    text = f"Nothing was changed: {done}{hint}"
+    text = " ".join([f"Nothing was changed: {done}", _HINTS.get(type(done), "")]).rstrip()
     return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
 
 

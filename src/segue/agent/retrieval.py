@@ -111,6 +111,8 @@ async def _recall(
     if query is None:
         return (), None
     found = _fit(await _search(memories, config, namespace, query), config.max_tokens)
+    if isinstance(namespace, Run):
+        namespace.notes[SEARCHED]["keys"] = [each.memory.key for each in found]
     if not found:
         return (), None
     keys = tuple(memory.memory.key for memory in found)

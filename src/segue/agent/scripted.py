@@ -4,7 +4,8 @@ It streams as providers do, with tool calls and usage, and keeps its requests, s
 check what a model would have got. It ignores tools: the script decides.
 
 `demo_reply` is the script of the model `scripted`. The same conversation gets the same replies. A
-follow-up refers to what the user wrote before. In a run, triggers are recognised by their metadata,
+follow-up refers to the data that it was given, or to what the user wrote before; a prompt is not
+followed, since only a model could. In a run, triggers are recognised by their metadata,
 since the owner may have replaced their prompts. A request for a summary gets the beginnings of the
 user's messages.
 """
@@ -47,6 +48,8 @@ from segue.core.triggers import (
     REMINDER_PROMPT,
     TRIGGER_PROMPTS,
     TriggerType,
+    data_of,
+    without_data,
 )
 from segue.errors import UsageError
 
@@ -264,6 +267,7 @@ _FOLLOW_UPS: Final[Mapping[str, str]] = MappingProxyType(
         CONTINUATION_PROMPT: "That is done now. What would you like to do next?",
     }
 )
+_NEWS: Final = "There is news for you: {topic}. Shall I tell you more?"
 _REMINDER: Final = re.compile(r'"reminder": ("(?:[^"\\]|\\.)*")')
 _SECOND_FOLLOW_UP: Final = "I was just thinking of {topic}. Is there anything new?"
 _WITHOUT_TOPIC: Final = "Is there anything new with you?"
@@ -281,15 +285,18 @@ def demo_reply(messages: Sequence[BaseMessage]) -> str:
         return f"Here is your reminder: {reminder}"
     prompts = _prompts_in_run()
     texts = [
-        prompts.get(message.id) or prompts.get(text) or text
+        prompts.get(message.id) or prompts.get(text) or _without_facts(text)
         for message in messages
         if isinstance(message, HumanMessage)
         for text in [message.text.strip()]
     ]
     real = [text for text in texts if text not in _FOLLOW_UPS]
-    topic = _latest(real, find_topic)
+    told = _given_facts(messages)
+    topic = told or _latest(real, find_topic)
     choice = _latest(real, find_choice) or topic
     template = _template(texts, has_topic=bool(topic))
+    if told and template == _FOLLOW_UPS[EVENT_PROMPT]:
+        template = _NEWS
     return template.format(topic=topic or "that", choice=choice)
 
 
@@ -321,6 +328,34 @@ def _due_reminder(messages: Sequence[BaseMessage]) -> str | None:
     last = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), "")
     found = _REMINDER.search(last) if last.startswith(REMINDER_PROMPT) else None
     return None if found is None else str(json.loads(found[1]))
+
+
+def _given_facts(messages: Sequence[BaseMessage]) -> str:
+    """The data that came with the trigger to answer, as a list of words; empty without data."""
+    last = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), "")
+    try:
+        given = data_of(last)
+    except ValueError:  # a user typed something like it
+        return ""
+    return ", ".join(_leaves(given, ""))
+
+
+def _without_facts(text: str) -> str:
+    """A standard prompt without its data; any other text as it is."""
+    prompt = without_data(text)
+    return prompt if prompt in _FOLLOW_UPS else text
+
+
+def _leaves(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key not in {"type", "at", "meant_for"}:
+                yield from _leaves(each, str(key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(each, name)
+    elif value is not None:
+        yield value if isinstance(value, str) else f"{name} {value}".replace("_", " ").strip()
 
 
 def _standard_prompt(trigger: str) -> str:

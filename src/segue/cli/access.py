@@ -85,7 +85,9 @@ class Target(Place):
 
         async def request(url: str) -> Any:
             async with open_client(url, self.key, user) as client:
-                return await call(client, method, path, **sent)
+                found = await call(client, method, path, **sent)
+                # A list comes as a page.
+                return found["items"] if isinstance(found, dict) and "items" in found else found
 
         return asyncio.run(request(self.url))
 

@@ -66,10 +66,13 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     )
 
     async def work(segue: OfflineSegue, thread: Thread) -> Any:
+        asked_at = SystemClock().now()
         async with segue.new_ids() as ids:
             timer = await segue.requests(ids).follow_up(thread, request)
         shown = {"state": timer.state, "reason": timer.state_reason}
-        return {"id": to_text(timer.id), **shown, "due_at": timer.due_at.isoformat()}
+        is_new = timer.created_at >= asked_at
+        due_at = timer.due_at.isoformat()
+        return {"id": to_text(timer.id), **shown, "due_at": due_at, "is_new": is_new}
 
     wait = None if request.after is None else request.after.total_seconds()
     start = None if request.at is None else request.at.isoformat()
@@ -77,6 +80,8 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
     found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
+    if not found["is_new"]:
+        shown += f" It was asked for before as {once!r}; nothing was changed."
     if found["reason"]:
         shown += f" {found['reason']}"
     return Answer(found, lambda: typer.echo(shown))

@@ -43,7 +43,7 @@ def threads(
     if target.url is None or of_all or user is not None:
         found = target.look("/api/admin/threads", load, limit=limit, user=user)
     else:  # the caller's own threads need no operator's key
-        found = target.look("/api/threads", load, limit=limit)["threads"]
+        found = target.look("/api/threads", load, limit=limit)
     rows = (
         (
             thread["id"],

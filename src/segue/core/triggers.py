@@ -92,6 +92,12 @@ def without_data(text: str) -> str:
     return text.partition(_DATA)[0]
 
 
+def data_of(text: str) -> Any:
+    """The data of a text that `with_data` made; None if it has none."""
+    quoted = text.partition(_DATA)[2].rpartition("\n</data>")[0]
+    return json.loads(quoted) if quoted else None
+
+
 def parse_trigger(value: object) -> TriggerType:
     """The trigger named by `value`; raises `UnknownTrigger` listing the valid ones."""
     try:

@@ -15,11 +15,12 @@ from segue.core.batch import Batch
 from segue.core.calls import calls_of, is_of_type
 from segue.core.context import Context, build_context, with_last_part
 from segue.core.media import MEDIA
+from segue.core.memory import memory_query
 from segue.core.messages import origin_of, spoken_text
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.snowflake import to_text
 from segue.core.text import exact_json, one_line
-from segue.core.tokens import estimate_text
+from segue.core.tokens import estimate_text, estimate_tokens
 from segue.errors import NotFoundError, UsageError
 from segue.insight.why import why
 from segue.journal.journal import Journal
@@ -34,6 +35,7 @@ from segue.journal.records import (
     nested_id,
 )
 from segue.runtime.clock import Clock, SystemClock
+from segue.runtime.gatekeeper import foresee
 from segue.runtime.run import clock_of, read_window
 from segue.runtime.thread_service import ThreadService
 from segue.settings.agents import AgentConfig
@@ -47,6 +49,7 @@ _STATE_SHOWN: Final = 500
 _WINDOW_TOKENS: Final = 100_000
 # More than the decisions that one timer has.
 _DECISIONS: Final = 10
+_WAITING: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED})
 _ENDS: Final = {
     TurnState.QUEUED: "under way",
     TurnState.RUNNING: "under way",
@@ -119,7 +122,10 @@ def context_json(context: Context) -> Json:
     """
     return {
         "messages": _without_data(messages_to_dict(strip_metadata(context.messages))),
-        "lines": [{"role": _role_of(m), "text": _summary(m)} for m in context.messages],
+        "lines": [
+            {"role": _role_of(m), "text": _summary(m), "tokens": estimate_tokens(m)}
+            for m in context.messages
+        ],
         "batches": [to_text(batch) for batch in context.batches],
         "dropped": exact_json(context.dropped),
         "shortened": exact_json(context.shortened),
@@ -194,7 +200,7 @@ class Inspector:
         context = await next_context(self._journal, thread, config, self._clock.now(), self._zone)
         stored = await self._journal.states.load(thread.id)
         state = [_channel(name, value) for name, value in stored.items()]
-        return context_json(context) | {"state": state}
+        return context_json(context) | {"state": state, "memory_query": _query(context)}
 
     async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
         """What the decider and the gates decided, newest first."""
@@ -209,9 +215,24 @@ class Inspector:
         return [
             _timer(timer, await _turn(self._journal, led_to.get(timer.id)))
             if timer.state is TimerState.FIRED
-            else _timer(timer)
+            else _timer(timer) | {"expected": await self._foresee(timer)}
             for timer in timers
         ]
+
+    async def _foresee(self, timer: Timer) -> Json | None:
+        """What the gates would say at the due time, as far as it is known now; None if nothing is
+        against it, or the timer is over.
+        """
+        config = next((agent for agent in self._agents if agent.id == timer.agent_id), None)
+        if timer.state not in _WAITING or config is None:
+            return None
+        moment = max(timer.due_at, self._clock.now())
+        checked = await foresee(self._journal, timer, config.autonomy, moment, zone=self._zone)
+        decisive = checked.decision.decisive
+        if decisive is None:
+            return None
+        verdict = {"outcome": checked.decision.outcome, "until": checked.decision.until}
+        return _json(verdict | {"gate": decisive.gate, "reason": decisive.reason})
 
     async def list_pending_timers(self, *, limit: int) -> list[Json]:
         """The pending timers of all threads, soonest first."""
@@ -220,6 +241,16 @@ class Inspector:
     async def count_pending_timers(self, *, limit: int) -> int:
         """How many timers are pending in all threads, counted up to the limit."""
         return await self._journal.timers.count(limit=limit)
+
+    async def list_live_turns(self, *, limit: int) -> list[Json]:
+        """The queue of all threads, the next turn first, with its worker and when it can be taken
+        (again).
+        """
+        found = await self._journal.turns.list_live(limit=limit)
+        return [
+            _json(each.turn) | _json({"owner": each.owner, "wake_at": each.wake_at})
+            for each in found
+        ]
 
     async def list_turns(self, thread_id: str, *, limit: int) -> list[Json]:
         """A thread's turns, newest first."""
@@ -232,6 +263,12 @@ class Inspector:
     async def list_dead_letters(self, *, limit: int) -> list[Json]:
         """Webhooks and other effects that were given up."""
         return [*map(_json, await self._journal.effects.list_dead(limit=limit))]
+
+
+def _query(context: Context) -> Json | None:
+    """With which text a follow-up would search memories now, and where it comes from."""
+    query = memory_query(context.messages)
+    return None if query is None else {"text": query.text, "source": query.source.value}
 
 
 def _channel(name: str, stored: StateValue) -> Json:
@@ -289,7 +326,9 @@ def _batch(batch: Batch) -> Json:
 
 
 def _message(message: BaseMessage) -> Json:
-    known = {"id": message.id, "role": _role_of(message), "text": _summary(message)}
+    known: Json = {"id": message.id, "role": _role_of(message), "text": _summary(message)}
+    known["tool_calls"] = [{"id": call.id, "name": call.name} for call in calls_of(message)]
+    known["tool_call_id"] = getattr(message, "tool_call_id", None)
     raw = {"type": message.type, "content": message.content, "metadata": message.additional_kwargs}
     return known | _json(_without_data(raw))
 

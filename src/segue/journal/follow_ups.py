@@ -213,12 +213,18 @@ def cancelling(timers: Sequence[int], reason: str, now: datetime) -> Statement:
     return Statement(f"{_CANCEL} id = ANY(:ids)", values)
 
 
-async def cancel_continuations(tx: Tx, thread: Thread, reason: str, ids: RisingIds) -> list[int]:
-    """Cancel the thread's live continuation timers and settle their batches; the timers' ids."""
+async def cancel_continuations(
+    tx: Tx, thread: Thread, reason: str, ids: RisingIds, batch: int | None = None
+) -> list[int]:
+    """Cancel the thread's live continuation timers, or those of one batch, and settle their
+    batches; the timers' ids.
+    """
     sql = (
-        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} RETURNING id, batch"
+        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} "
+        "AND batch = coalesce(:batch::bigint, batch) RETURNING id, batch"
     )
-    rows = await tx.all(sql, reason=storable(reason), now=ids.now, thread=thread.id)
+    values = {"reason": storable(reason), "now": ids.now, "thread": thread.id, "batch": batch}
+    rows = await tx.all(sql, **values)
     rows.sort(key=lambda row: row["id"])
     for row in rows:
         await settle_batch(tx, thread, row["batch"], ids)

@@ -66,6 +66,7 @@ class TimerState(StrEnum):
 
 # Why a follow-up was cancelled or voided.
 WROTE: Final = "The user wrote."
+SETTLED: Final = "An operator settled the batch."
 ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
 # Why turns were stopped.
@@ -255,6 +256,17 @@ class Ending:
     postponed_until: datetime | None = None
     preferences: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, StateValue | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTurn:
+    """A turn in the queue, or with the worker `owner`; `wake_at` is when it can be taken: the end
+    of its lease, or the time of its next try.
+    """
+
+    turn: Turn
+    owner: str | None
+    wake_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

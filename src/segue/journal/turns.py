@@ -10,7 +10,15 @@ from langchain_core.messages import BaseMessage
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, UsageError
-from segue.journal.batches import Placement, RisingIds, noting, open_batch, storing
+from segue.journal.batches import (
+    Placement,
+    RisingIds,
+    batch_of,
+    noting,
+    open_batch,
+    settle_batch,
+    storing,
+)
 from segue.journal.effects import queueing
 from segue.journal.follow_ups import (
     cancel_continuations,
@@ -23,9 +31,11 @@ from segue.journal.follow_ups import (
 from segue.journal.queue import stop_turns, turn_of, wake_first
 from segue.journal.records import (
     NESTING,
+    SETTLED,
     STOPPED,
     Claimed,
     Ending,
+    LiveTurn,
     LockedThread,
     NewTimer,
     Thread,
@@ -36,7 +46,15 @@ from segue.journal.records import (
     TurnState,
 )
 from segue.journal.registry import merge_user_settings
-from segue.journal.rows import CLOCK_SKEW, aware, lease_end, read_time_or_none, readable, to_json
+from segue.journal.rows import (
+    CLOCK_SKEW,
+    aware,
+    lease_end,
+    read_time,
+    read_time_or_none,
+    readable,
+    to_json,
+)
 from segue.journal.threads import lock_thread, storing_state, thread_of
 from segue.journal.tx import (
     Part,
@@ -115,6 +133,11 @@ _CLOSE: Final = """
         AND other.batch = :batch AND other.id <> :turn
     ) AS has_others
 """
+
+
+_LIVE_OF_BATCH: Final = (
+    "WHERE thread_id = :thread AND batch = :batch AND state IN ('queued', 'running')"
+)
 
 
 class Turns(Part):
@@ -261,6 +284,37 @@ class Turns(Part):
         if only is None:
             await cancel_continuations(tx, thread, reason, RisingIds(thread, ids, now))
         return readable(Turn.of, rows)
+
+    @writes
+    async def settle(
+        self, tx: Tx, thread_id: str, batch: int, *, ids: SnowflakeSource, now: datetime
+    ) -> None:
+        """Close an open batch, as an operator asks: its question or continuation is given up.
+
+        `ConflictError` if the batch is complete, or a turn works on it.
+        """
+        thread = await lock_thread(tx, thread_id)
+        rising, place = RisingIds(thread, ids, now), {"thread": thread_id, "batch": batch}
+        if (await batch_of(tx, thread_id, batch)).is_complete:
+            raise ConflictError(f"Batch {batch} is complete. Nothing was written.")
+        if await find(tx, f"SELECT id FROM turns {_LIVE_OF_BATCH} LIMIT 1", **place):
+            raise ConflictError(
+                f"A turn works on batch {batch} or is queued for it; stop it first. Nothing was "
+                "written."
+            )
+        waits = "WHERE thread_id = :thread AND batch = :batch AND is_waiting = true"
+        await tx.run(f"UPDATE turns SET is_waiting = false {waits}", **place)
+        if not await cancel_continuations(tx, thread, SETTLED, rising, batch):
+            await settle_batch(tx, thread, batch, rising)
+
+    @looks
+    async def list_live(self, tx: Tx, *, limit: int = 50) -> list[LiveTurn]:
+        """The first live turn of each thread, in the order of the queue."""
+        sql = "SELECT * FROM turns WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
+        rows = await tx.all(sql, limit=limit)
+        return readable(
+            lambda row: LiveTurn(Turn.of(row), row["owner"], read_time(row["wake_at"])), rows
+        )
 
     @looks
     async def get(self, tx: Tx, turn_id: int) -> Turn:

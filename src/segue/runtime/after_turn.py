@@ -4,6 +4,7 @@ The end of a turn brings a planned follow-up, a continuation, or effects: a webh
 a compression, a decision by a model.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -49,8 +50,11 @@ from segue.runtime.reminders import keep_promise, reminder_text
 from segue.runtime.run import SEARCHED, TurnOutput
 from segue.runtime.wishes import PROMISED, Granted, grant
 from segue.settings.agents import Autonomy
+from segue.telemetry import log_event
 
 DECIDE: Final = "decide"
+logger = logging.getLogger(__name__)
+
 # Characters of a withheld follow-up that its record keeps.
 _WITHHELD: Final = 500
 # How much of the conversation a decider gets besides the batch.
@@ -74,6 +78,8 @@ class AfterTurn:
         self._deps = deps
         self._gatekeeper = gatekeeper
         self._decider_of = decider_of
+        # What the guard found in the follow-ups of each agent: each cause is a warning once.
+        self._warned: set[tuple[str, str]] = set()
 
     async def refuse(self, turn: Turn, *, has_waited: bool = False) -> Ending | None:
         """None if the follow-up may go on; else how it ends.
@@ -94,6 +100,19 @@ class AfterTurn:
     def withhold(self, turn: Turn, machinery: Machinery, text: str) -> Ending:
         """How a follow-up ends whose text is machinery; users read the kind, operators the text."""
         kind = machinery.kind.value
+        is_known = (turn.agent_id, kind) in self._warned
+        self._warned.add((turn.agent_id, kind))
+        log_event(
+            logger,
+            "follow_up_withheld",
+            "A follow-up of agent {agent_id} in thread {thread_id} was withheld: its text is not a "
+            "message to the user ({machinery}). `segue why` shows it; docs/agent.md has the rules.",
+            level=logging.INFO if is_known else logging.WARNING,
+            agent_id=turn.agent_id,
+            thread_id=turn.thread_id,
+            turn_id=turn.id,
+            machinery=kind,
+        )
         decision = Decision(
             id=self._deps.ids.next(),
             thread_id=turn.thread_id,

@@ -69,32 +69,7 @@ class Gatekeeper:
         self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
     ) -> GateCheck:
         """Whether it may be sent now. A turn is not counted against itself."""
-        thread = await self._journal.threads.get(timer.thread_id)
-        user = await self._journal.users.get_settings(thread.user_id)
-        preferences = Preferences.of(user, thread.settings, self._zone)
-        counts = await self._journal.timers.count_follow_ups(
-            thread.id,
-            day_began=day_began(now, find_zone(preferences.time_zone) or UTC),
-            leaving_out=turn.id if turn else None,
-        )
-        facts = Facts(
-            checked_at=now,
-            due_at=timer.due_at,
-            armed_epoch=timer.epoch,
-            thread_epoch=thread.epoch,
-            expires_at=timer.expires_at,
-            missed=timer.missed,
-            consecutive=counts.consecutive,
-            sent_today=counts.sent_today,
-            last_follow_up_at=counts.last_at,
-            typing_at=thread.typing_at,
-            # Messages that the agent started since then do not count as conversation.
-            talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
-            **preferences.as_facts(),
-        )
-        gates = _gates_of(timer, autonomy)
-        decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
-        checked = GateCheck(timer, turn, decision, facts, preferences, counts)
+        checked = await foresee(self._journal, timer, autonomy, now, zone=self._zone, turn=turn)
         _log(checked)
         return checked
 
@@ -121,6 +96,44 @@ class Gatekeeper:
             turn_id=turn.id if turn else None,
             decided_at=checked.facts.checked_at,
         )
+
+
+async def foresee(  # all but four are keywords, and each is one plain fact
+    journal: Journal,
+    timer: Timer,
+    autonomy: Autonomy,
+    now: datetime,
+    *,
+    zone: str | None = None,
+    turn: Turn | None = None,
+) -> GateCheck:
+    """What the gates say at a time, which may be ahead; nothing is logged."""
+    thread = await journal.threads.get(timer.thread_id)
+    user = await journal.users.get_settings(thread.user_id)
+    preferences = Preferences.of(user, thread.settings, zone)
+    counts = await journal.timers.count_follow_ups(
+        thread.id,
+        day_began=day_began(now, find_zone(preferences.time_zone) or UTC),
+        leaving_out=turn.id if turn else None,
+    )
+    facts = Facts(
+        checked_at=now,
+        due_at=timer.due_at,
+        armed_epoch=timer.epoch,
+        thread_epoch=thread.epoch,
+        expires_at=timer.expires_at,
+        missed=timer.missed,
+        consecutive=counts.consecutive,
+        sent_today=counts.sent_today,
+        last_follow_up_at=counts.last_at,
+        typing_at=thread.typing_at,
+        # Messages that the agent started since then do not count as conversation.
+        talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
+        **preferences.as_facts(),
+    )
+    gates = _gates_of(timer, autonomy)
+    decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
+    return GateCheck(timer, turn, decision, facts, preferences, counts)
 
 
 def _gates_of(timer: Timer, autonomy: Autonomy) -> frozenset[Gate]:

@@ -24,7 +24,7 @@ from segue.core.snowflake import SnowflakeSource, to_text
 from segue.core.speech.promises import Promise, find_promise, may_promise
 from segue.core.text import storable
 from segue.core.triggers import REMINDER, REMINDER_ASK_PROMPT, TriggerType
-from segue.errors import ConflictError, NotFoundError, UsageError
+from segue.errors import NotFoundError, OptedOut, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
@@ -46,9 +46,10 @@ from segue.telemetry import log_event
 LONGEST_TEXT: Final = 1_000
 MOST: Final = 100
 WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
+# Read by users, on the page and in problems of the server.
 _OPTED_OUT: Final = (
-    "The user wants no messages that the agent starts, so no reminder was set. Ask the user "
-    "whether they want this one all the same"
+    "No reminder was set, because the preferences say that agents do not write first. Allow it "
+    "there, then set the reminder again."
 )
 
 
@@ -110,7 +111,7 @@ class Reminders:
         """Arm a reminder at `after`, `at` or `every` with `until`, as `parse_schedule` reads them.
 
         The same text at the same time is one reminder, and so is the same `key`. `UsageError` for
-        what cannot be; `ConflictError` if the user opted out, or the thread has too many.
+        what cannot be; `OptedOut` if the user wants none; `ConflictError` if there are too many.
         """
         if unknown := sorted(when.keys() - {"after", "at", "every", "until"}):
             raise UsageError(f"Unknown argument {unknown[0]!r}; expected after, at, every, until.")
@@ -118,7 +119,7 @@ class Reminders:
         user = await self._journal.users.get_settings(thread.user_id)
         preferences = Preferences.of(user, thread.settings, self._zone)
         if preferences.opted_out or preferences.muted:
-            raise ConflictError(f"{_OPTED_OUT}.")
+            raise OptedOut(_OPTED_OUT)
         # In a thread: to find the times of a strange rule takes a quarter of a second.
         parse = partial(parse_schedule, now=self._now(), zone=preferences.time_zone, **when)
         schedule = await asyncio.to_thread(parse)

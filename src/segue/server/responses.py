@@ -7,7 +7,7 @@ real messages and natural replies are sent, of a model's message only what peopl
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Generic, Literal, Self, TypeVar
 
 from fastapi import Response
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -22,7 +22,9 @@ from segue.core.text import exact_json, rfc3339
 from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
 from segue.migrate import SETTING
 from segue.server.requests import Id
+from segue.settings.agents import AgentConfig
 
+T = TypeVar("T")
 MessageState = Literal["queued", "running", "waiting", "answered", "failed", "cancelled"]
 _STATES: dict[TurnState, MessageState] = {
     TurnState.QUEUED: "queued",
@@ -66,6 +68,29 @@ class RecordOut(BaseModel):
         return cls.model_validate(record)
 
 
+class ItemsOut(BaseModel, Generic[T]):
+    """A list; `next` is the cursor of the next page, null on the last page and for lists that have
+    none.
+    """
+
+    items: list[T]
+    next: str | None = None
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        [item] = params
+        is_model = isinstance(item, type) and issubclass(item, BaseModel)
+        return f"{item.__name__.removesuffix('Out') if is_model else 'Record'}List"
+
+
+class AskedOut(BaseModel):
+    """What the agent asked before it could go on, by id, and the answer; null while it waits."""
+
+    turn_id: Id
+    questions: dict[str, Any]
+    answer: Any = None
+
+
 class MessageOut(BaseModel):
     """One message as a person sees it."""
 
@@ -82,6 +107,9 @@ class MessageOut(BaseModel):
         default=None, description="Of a user's message: whether it was answered."
     )
     error: str | None = Field(default=None, description="Why it failed or was stopped, if so.")
+    asked: list[AskedOut] = Field(
+        default_factory=list, description="What the agent asked back after this message."
+    )
 
     @classmethod
     def of(cls, message: BaseMessage, turns: Iterable[Turn] = ()) -> Self:
@@ -100,7 +128,21 @@ class MessageOut(BaseModel):
             origin=origin_of(message),
             state=state,
             error=error,
+            asked=_asked(turns) if is_user else [],
         )
+
+
+def _asked(turns: Iterable[Turn]) -> list[AskedOut]:
+    """The questions of a batch, oldest first; the answer is with the turn that it let go on."""
+    found: list[AskedOut] = []
+    for turn in sorted(turns, key=lambda turn: turn.id):
+        if found and "answer" in turn.payload:
+            found[-1].answer = exact_json(turn.payload["answer"])
+        ending = turn.ending or {}
+        if ending.get("kind") == "question":
+            asked = exact_json(ending.get("questions") or {})
+            found.append(AskedOut(turn_id=to_text(turn.id), questions=asked))
+    return found
 
 
 def _message_state(turns: Iterable[Turn]) -> tuple[MessageState | None, str | None]:
@@ -128,7 +170,7 @@ class PageOut(BaseModel):
     that brings it to about 1 MB.
     """
 
-    messages: list[MessageOut]
+    items: list[MessageOut]
     before: Id | None
     after: Id | None
 
@@ -138,7 +180,7 @@ class PageOut(BaseModel):
         for turn in turns:
             by_batch.setdefault(turn.batch, []).append(turn)
         return cls(
-            messages=[
+            items=[
                 MessageOut.of(message, by_batch.get(MessageMetadata.of(message).batch or 0, ()))
                 for message in page.messages
             ],
@@ -169,13 +211,6 @@ class ThreadOut(RecordOut):
     )
     created_at: datetime
     updated_at: datetime
-
-
-class ThreadsOut(BaseModel):
-    """Conversations, the one written to last first; `next` is the cursor of the next page."""
-
-    threads: list[ThreadOut]
-    next: str | None
 
 
 class FoundOut(BaseModel):
@@ -246,6 +281,12 @@ class FollowUpOut(RecordOut):
     updated_at: datetime
 
 
+class RequestedOut(FollowUpOut):
+    """A follow-up that a program asked for."""
+
+    is_new: bool = Field(default=True, description="False if its key was used before.")
+
+
 class ReminderOut(RecordOut):
     """A reminder that still waits; `description` says in words when it comes."""
 
@@ -285,11 +326,11 @@ class MemoryOut(RecordOut):
     )
 
 
-class MemoriesOut(BaseModel):
-    """Memories, newest first or best first; `next` is the cursor of the next page."""
+class HoursOut(BaseModel):
+    """On the user's clock."""
 
-    memories: list[MemoryOut]
-    next: Id | None = None
+    start: str = Field(examples=["22:00"])
+    end: str = Field(examples=["08:00"])
 
 
 class AgentOut(BaseModel):
@@ -297,6 +338,21 @@ class AgentOut(BaseModel):
 
     id: str
     name: str
+    takes_reminders: bool = Field(description="Whether you can ask it for reminders.")
+    quiet_hours: HoursOut | None = Field(
+        description="When it does not write first, unless you set your own."
+    )
+
+    @classmethod
+    def of(cls, agent: AgentConfig) -> Self:
+        hours = agent.autonomy.policy.quiet_hours
+        shown = HoursOut(start=f"{hours.start:%H:%M}", end=f"{hours.end:%H:%M}") if hours else None
+        return cls(
+            id=agent.id,
+            name=agent.name or agent.id,
+            takes_reminders=agent.takes_reminders,
+            quiet_hours=shown,
+        )
 
 
 class DeletedOut(RecordOut):

@@ -364,7 +364,15 @@ class AgentConfig(Config):
             self.graph is None or "enabled" in self.memory.model_fields_set
         )
 
+    @property
+    def takes_reminders(self) -> bool:
+        """Whether a user can ask it for reminders: its model has the tools, and can call them."""
+        has_tools = self.graph is None and self.model not in _WITHOUT_TOOLS
+        return has_tools and self.autonomy.enabled and self.autonomy.reminders.enabled
 
+
+# Models that call no tools.
+_WITHOUT_TOOLS: Final = frozenset({"local", "scripted"})
 _BRINGS: Final = "the agent has its own graph, which brings its {}; leave this out"
 _BUILT_IN: Final = (
     "the agent has its own graph, and {} is a tool of the built-in agent; leave this out"

@@ -7,6 +7,7 @@ import { Session, keys } from "./session.js";
 import { allow, decline, mayAsk, notify, register } from "./notifications.js";
 import { icon } from "./icons.js";
 import { controls, tokens } from "./styles.js";
+import { ago } from "./words.js";
 import { css, html, nothing } from "./vendor/lit.js";
 import { SegueElement, define } from "./elements/element.js";
 import { helpDialog } from "./elements/help.js";
@@ -34,7 +35,7 @@ export class SegueApp extends SegueElement {
       .frame.inspecting { grid-template-columns: 280px minmax(0, 1fr) minmax(360px, 36vw); }
       aside { background: var(--raised); border-right: 1px solid var(--line); display: flex; flex-direction: column; min-height: 0; }
       aside segue-threads { flex: 1; }
-      .places { border-top: 1px solid var(--line); padding: 8px; display: flex; flex-wrap: wrap; gap: 2px; }
+      .places { border-top: 1px solid var(--line); padding: 8px; display: grid; grid-template-columns: 1fr 1fr; gap: 2px; }
       .places a { display: inline-flex; gap: 6px; align-items: center; padding: 6px 8px; border-radius: 6px; font-size: 13px; line-height: 20px; text-decoration: none; color: var(--dim); }
       .places a:hover, .places a[aria-current] { background: var(--hover); color: var(--text); }
       .middle { display: flex; flex-direction: column; min-height: 0; min-width: 0; }
@@ -50,6 +51,9 @@ export class SegueApp extends SegueElement {
       kbd { font: 12px ui-monospace, monospace; border: 1px solid var(--line); border-radius: 4px; padding: 1px 5px; background: var(--raised); }
       .welcome { margin: auto; text-align: center; width: min(68ch, 100%); padding: 24px; box-sizing: border-box; }
       .welcome segue-composer { text-align: left; margin-top: 16px; }
+      .recent { display: grid; gap: 8px; margin-top: 16px; }
+      .recent a { border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px; text-decoration: none; color: inherit; text-align: left; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+      .recent a:hover { background: var(--hover); }
       .welcome h1 { font-size: 24px; line-height: 32px; margin-bottom: 8px; }
       .inspector { border-left: 1px solid var(--line); min-height: 0; display: flex; flex-direction: column; }
       .inspector segue-inspector { flex: 1; }
@@ -72,7 +76,7 @@ export class SegueApp extends SegueElement {
     this.problem = "";
     addEventListener("hashchange", () => (this.route = read(location.hash)));
     globalThis.addEventListener("keydown", (event) => this.#key(event));
-    addEventListener("focus", () => this.requestUpdate());
+    addEventListener("focus", () => this.session.refreshMe());
     this.session.start();
     register();
     this.session.addEventListener("heard", (event) => this.#heard(/** @type {CustomEvent} */ (event)));
@@ -155,12 +159,13 @@ export class SegueApp extends SegueElement {
   /** @param {Thread} thread @param {unknown} back */
   #header(thread, back) {
     const name = this.session.nameOf(thread.agent_id);
-    const isMuted = thread.preferences?.muted ?? false;
+    const held = this.session.heldBack(thread);
     return html`<header>
       ${back}
+      <span class="face" aria-hidden="true">${name.slice(0, 1).toUpperCase()}</span>
       <h1 class="cut">${name}${thread.title ? html`<span class="dim"> · ${thread.title}</span>` : nothing}</h1>
-      <button class="plain icon" aria-pressed=${isMuted} title=${isMuted ? `${name} does not write first here` : `${name} may write first`}
-        aria-label="Do not write first" @click=${() => this.#mute(thread, !isMuted)}>${icon(isMuted ? "mute" : "bell")}</button>
+      <button class="plain icon" aria-pressed=${Boolean(held)} title=${held ? `${held.text} Click to allow it again.` : `${name} may write first. Click to stop it here.`}
+        aria-label="Do not write first" @click=${held?.undo ?? (() => this.#mute(thread))}>${icon(held ? "mute" : "bell")}</button>
       <button class="plain icon" title="Delete this conversation" aria-label="Delete this conversation" @click=${() => this.#delete(thread)}>${icon("trash")}</button>
       ${this.session.me?.is_operator
         ? html`<button class="plain icon inspect" title="Inspector" aria-label="Inspector" aria-pressed=${this.isInspecting} @click=${this.#inspect}>${icon("gauge")}</button>`
@@ -179,7 +184,8 @@ export class SegueApp extends SegueElement {
     if (session.failure) return html`<div class="welcome" role="status"><h1>The server is away</h1><p class="dim">${session.failure.message} This page tries again by itself.</p></div>`;
     if (!session.isReady) return nothing;
     return html`<div class="welcome"><h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
-      <p class="dim">${session.threads.length ? "Choose a conversation, or write to start a new one." : "Then be quiet for half a minute: here, agents write first."}</p>
+      <p class="dim">${session.threads.length ? "Go on with one of these, or write to start a new conversation." : "Then be quiet for half a minute: here, agents write first."}</p>
+      <div class="recent">${session.threads.slice(0, 3).map((thread) => html`<a href="#/t/${thread.id}">${thread.title ?? `New, with ${session.nameOf(thread.agent_id)}`}<span class="dim"> · ${ago(thread.updated_at)}</span></a>`)}</div>
       <segue-composer thread="new" .name=${session.nameOf(session.agents[0]?.id)} @send=${this.#begin}></segue-composer></div>`;
   }
 
@@ -198,9 +204,9 @@ export class SegueApp extends SegueElement {
     this.session.open(thread.id).send(event.detail);
   }
 
-  /** @param {Thread} thread @param {boolean} muted */
-  async #mute(thread, muted) {
-    this.session.keep(await this.session.client.updateThread(thread.id, { muted }));
+  /** @param {Thread} thread */
+  async #mute(thread) {
+    this.session.keep(await this.session.client.updateThread(thread.id, { muted: true }));
   }
 
   /** @param {Thread} thread */

@@ -10,6 +10,7 @@
 /** At most this many messages are in the document; further ones are a scroll away. */
 export const WINDOW = 240;
 const PAGE = 30;
+const AT_ONCE = 6;
 
 /** @typedef {{id: string, content: Content, text: string, error: string | null}} Unsent */
 /** @typedef {{id: string, text: string, origin: string | null, turn_id: string | null}} Draft */
@@ -64,7 +65,7 @@ export class Conversation extends EventTarget {
       const page = await this.client.getHistory(this.id, { limit: PAGE });
       const newer = this.isLoaded ? [] : this.messages; // heard while the page was on its way
       this.messages = [];
-      this.#merge([...page.messages, ...newer]);
+      this.#merge([...page.items, ...newer]);
       this.before = page.before;
       this.after = null;
       this.below = 0;
@@ -75,7 +76,11 @@ export class Conversation extends EventTarget {
     this.#once(async () => {
       if (!this.before) return;
       const page = await this.client.getHistory(this.id, { limit: PAGE, before: this.before });
-      this.#merge(page.messages);
+      // A few in each frame: a whole page at once would make scrolling stutter.
+      for (let end = page.items.length; end > 0; end -= AT_ONCE) {
+        this.#merge(page.items.slice(Math.max(0, end - AT_ONCE), end));
+        if (end > AT_ONCE) await this.#drawn();
+      }
       this.before = page.before;
       if (this.messages.length > WINDOW) {
         this.messages.length = WINDOW;
@@ -87,7 +92,10 @@ export class Conversation extends EventTarget {
     this.#once(async () => {
       if (!this.after) return;
       const page = await this.client.getHistory(this.id, { limit: PAGE, after: this.after });
-      this.#merge(page.messages);
+      for (let start = 0; start < page.items.length; start += AT_ONCE) {
+        this.#merge(page.items.slice(start, start + AT_ONCE));
+        if (start + AT_ONCE < page.items.length) await this.#drawn();
+      }
       this.after = page.after;
       if (this.isAtEnd) this.below = 0;
       this.#trimTop();
@@ -103,7 +111,7 @@ export class Conversation extends EventTarget {
         this.client.getHistory(this.id, { limit: half, after: position }),
       ]);
       this.messages = [];
-      this.#merge([...older.messages, ...newer.messages]);
+      this.#merge([...older.items, ...newer.items]);
       this.before = older.before;
       this.after = newer.after;
       this.isLoaded = true;
@@ -156,7 +164,7 @@ export class Conversation extends EventTarget {
     if (!this.question) return;
     await this.client.answer(this.id, this.question.turn_id, answer);
     this.question = null;
-    this.#changed();
+    await this.refresh();
   }
 
   /** @param {Frame} frame */
@@ -241,7 +249,7 @@ export class Conversation extends EventTarget {
   async refresh() {
     const page = await this.client.getHistory(this.id, { limit: 10 }).catch(() => null);
     if (!page || !this.isAtEnd) return;
-    this.#merge(page.messages);
+    this.#merge(page.items);
     const asked = this.messages.findLast((message) => message.role === "user");
     if (!["queued", "running"].includes(asked?.state ?? "")) this.running.clear();
     this.#changed();
@@ -272,10 +280,13 @@ export class Conversation extends EventTarget {
     for (const message of found) {
       const old = known.get(message.id);
       // A frame has no state; what history said of it stays.
-      known.set(message.id, { ...old, ...message, state: message.state ?? old?.state ?? null });
+      const asked = message.asked?.length ? message.asked : (old?.asked ?? []);
+      known.set(message.id, { ...old, ...message, asked, state: message.state ?? old?.state ?? null });
     }
     this.messages = [...known.values()].sort((a, b) => compare(a.position, b.position));
     for (const message of found) this.drafts.delete(message.id);
+    const last = this.messages.findLast((message) => message.role === "user");
+    if (last?.state === "waiting") this.question ??= last.asked.at(-1) ?? null;
   }
 
   /** @param {() => Promise<void>} load */
@@ -289,6 +300,15 @@ export class Conversation extends EventTarget {
       });
     this.#changed();
     return this.loading;
+  }
+
+  /** Until what came is on the screen; a hidden tab draws nothing and waits a moment instead. */
+  async #drawn() {
+    this.#changed();
+    await new Promise((resolve) => {
+      requestAnimationFrame(() => resolve(null));
+      setTimeout(resolve, 100, null);
+    });
   }
 
   #changed() {

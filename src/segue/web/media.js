@@ -23,6 +23,16 @@ export async function attach(file) {
   return { name: file.name, kind, url, block, size: file.size };
 }
 
+/** Give the user a file. @param {unknown} value JSON, or a blob. @param {string} name */
+export function save(value, name) {
+  const blob = value instanceof Blob ? value : new Blob([JSON.stringify(value, null, 2)], { type: "application/json" });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);/;
 
 /**

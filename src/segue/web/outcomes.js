@@ -41,8 +41,15 @@ export function sentence(rows, arms) {
   const all = rate(replied, replied + sum(rows, "ignored"));
   if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % sure: ${percent(all.low)} to ${percent(all.high)}).`;
   const waiting = sum(rows, "pending");
-  if (waiting) return `${waiting} ${waiting === 1 ? "follow-up was" : "follow-ups were"} sent; whether they are answered is still open.`;
-  return "No follow-up was sent yet.";
+  if (waiting) return waiting === 1 ? "1 follow-up was sent; whether it is answered is still open." : `${waiting} follow-ups were sent; whether they are answered is still open.`;
+  const planned = sum(rows, "total");
+  return planned ? `${planned === 1 ? "1 follow-up was" : `${planned} follow-ups were`} planned, and none was sent.` : "No follow-up was sent yet.";
+}
+
+/** Why there is nothing to draw. @param {Row[]} rows */
+export function unknown(rows) {
+  if (sum(rows, "pending")) return "still open";
+  return COUNTS.filter((name) => rows.some((row) => row[name])).map((name) => `${rows.reduce((all, row) => all + row[name], 0)} ${plain(name)}`).join(", ") || "none sent";
 }
 
 /** @param {Row[]} rows */

@@ -5,6 +5,7 @@
 
 import { SegueClient, SegueError } from "./client/segue-client.js";
 import { Conversation, compare } from "./conversation.js";
+import { moment } from "./words.js";
 
 /** @import { Agent, Frame, Me, Message, StreamState, Thread } from "./client/types.js" */
 
@@ -134,6 +135,38 @@ export class Session extends EventTarget {
     await this.client.markRead(id, position).then((read) => this.keep(read), () => {});
   }
 
+  /** @param {import("./client/types.js").Preferences} changes */
+  async setPreferences(changes) {
+    this.me = await this.client.setPreferences(changes);
+    this.#changed();
+  }
+
+  /** A user may say in a message that agents shall not write first, and the server notes it. */
+  async refreshMe() {
+    const me = await this.client.getMe().catch(() => null);
+    if (!me || JSON.stringify(me) === JSON.stringify(this.me)) return;
+    this.me = me;
+    this.#changed();
+  }
+
+  /**
+   * What keeps agents from writing first in a thread; null if nothing does.
+   * @param {Thread} thread
+   * @returns {{text: string, undo: () => Promise<unknown>} | null}
+   */
+  heldBack(thread) {
+    const [mine, own] = [this.me?.preferences ?? {}, thread.preferences ?? {}];
+    const name = this.nameOf(thread.agent_id);
+    const isAhead = (/** @type {string | null | undefined} */ time) => time && new Date(time).getTime() > Date.now();
+    const here = (/** @type {object} */ back) => async () => this.keep(await this.client.updateThread(thread.id, back));
+    const anywhere = (/** @type {object} */ back) => () => this.setPreferences(back);
+    if (mine.opted_out || mine.muted) return { text: "Agents no longer write to you first.", undo: anywhere({ opted_out: null, muted: null }) };
+    if (own.opted_out || own.muted) return { text: `${name} does not write first here.`, undo: here({ muted: null, opted_out: null }) };
+    if (isAhead(mine.snoozed_until)) return { text: `Nobody writes first before ${moment(mine.snoozed_until ?? "")}.`, undo: anywhere({ snoozed_until: null }) };
+    if (isAhead(own.snoozed_until)) return { text: `${name} does not write first before ${moment(own.snoozed_until ?? "")}.`, undo: here({ snoozed_until: null }) };
+    return null;
+  }
+
   /** A newer entry of the list. @param {Thread} thread */
   keep(thread) {
     this.#keep(thread);
@@ -149,7 +182,6 @@ export class Session extends EventTarget {
 
   /** @param {Thread} thread */
   #keep(thread) {
-    thread.preferences ??= /** @type {any} */ (thread).settings;
     const others = this.threads.filter((each) => each.id !== thread.id);
     this.threads = [...others, thread].sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
   }
@@ -160,6 +192,7 @@ export class Session extends EventTarget {
     else if (frame.type === "deleted") frame.thread_id ? this.drop(frame.thread_id) : this.start();
     else if (frame.type === "lagged") this.conversations.forEach((each) => each.apply(frame));
     else if (frame.thread_id) this.#pass(frame.thread_id, frame);
+    if (frame.type === "done") this.refreshMe();
   }
 
   /** @param {string} id @param {Frame} frame */

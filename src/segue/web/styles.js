@@ -84,6 +84,10 @@ export const controls = css`
   .small { font-size: 13px; line-height: 20px; }
   .tiny { font-size: 12px; line-height: 16px; }
   .bad { color: var(--bad); }
+  .face {
+    flex: none; width: 28px; height: 28px; border-radius: 50%; display: grid; place-items: center; font-size: 13px;
+    font-weight: 600; background: var(--accent-soft); color: var(--accent);
+  }
   .row { display: flex; align-items: center; gap: 8px; }
   .grow { flex: 1; min-width: 0; }
   .cut { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
@@ -107,6 +111,7 @@ export const sheet = css`
     border: 1px dashed var(--edge); border-radius: 10px; padding: 24px; margin: 16px 0;
     color: var(--dim); text-align: center;
   }
+  input.wide { width: 100%; }
   form.add { display: flex; gap: 8px; flex-wrap: wrap; margin: 16px 0; }
   form.add > .grow { flex: 1 1 200px; }
   .setting { display: flex; gap: 16px; align-items: center; padding: 12px 0; border-bottom: 1px solid var(--line); flex-wrap: wrap; }

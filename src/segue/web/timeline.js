@@ -1,7 +1,7 @@
 /** A thread's batches as bars on a time line: what is computed of it, without drawing. */
 
 /** @typedef {{id: string, type: string, state: string, reasons: string[], began_at: string, messages: any[], turns: any[], nested: Batch[]}} Batch */
-/** @typedef {{batch: Batch, from: number, to: number, isOpen: boolean, calls: {name: string, from: number, to: number, row: number}[]}} Bar */
+/** @typedef {{batch: Batch, from: number, to: number, isOpen: boolean, parts: {from: number, to: number}[], parent: Bar | null, calls: {name: string, from: number, to: number, row: number}[]}} Bar */
 
 /** The lanes from the top, and what they are called. */
 export const LANES = /** @type {const} */ ([
@@ -16,8 +16,8 @@ const RUNNING = new Set(["queued", "running"]);
 /** A position holds its time: the upper 42 of 64 bits count milliseconds. @param {string} position */
 const ticks = (position) => Number(BigInt(position) >> 22n);
 
-/** @param {Batch} batch @param {number} now @returns {Bar} */
-export function barOf(batch, now) {
+/** @param {Batch} batch @param {number} now @param {Bar | null} parent @returns {Bar} */
+export function barOf(batch, now, parent) {
   const from = new Date(batch.began_at).getTime();
   const start = ticks(batch.id);
   const times = batch.messages.map((message) =>
@@ -25,15 +25,24 @@ export function barOf(batch, now) {
   );
   const isOpen = batch.turns.some((turn) => RUNNING.has(turn.state));
   const to = isOpen ? now : Math.max(from, ...times);
-  return { batch, from, to, isOpen, calls: callsOf(batch, times, to) };
+  return { batch, from, to, isOpen, parent, parts: partsOf(batch, times, to), calls: callsOf(batch, times, to) };
+}
+
+/** The turns of a batch: one that is continued later has several, with silence between them. */
+/** @param {Batch} batch @param {number[]} times @param {number} end */
+function partsOf(batch, times, end) {
+  const begun = batch.turns.map((turn) => new Date(turn.begun_at ?? turn.queued_at).getTime()).sort((a, b) => a - b);
+  return [Math.min(times[0] ?? end, begun[0] ?? end), ...begun.slice(1)].map((from, index) => {
+    const next = begun[index + 1];
+    return { from, to: next ? Math.max(from, ...times.filter((time) => time < next)) : Math.max(from, end) };
+  });
 }
 
 /** @param {Batch} batch @param {number[]} times @param {number} end */
 function callsOf(batch, times, end) {
   const calls = /** @type {{id: string, name: string, from: number, to: number, row: number}[]} */ ([]);
   batch.messages.forEach((message, index) => {
-    const made = message.tool_calls ?? message.metadata?.tool_calls ?? [];
-    made.forEach((/** @type {any} */ call, /** @type {number} */ row) =>
+    message.tool_calls.forEach((/** @type {any} */ call, /** @type {number} */ row) =>
       calls.push({ id: call.id, name: call.name, from: times[index], to: end, row }));
     const answered = calls.find((call) => call.id && call.id === message.tool_call_id);
     if (answered) answered.to = times[index];
@@ -41,9 +50,13 @@ function callsOf(batch, times, end) {
   return calls;
 }
 
-/** All bars, those of nested batches too. @param {Batch[]} batches @param {number} now @returns {Bar[]} */
-export const barsOf = (batches, now) =>
-  batches.flatMap((batch) => [barOf(batch, now), ...barsOf(batch.nested ?? [], now)]);
+/** All bars, those of nested batches too. */
+/** @param {Batch[]} batches @param {number} now @param {Bar | null} [parent] @returns {Bar[]} */
+export const barsOf = (batches, now, parent = null) =>
+  batches.flatMap((batch) => {
+    const bar = barOf(batch, now, parent);
+    return [bar, ...barsOf(batch.nested ?? [], now, bar)];
+  });
 
 /**
  * What is seen at first: the newest batches, up to what is planned next.

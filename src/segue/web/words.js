@@ -67,3 +67,7 @@ export function countdown(time, now) {
   if (hours >= 48) return span(left * 1000);
   return hours ? `${hours}:${parts.join(":")}` : parts.join(":");
 }
+
+/** A text in one line without the marks of Markdown. @param {string} text */
+export const unmarked = (text) =>
+  text.replace(/^\s*(#{1,6}|>|[-*])\s+/gm, "").replace(/\*\*|__|`+|\|/g, "").replace(/\s+/g, " ");

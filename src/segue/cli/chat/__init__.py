@@ -5,11 +5,12 @@ other.
 """
 
 import asyncio
+import json
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,6 +272,18 @@ class Chat:
         task.add_done_callback(self._work.discard)
 
 
+def _as_text(question: Any) -> str:
+    """A question as a person reads it; graphs ask with any value."""
+    if not isinstance(question, Mapping):
+        return question if isinstance(question, str) else json.dumps(question, default=str)
+    found = (question.get(name) for name in ("question", "text", "message", "description"))
+    text = next((each for each in found if isinstance(each, str) and each), None)
+    choices = question.get("choices") or question.get("options") or ()
+    if text is None:
+        return json.dumps(dict(question), default=str, ensure_ascii=False)
+    return f"{text} ({', '.join(map(str, choices))})" if choices else text
+
+
 class _PendingQuestions:
     """Questions of an interrupted turn; each of the next lines answers one."""
 
@@ -285,7 +298,7 @@ class _PendingQuestions:
 
     @property
     def next(self) -> str:
-        return f"The agent asks: {self._left[0][1]}"
+        return f"The agent asks: {_as_text(self._left[0][1])}"
 
     def answer(self, text: str) -> None:
         self.answers[self._left.pop(0)[0]] = text

@@ -165,12 +165,12 @@ class RemoteThread:
         else:
             thread = await call(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
         agents = await call(client, "GET", "/api/agents")
-        names = {agent["id"]: agent["name"] for agent in agents}
+        names = {agent["id"]: agent["name"] for agent in agents["items"]}
         return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
 
     async def earlier(self, limit: int) -> list[ChatMessage]:
         page = await call(self._client, "GET", f"{self._path}/history?limit={limit}")
-        messages = [_received_message(message) for message in page["messages"]]
+        messages = [_received_message(message) for message in page["items"]]
         if messages:
             await self._cursor.move(messages[-1].cursor)
         return messages

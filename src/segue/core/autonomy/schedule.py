@@ -2,7 +2,7 @@
 
 Rules are evaluated on the wall clock and their times converted: a time that a clock change
 repeats comes once, one that it skips comes as much later as the clock was moved. The texts of
-refusals are read by a model: each says what to do instead.
+refusals are read by users, programs and models: each says what to do instead.
 """
 
 import re
@@ -135,8 +135,7 @@ def _at(given: str, now: datetime, zone: str) -> datetime:
     if moment <= now:
         clock = find_zone(zone) or UTC
         raise UsageError(
-            f"{given} has passed: it is {_day(now, clock)} in {zone}. Pass a later time, or ask "
-            "the user which day they mean."
+            f"{given} has passed: it is {_day(now, clock)} in {zone}. Choose a later time."
         )
     return moment
 
@@ -162,7 +161,7 @@ def _read_local(given: str, name: str, zone: str) -> datetime:
     text = given.strip()
     if _OFFSET.search(text) and not _DATE.fullmatch(text):
         raise UsageError(
-            f"`{name}` has a UTC offset: {given!r:.60}. Pass the user's local time without one, "
+            f"`{name}` has a UTC offset: {given!r:.60}. Pass local time without one, "
             f"such as '2026-11-17T09:00'; it is read in {zone}."
         )
     try:
@@ -182,8 +181,8 @@ def _read_local(given: str, name: str, zone: str) -> datetime:
 def _check_reach(moment: datetime, now: datetime, zone: str) -> None:
     if moment > now + HORIZON:
         raise UsageError(
-            f"{_day(moment, find_zone(zone) or UTC)} is more than 5 years away; tell the user "
-            "that reminders reach 5 years ahead, and pass an earlier time."
+            f"{_day(moment, find_zone(zone) or UTC)} is more than 5 years away; reminders "
+            "reach 5 years ahead. Choose an earlier time."
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache
 from typing import Any, Final
+from unicodedata import combining, normalize
 
 from segue.core.durations import show_duration
 from segue.core.sentences import is_question, sentences_of
@@ -21,6 +22,8 @@ from segue.core.text import one_line
 LONGEST_TEXT: Final = 1000
 _UNITS: Final = {name: length for name, length in UNITS.items() if name != "months"}
 _DATES: Final = r"\d{1,2}[./]\d{1,2}[./]?(\d{2,4})?(?= |$)|\d{4}-\d\d(-\d\d)?|\d{1,2}(st|nd|rd|th|er|e|o|a)|\d{1,2}\. \w+"
+_MARKS: Final = " .,;:!?…\"'()"
+_SHORTEST_LAST: Final = 3  # characters
 # A reply may round the time that the user named.
 _AGREEMENT: Final = timedelta(minutes=2)
 
@@ -85,6 +88,7 @@ class _Reminders:
         self.promise = whole_words(table["promises"], table.get("words"))
         self.other = whole_words(table["others"])
         self.ask = whole_words(table["asks"])
+        self.leads_in = re.compile(rf"(?:{alternatives(table['leads_in'])})")
         self.unclear_time = whole_words(f"{table['unclear']}\n{_DATES}")
         self.morning = whole_words(table["morning"])
         self.later = whole_words(table["later"])
@@ -156,10 +160,41 @@ def _joined(times: list[PromisedTime | None]) -> PromisedTime | None:
 
 
 def _own_words(text: str, language: _Reminders) -> str:
-    """The sentence about the reminder as it was written."""
+    """What the sentence about the reminder says it is about, as it was written."""
     lines = re.split(r"(?<=[.!?…])\s+|\n+", text.strip())
     about = [line for line in lines if language.ask.search(folded(line.casefold()))]
-    return one_line(next(iter(about), text), LONGEST_TEXT)
+    return _subject(one_line(next(iter(about), text), LONGEST_TEXT), language)
+
+
+def _subject(line: str, language: _Reminders) -> str:
+    """The words after the request, without the time; the whole line if hardly any are left."""
+    plain, places = _aligned(line)
+    asked = language.ask.search(plain)
+    if asked is None:
+        return line
+    days = (*language.days, *language.weekdays, language.morning, language.later)
+    times = [found for pattern in days for found in pattern.finditer(plain)]
+    times += [found for found in language.duration.finditer(plain) if found["within"]]
+    times += filter(_is_clock, language.clock.finditer(plain))
+    hidden = {places[n] for found in times for n in range(*found.span())}
+    rest = range(places[asked.end() - 1] + 1, len(line))
+    words = "".join(" " if n in hidden else line[n] for n in rest).split()
+    while words and language.leads_in.fullmatch(_aligned(words[0].strip(",:'-"))[0]):
+        words = words[1:]
+    while words and len(words[-1].strip(_MARKS)) < _SHORTEST_LAST:  # what stood before the time
+        words = words[:-1]
+    return " ".join(words).strip(_MARKS) if words else line
+
+
+def _aligned(line: str) -> tuple[str, list[int]]:
+    """The line in lower case and without accents, and for each character its place in the line."""
+    signs = [
+        (sign, place)
+        for place, written in enumerate(line)
+        for sign in normalize("NFKD", written.casefold())
+        if not combining(sign)
+    ]
+    return "".join(sign for sign, _ in signs), [place for _, place in signs]
 
 
 def _read_time(sentence: str, language: _Reminders) -> PromisedTime | None:

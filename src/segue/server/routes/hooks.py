@@ -5,7 +5,7 @@ wrong signature give the same error.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
@@ -18,7 +18,12 @@ from segue.server.problems import ApiError, errors
 from segue.server.requests import EventIn
 from segue.server.responses import FollowUpOut
 from segue.server.settings import HookConfig
-from segue.webhooks import verify_standard
+from segue.webhooks import is_recent, verify_standard
+
+_OLD: Final = (
+    "The header webhook-timestamp is missing, or more than five minutes from the server's clock; "
+    "send the time in Unix seconds, and sign with it."
+)
 
 
 class _SignedRoute(APIRoute):
@@ -41,7 +46,10 @@ async def _find_hook(request: Request) -> HookConfig:
     hook, segue = settings_of(request).hooks.get(source), segue_of(request)
     secret = hook.secret.get_secret_value() if hook else ""
     now = segue.system.deps.clock.now()
-    is_signed = verify_standard(secret, request.headers, await request.body(), now=now)
+    body = await request.body()
+    if not is_recent(request.headers, now=now):  # of any source: this tells nothing about ours
+        raise ApiError(401, "timestamp", _OLD)
+    is_signed = verify_standard(secret, request.headers, body, now=now)
     if hook is None or not is_signed:
         raise ApiError(401, "signature", "The source is unknown, or the signature is not valid.")
     rate: RateLimit = request.app.state.rate

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Response
 from pydantic import AwareDatetime
 from starlette.requests import Request
 
@@ -11,15 +11,18 @@ from segue.core.snowflake import parse
 from segue.core.text import exact_json
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
+from segue.journal.records import FoundMemory
 from segue.server.access import SegueDep
 from segue.server.middleware import api_router
 from segue.server.problems import errors
 from segue.server.requests import SimulationIn
+from segue.server.responses import ItemsOut
 from segue.simulate.simulator import Simulator
 
-router = api_router("/admin", "admin", 404, operators=True)
+router = api_router("/admin", "admin", 404, 409, operators=True)
 Limit = Annotated[int, Query(ge=1, le=500)]
 Json = dict[str, Any]
+Items = ItemsOut[Json]
 
 
 async def _simulator(request: Request, segue: SegueDep) -> Simulator:
@@ -34,34 +37,47 @@ async def list_threads(
     segue: SegueDep,
     limit: Limit = 50,
     user: Annotated[str | None, Query(max_length=200)] = None,
-) -> list[Json]:
+) -> Items:
     """The newest conversations of all users, or those of one; the one written to last first."""
-    return await segue.inspector.list_threads(user, limit=limit)
+    return Items(items=await segue.inspector.list_threads(user, limit=limit))
 
 
 @router.get("/timers")
-async def list_pending_timers(segue: SegueDep, limit: Limit = 50) -> list[Json]:
+async def list_pending_timers(segue: SegueDep, limit: Limit = 50) -> Items:
     """The pending follow-ups and continuations of all threads, soonest first."""
-    return await segue.inspector.list_pending_timers(limit=limit)
+    return Items(items=await segue.inspector.list_pending_timers(limit=limit))
 
 
 @router.get("/threads/{thread_id}/history")
-async def get_history(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def get_history(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """What the user sees of the conversation, oldest first."""
-    return await segue.inspector.list_history(thread_id, limit=limit)
+    return Items(items=await segue.inspector.list_history(thread_id, limit=limit))
 
 
 @router.get("/threads/{thread_id}/why")
-async def list_reasons(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def list_reasons(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """Why the agent wrote, and why it did not; oldest first."""
     thread = await segue.get_thread(thread_id)
-    return await segue.inspector.list_reasons(thread.id, limit=limit)
+    return Items(items=await segue.inspector.list_reasons(thread.id, limit=limit))
 
 
 @router.get("/threads/{thread_id}/batches")
-async def list_batches(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def list_batches(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """The newest batches with state and reasons, newest first; nested ones inside of them."""
-    return await segue.inspector.list_batches(thread_id, limit=limit)
+    return Items(items=await segue.inspector.list_batches(thread_id, limit=limit))
+
+
+@router.post("/threads/{thread_id}/batches/{batch_id}/settle", status_code=204)
+async def settle_batch(segue: SegueDep, thread_id: str, batch_id: str) -> Response:
+    """Close an open batch: its question or continuation is given up."""
+    await segue.settle_batch(thread_id, parse(batch_id))
+    return Response(status_code=204)
+
+
+@router.get("/turns")
+async def list_live_turns(segue: SegueDep, limit: Limit = 50) -> Items:
+    """The queue: turns that wait, run or are tried again, of all threads; the next one first."""
+    return Items(items=await segue.inspector.list_live_turns(limit=limit))
 
 
 @router.get("/threads/{thread_id}/context")
@@ -71,28 +87,44 @@ async def get_context(segue: SegueDep, thread_id: str) -> Json:
     return await segue.inspector.get_context(thread, segue.get_agent(thread.agent_id))
 
 
+@router.get("/threads/{thread_id}/memories")
+async def list_recalled(segue: SegueDep, thread_id: str) -> Items:
+    """The memories that a follow-up would find now, by the context's `memory_query`; best first."""
+    thread = await segue.get_thread(thread_id)
+    agent, found = segue.get_agent(thread.agent_id), list[FoundMemory]()
+    query = (await segue.inspector.get_context(thread, agent))["memory_query"]
+    if query is not None and agent.keeps_memories:
+        found = await segue.search_memories(thread.user_id, query["text"], agent.id)
+    return Items(
+        items=[
+            {"key": each.memory.key, "content": each.memory.content, "score": each.score}
+            for each in found
+        ]
+    )
+
+
 @router.get("/threads/{thread_id}/decisions")
-async def list_decisions(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def list_decisions(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """What the decider and the gates decided, with all reasons; newest first."""
-    return await segue.inspector.list_decisions(thread_id, limit=limit)
+    return Items(items=await segue.inspector.list_decisions(thread_id, limit=limit))
 
 
 @router.get("/threads/{thread_id}/timers")
-async def list_timers(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def list_timers(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """Planned and past follow-ups and continuations with their outcome; newest first."""
-    return await segue.inspector.list_timers(thread_id, limit=limit)
+    return Items(items=await segue.inspector.list_timers(thread_id, limit=limit))
 
 
 @router.get("/threads/{thread_id}/turns")
-async def list_turns(segue: SegueDep, thread_id: str, limit: Limit = 50) -> list[Json]:
+async def list_turns(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
     """Past and present turns; newest first."""
-    return await segue.inspector.list_turns(thread_id, limit=limit)
+    return Items(items=await segue.inspector.list_turns(thread_id, limit=limit))
 
 
 @router.get("/dead-letters")
-async def list_dead_letters(segue: SegueDep, limit: Limit = 100) -> list[Json]:
+async def list_dead_letters(segue: SegueDep, limit: Limit = 100) -> Items:
     """Webhooks and other effects that were given up."""
-    return await segue.inspector.list_dead_letters(limit=limit)
+    return Items(items=await segue.inspector.list_dead_letters(limit=limit))
 
 
 @router.post("/dead-letters/{effect_id}/retry")

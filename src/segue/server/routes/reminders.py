@@ -7,15 +7,15 @@ from segue.server.access import CallerDep, SegueDep, ThreadDep
 from segue.server.middleware import api_router
 from segue.server.problems import errors
 from segue.server.requests import ReminderIn
-from segue.server.responses import ReminderOut
+from segue.server.responses import ItemsOut, ReminderOut
 
 router = api_router("", "reminders")
 
 
 @router.get("/threads/{thread_id}/reminders", responses=errors(404))
-async def list_thread_reminders(segue: SegueDep, thread: ThreadDep) -> list[ReminderOut]:
+async def list_thread_reminders(segue: SegueDep, thread: ThreadDep) -> ItemsOut[ReminderOut]:
     """The reminders of a conversation that still wait, soonest first."""
-    return [*map(ReminderOut.of, await segue.list_reminders(thread=thread))]
+    return ItemsOut(items=[*map(ReminderOut.of, await segue.list_reminders(thread=thread))])
 
 
 @router.post("/threads/{thread_id}/reminders", status_code=201, responses=errors(404, 409))
@@ -25,9 +25,10 @@ async def create_reminder(segue: SegueDep, thread: ThreadDep, new: ReminderIn) -
 
 
 @router.get("/reminders")
-async def list_reminders(segue: SegueDep, caller: CallerDep) -> list[ReminderOut]:
+async def list_reminders(segue: SegueDep, caller: CallerDep) -> ItemsOut[ReminderOut]:
     """The caller's reminders of all conversations that still wait, soonest first."""
-    return [*map(ReminderOut.of, await segue.list_reminders(caller.user_id))]
+    found = await segue.list_reminders(caller.user_id)
+    return ItemsOut(items=[*map(ReminderOut.of, found)])
 
 
 @router.delete("/reminders/{reminder_id}", status_code=204, responses=errors(404))

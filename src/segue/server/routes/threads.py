@@ -18,10 +18,11 @@ from segue.server.responses import (
     DeletedOut,
     FollowUpOut,
     FoundOut,
+    ItemsOut,
     PageOut,
     ReasonOut,
+    RequestedOut,
     ThreadOut,
-    ThreadsOut,
     respond,
 )
 
@@ -48,12 +49,12 @@ async def list_threads(
     limit: Limit = 50,
     agent_id: Annotated[str | None, Query(max_length=200)] = None,
     after: Cursor = None,
-) -> ThreadsOut:
+) -> ItemsOut[ThreadOut]:
     """The caller's conversations, the one written to last first."""
     place = None if after is None else _parse_cursor(after)
     found = await segue.list_threads(caller.user_id, agent_id, limit=limit, before=place)
     following = _cursor_of(found[-1]) if len(found) == limit else None
-    return ThreadsOut(threads=[*map(ThreadOut.of, found)], next=following)
+    return ItemsOut(items=[*map(ThreadOut.of, found)], next=following)
 
 
 @router.get("/threads/{thread_id}", responses=errors(404))
@@ -108,34 +109,39 @@ async def search_messages(
     caller: CallerDep,
     q: Annotated[str, Query(max_length=500)],
     limit: Limit = 20,
-) -> list[FoundOut]:
+) -> ItemsOut[FoundOut]:
     """The caller's messages and the replies to them that match a text, best first."""
-    return [*map(FoundOut.of, await segue.search(caller.user_id, q, limit=limit))]
+    found = await segue.search(caller.user_id, q, limit=limit)
+    return ItemsOut(items=[*map(FoundOut.of, found)])
 
 
 @follow_ups.get("/follow-ups")
 async def list_follow_ups(
     segue: SegueDep, thread: ThreadDep, limit: Limit = 50
-) -> list[FollowUpOut]:
+) -> ItemsOut[FollowUpOut]:
     """Planned and past follow-ups and continuations with their state, newest first."""
-    return [*map(FollowUpOut.of, await segue.list_follow_ups(thread, limit=limit))]
+    found = await segue.list_follow_ups(thread, limit=limit)
+    return ItemsOut(items=[*map(FollowUpOut.of, found)])
 
 
 @follow_ups.post("/follow-ups", status_code=201)
 async def request_follow_up(
     segue: SegueDep, caller: CallerDep, thread: ThreadDep, wanted: FollowUpIn
-) -> FollowUpOut:
+) -> RequestedOut:
     """Let the agent write first, also in an empty conversation; for programs and operators."""
     caller.check_program()
-    return FollowUpOut.of(await segue.follow_up(thread, **wanted.model_dump()))
+    asked_at = segue.system.deps.clock.now()
+    timer = await segue.follow_up(thread, **wanted.model_dump())
+    is_new = timer.created_at >= asked_at
+    return RequestedOut.of(timer).model_copy(update={"is_new": is_new})
 
 
 @follow_ups.delete("/follow-ups")
-async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> list[FollowUpOut]:
+async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> ItemsOut[FollowUpOut]:
     """Cancel what is planned or not shown yet: follow-ups and continuations; the next message may
     plan new ones.
     """
-    return [*map(FollowUpOut.of, await segue.cancel_follow_ups(thread))]
+    return ItemsOut(items=[*map(FollowUpOut.of, await segue.cancel_follow_ups(thread))])
 
 
 @follow_ups.post("/follow-ups/snooze")
@@ -145,9 +151,11 @@ async def snooze_thread(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) ->
 
 
 @follow_ups.get("/why")
-async def list_reasons(segue: SegueDep, thread: ThreadDep, limit: Limit = 50) -> list[ReasonOut]:
+async def list_reasons(
+    segue: SegueDep, thread: ThreadDep, limit: Limit = 50
+) -> ItemsOut[ReasonOut]:
     """Why the agent wrote, and why it did not; oldest first."""
-    return [*map(ReasonOut.of, await segue.why(thread, limit=limit))]
+    return ItemsOut(items=[*map(ReasonOut.of, await segue.why(thread, limit=limit))])
 
 
 def _cursor_of(thread: Thread) -> str:

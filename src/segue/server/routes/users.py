@@ -12,7 +12,7 @@ from segue.server.auth import Caller
 from segue.server.middleware import api_router
 from segue.server.problems import errors
 from segue.server.requests import DeletionIn, Limit, MemoryIn, PreferencesIn
-from segue.server.responses import AgentOut, DeletedOut, MemoriesOut, MemoryOut, MeOut
+from segue.server.responses import AgentOut, DeletedOut, ItemsOut, MemoryOut, MeOut
 
 router = api_router("", "users")
 memories = api_router("/memories", "memories", 404)
@@ -20,9 +20,9 @@ Agent = Annotated[str | None, Query(max_length=200, description="The first agent
 
 
 @router.get("/agents")
-async def list_agents(segue: SegueDep, _: CallerDep) -> list[AgentOut]:
+async def list_agents(segue: SegueDep, _: CallerDep) -> ItemsOut[AgentOut]:
     """The agents to talk to; a new thread uses the first one by default."""
-    return [AgentOut(id=agent.id, name=agent.name or agent.id) for agent in segue.agents]
+    return ItemsOut(items=[*map(AgentOut.of, segue.agents)])
 
 
 @router.get("/me")
@@ -57,12 +57,12 @@ async def list_memories(
     agent_id: Agent = None,
     limit: Limit = 50,
     before: Annotated[str | None, Query(max_length=60)] = None,
-) -> MemoriesOut:
+) -> ItemsOut[MemoryOut]:
     """An agent's memories of the caller, newest first."""
     place = None if before is None else parse(before)
     found = await segue.list_memories(caller.user_id, agent_id, limit=limit, before=place)
     following = to_text(found[-1].id) if len(found) == limit else None
-    return MemoriesOut(memories=[*map(MemoryOut.of, found)], next=following)
+    return ItemsOut(items=[*map(MemoryOut.of, found)], next=following)
 
 
 @memories.get("/search")
@@ -71,13 +71,13 @@ async def search_memories(
     caller: CallerDep,
     q: Annotated[str, Query(max_length=2_000)],
     agent_id: Agent = None,
-) -> MemoriesOut:
+) -> ItemsOut[MemoryOut]:
     """Memories that relate to a text, best first, as the agent would find them."""
     found = await segue.search_memories(caller.user_id, q, agent_id)
     memories = [
         MemoryOut.of(each.memory).model_copy(update={"score": each.score}) for each in found
     ]
-    return MemoriesOut(memories=memories)
+    return ItemsOut(items=memories)
 
 
 @memories.post("", status_code=201, responses=errors(409))

@@ -6,7 +6,7 @@ everything but our own files: no inline script or style, no other host, no text 
 
 import hashlib
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from segue.server.access import require_local
 from segue.server.problems import ApiError
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_local)])
+_page = partial(router.api_route, methods=["GET", "HEAD"])
 
 _POLICY: Final = "; ".join(
     (
@@ -83,31 +84,31 @@ def _respond(request: Request, path: str) -> Response:
     return Response(found.body, headers=headers, media_type=found.media_type)
 
 
-@router.get("/")
+@_page("/")
 async def chat(request: Request) -> Response:
     """The chat, with an inspector for operators."""
     return _respond(request, "index.html")
 
 
-@router.get("/outcomes")
+@_page("/outcomes")
 async def outcomes(request: Request) -> Response:
     """What became of follow-ups, for operators."""
     return _respond(request, "outcomes.html")
 
 
-@router.get("/simulate")
+@_page("/simulate")
 async def simulate(request: Request) -> Response:
     """Policies compared on a scenario or on the past, for operators."""
     return _respond(request, "simulate.html")
 
 
-@router.get("/sw.js")
+@_page("/sw.js")
 async def service_worker(request: Request) -> Response:
     """At the top, because a service worker is in charge of what lies below its address."""
     return _respond(request, "sw.js")
 
 
-@router.get("/web/{path:path}")
+@_page("/web/{path:path}")
 async def file(request: Request, path: str) -> Response:
     """A module, style or picture of the page."""
     return _respond(request, path)

@@ -181,3 +181,34 @@ async def test_an_answer_and_a_message_at_the_same_moment(rounds: Rounds) -> Non
             assert len(batch.messages) == 2
             await mine.finish(await mine.take_turn(), booked(f"call {asked.id}"), AIMessage("Ok."))
         await mine.reply()
+
+
+async def test_an_operator_settles_a_batch_that_waits(journal: Journal, chat: Chat) -> None:
+    """It is whole then and can no longer be answered; what is complete or worked on is refused."""
+    turn = await chat.ask_back()
+    await journal.turns.settle("chat", turn.batch, ids=chat.ids, now=NOW)
+    batch = await journal.messages.load_batch("chat", turn.batch)
+    assert (batch.state, is_settled(batch.messages[-1])) == (BatchState.COMPLETE, True)
+    assert not (await journal.turns.get(turn.id)).is_waiting
+    with pytest.raises(ConflictError, match="does not wait"):
+        await journal.inbox.answer(turn.id, "late", ids=chat.ids, now=NOW)
+    with pytest.raises(ConflictError, match="is complete"):
+        await journal.turns.settle("chat", turn.batch, ids=chat.ids, now=NOW)
+    said = await chat.say("Something else.")
+    with pytest.raises(ConflictError, match="stop it first"):
+        await journal.turns.settle("chat", said.turn.batch, ids=chat.ids, now=NOW)
+
+
+async def test_the_queue_is_listed_in_its_order(journal: Journal, chat: Chat) -> None:
+    """The first turn of each thread, with the worker that has it and the end of its lease."""
+    assert await journal.turns.list_live() == []
+    said = await chat.say("One.")
+    await chat.say("Behind it.")
+    other = await (await chat.another("second")).say("Two.")
+    lease = await chat.take_turn("worker-a")
+    found = await journal.turns.list_live()
+    assert {each.turn.id for each in found} == {said.turn.id, other.turn.id}
+    taken = next(each for each in found if each.turn.id == lease.turn.id)
+    assert (taken.owner, taken.wake_at) == ("worker-a", lease.until)
+    assert [each.owner for each in found if each is not taken] == [None]
+    assert len(await journal.turns.list_live(limit=1)) == 1

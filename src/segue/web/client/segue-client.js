@@ -61,10 +61,10 @@ export class SegueClient {
   /** @param {Preferences} changes @returns {Promise<Me>} */
   setPreferences = (changes) => this.#call("PATCH", "api/me", changes);
   /** @returns {Promise<Page<Agent>>} */
-  listAgents = () => this.#list("api/agents", "agents");
+  listAgents = () => this.#get("api/agents");
 
   /** @param {{limit?: number, after?: string | null}} [page] @returns {Promise<Page<Thread>>} */
-  listThreads = (page = {}) => this.#list("api/threads", "threads", page);
+  listThreads = (page = {}) => this.#get("api/threads", page);
   /** @param {{agent_id?: string, title?: string}} [thread] @returns {Promise<Thread>} */
   createThread = (thread = {}) => this.#call("POST", "api/threads", thread);
   /** @param {string} id @returns {Promise<Thread>} */
@@ -82,10 +82,7 @@ export class SegueClient {
    * @param {{limit?: number, before?: string | null, after?: string | null}} [page]
    * @returns {Promise<HistoryPage>}
    */
-  async getHistory(id, page = {}) {
-    const { items, messages, ...cursors } = await this.#get(this.#of(id, "history"), page);
-    return { messages: items ?? messages, ...cursors };
-  }
+  getHistory = (id, page = {}) => this.#get(this.#of(id, "history"), page);
 
   /**
    * Send a message; sent again with the same `client_message_id`, it is stored once.
@@ -103,17 +100,17 @@ export class SegueClient {
   /** @param {string} id @returns {Promise<unknown>} */
   reportTyping = (id) => this.#call("POST", this.#of(id, "typing"));
   /** @param {string} id @returns {Promise<Page<Reason>>} */
-  why = (id) => this.#list(this.#of(id, "why"), "reasons");
+  why = (id) => this.#get(this.#of(id, "why"));
 
   /** @param {string} id @returns {Promise<Page<FollowUp>>} */
-  listFollowUps = (id) => this.#list(this.#of(id, "follow-ups"), "follow_ups");
+  listFollowUps = (id) => this.#get(this.#of(id, "follow-ups"));
   /** @param {string} id @returns {Promise<unknown>} */
   cancelFollowUps = (id) => this.#call("DELETE", this.#of(id, "follow-ups"));
   /** @param {string} id @param {string} until @returns {Promise<Thread>} */
   snooze = (id, until) => this.#call("POST", this.#of(id, "follow-ups/snooze"), { until });
 
   /** @returns {Promise<Page<Reminder>>} */
-  listReminders = () => this.#list("api/reminders", "reminders");
+  listReminders = () => this.#get("api/reminders");
   /**
    * @param {string} id
    * @param {{text: string, after?: string, at?: string, every?: string, until?: string}} reminder
@@ -124,9 +121,9 @@ export class SegueClient {
   cancelReminder = (id) => this.#call("DELETE", `api/reminders/${encodeURIComponent(id)}`);
 
   /** @param {{agent_id?: string, limit?: number, before?: string}} [page] @returns {Promise<Page<Memory>>} */
-  listMemories = (page = {}) => this.#list("api/memories", "memories", page);
+  listMemories = (page = {}) => this.#get("api/memories", page);
   /** @param {string} q @param {string} [agent_id] @returns {Promise<Page<Memory>>} */
-  searchMemories = (q, agent_id) => this.#list("api/memories/search", "memories", { q, agent_id });
+  searchMemories = (q, agent_id) => this.#get("api/memories/search", { q, agent_id });
   /** @param {{content: string, key?: string, agent_id?: string}} memory @returns {Promise<Memory>} */
   createMemory = (memory) => this.#call("POST", "api/memories", memory);
   /** @param {string} key @param {{content: string, agent_id?: string}} memory @returns {Promise<Memory>} */
@@ -143,18 +140,27 @@ export class SegueClient {
   unsubscribePush = (endpoint) => this.#call("DELETE", "api/push/subscriptions", { endpoint });
 
   /** @param {string} q @returns {Promise<Page<Found>>} */
-  search = (q) => this.#list("api/search", "found", { q });
+  search = (q) => this.#get("api/search", { q });
 
   /**
    * What operators read of a thread.
    * @param {string} id
-   * @param {"batches" | "decisions" | "timers" | "turns"} what
-   * @returns {Promise<any[]>}
+   * @param {"batches" | "decisions" | "memories" | "timers" | "turns"} what
+   * @returns {Promise<Page<any>>}
    */
-  inspect = async (id, what) =>
-    (await this.#list(`api/admin/threads/${encodeURIComponent(id)}/${what}`, what)).items;
+  inspect = (id, what) => this.#get(this.#admin(id, what));
   /** The next request to the model. @param {string} id @returns {Promise<any>} */
-  getContext = (id) => this.#get(`api/admin/threads/${encodeURIComponent(id)}/context`);
+  getContext = (id) => this.#get(this.#admin(id, "context"));
+  /** Close an open batch. @param {string} id @param {string} batch @returns {Promise<unknown>} */
+  settleBatch = (id, batch) => this.#call("POST", this.#admin(id, `batches/${batch}/settle`));
+  /**
+   * What operators read of the whole server.
+   * @param {"turns" | "timers" | "dead-letters"} what
+   * @returns {Promise<Page<any>>}
+   */
+  inspectServer = (what) => this.#get(`api/admin/${what}`);
+  /** @param {string} id @returns {Promise<any>} */
+  retryDeadLetter = (id) => this.#call("POST", `api/admin/dead-letters/${id}/retry`);
   /** @param {Record<string, unknown>} [query] @returns {Promise<any>} */
   getStats = (query = {}) => this.#get("api/admin/stats", query);
 
@@ -172,6 +178,9 @@ export class SegueClient {
   /** @param {string} id @param {string} [rest] */
   #of = (id, rest) => `api/threads/${encodeURIComponent(id)}${rest ? `/${rest}` : ""}`;
 
+  /** @param {string} id @param {string} rest */
+  #admin = (id, rest) => `api/admin/threads/${encodeURIComponent(id)}/${rest}`;
+
   /** @param {string} path @param {Record<string, unknown>} [query] */
   #url(path, query = {}) {
     const url = new URL(path, this.api);
@@ -183,13 +192,6 @@ export class SegueClient {
 
   /** @param {string} path @param {Record<string, unknown>} [query] */
   #get = (path, query) => this.#call("GET", path, undefined, query);
-
-  /** @param {string} path @param {string} name @param {Record<string, unknown>} [query] */
-  async #list(path, name, query) {
-    const body = await this.#get(path, query);
-    if (Array.isArray(body)) return { items: body, next: null };
-    return { items: body.items ?? body[name], next: body.next ?? null };
-  }
 
   /** All that the user wrote and received, as JSON lines. @returns {Promise<Blob>} */
   exportAll = async () => (await this.#respond("GET", "api/export")).blob();

@@ -14,6 +14,7 @@
  * @property {string | null} origin  Of an agent: `reply`, or why it wrote first: `follow_up`, `reminder`, …
  * @property {"queued" | "running" | "waiting" | "answered" | "failed" | "cancelled" | null} state  Of a user's message.
  * @property {string | null} error
+ * @property {Asked[]} asked  Of a user's message: what the agent asked before it could go on.
  * @property {string | null} [client_message_id]
  *
  * @typedef {object} Thread
@@ -37,8 +38,9 @@
  * @property {boolean | null} [opted_out]
  *
  * @typedef {{user_id: string, is_operator: boolean, preferences: Preferences}} Me
- * @typedef {{id: string, name: string}} Agent
- * @typedef {{messages: Message[], before: string | null, after: string | null}} HistoryPage
+ * @typedef {{id: string, name: string, takes_reminders: boolean, quiet_hours: {start: string, end: string} | null}} Agent
+ * @typedef {{turn_id: string, questions: Record<string, any>, answer: any}} Asked  What an agent asked back, by id.
+ * @typedef {{items: Message[], before: string | null, after: string | null}} HistoryPage
  * @typedef {{message: Message, turn_id: string, is_new: boolean}} Accepted
  * @typedef {{thread_id: string, message: Message}} Found
  * @typedef {{at: string, what: string, outcome: string, why: string, details: Record<string, any>}} Reason

@@ -4,6 +4,9 @@ import { controls } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
 import { SegueElement, define } from "./element.js";
 
+/** @param {string} name */
+const plain = (name) => name.replaceAll("_", " ");
+
 export class SegueContext extends SegueElement {
   static properties = { context: { attribute: false } };
 
@@ -18,6 +21,9 @@ export class SegueContext extends SegueElement {
       .role { font-weight: 600; }
       .text { padding: 0 10px 8px; white-space: pre-wrap; overflow-wrap: anywhere; }
       .count { text-align: right; color: var(--dim); font-variant-numeric: tabular-nums; }
+      .pair { display: flex; gap: 8px; align-items: baseline; } .pair.text { padding: 6px 10px; } .pair .cut { flex: 1; }
+      h3 { margin: 16px 0 4px; } .gone.text { padding: 6px 10px; }
+      .block.trigger .role { color: var(--accent); }
       rect.all { fill: var(--line); } rect.part { fill: var(--accent); }
     `,
   ];
@@ -30,22 +36,35 @@ export class SegueContext extends SegueElement {
   render() {
     const { context } = this;
     if (!context) return nothing;
-    const sizes = context.lines.map((/** @type {any} */ line) => line.text.length + 16);
-    const all = sizes.reduce((/** @type {number} */ sum, /** @type {number} */ size) => sum + size, 0) || 1;
     return html`<div class="top"><span class="grow">About <b>${context.tokens.toLocaleString()}</b> tokens${context.reserved ? `, ${context.reserved.toLocaleString()} more kept free` : ""}${context.over_budget ? html` · <span class="bad">over its budget</span>` : nothing}</span>
         <button @click=${this.#copy}>Copy as JSON</button></div>
-      ${context.lines.map((/** @type {any} */ line, /** @type {number} */ index) => this.#block(line, sizes[index] / all))}
-      ${context.dropped.length ? html`<h3>Left out</h3>` : nothing}
-      ${context.dropped.map((/** @type {any} */ each) => html`<div class="block gone text">${typeof each === "string" ? each : `${each.batch ?? each.id ?? ""} ${each.reason ?? JSON.stringify(each)}`}</div>`)}`;
+      ${context.lines.map(this.#block)}
+      ${context.dropped.length || context.shortened.length || context.is_cut ? html`<h3>Left out</h3>` : nothing}
+      ${[...context.dropped, ...context.shortened].map((/** @type {any} */ each) => html`<div class="block gone text">${each.reason ? html`<b>${plain(each.reason)}</b> ` : nothing}${each.detail} <span class="dim">batch ${each.batch}</span></div>`)}
+      ${context.is_cut ? html`<div class="block gone text">Earlier batches do not fit into the window.</div>` : nothing}
+      ${this.#memories()}
+      ${context.state.length ? html`<h3>State of the graph</h3>` : nothing}
+      ${context.state.map((/** @type {any} */ each) => html`<details class="block"><summary class="pair"><span class="role">${each.channel}</span><span class="cut">${each.value}</span><span class="count">${each.bytes.toLocaleString()} B</span></summary><div class="text mono">${each.value}</div></details>`)}`;
   }
 
-  /** @param {{role: string, text: string}} line @param {number} share */
-  #block = (line, share) => html`<details class="block">
-    <summary><span class="role">${line.role}</span><span class="cut">${line.text}</span>
-      <svg viewBox="0 0 76 6" width="76" height="6" role="img" aria-label="${Math.round(share * 100)} % of the request">${svg`<rect class="all" width="76" height="6" rx="3" /><rect class="part" width=${Math.max(2, share * 76)} height="6" rx="3" />`}</svg>
-      <span class="count">≈ ${Math.round(share * this.context.tokens).toLocaleString()}</span></summary>
-    <div class="text">${line.text}</div>
-  </details>`;
+  /** What a follow-up would search for now, and find. */
+  #memories() {
+    const { memory_query: query, memories } = this.context;
+    if (!query) return nothing;
+    return html`<h3>Memories</h3>
+      <p class="dim">A follow-up now would search with the ${plain(query.source)}: “${query.text}”</p>
+      ${memories.length ? memories.map((/** @type {any} */ each) => html`<div class="block text pair"><span class="grow">${each.content}</span><span class="count">${Math.round(each.score * 100)} %</span></div>`) : html`<p class="dim">Nothing is found.</p>`}`;
+  }
+
+  #block = (/** @type {{role: string, text: string, tokens: number}} */ line) => {
+    const share = line.tokens / (this.context.tokens || 1);
+    return html`<details class="block ${line.role}">
+      <summary><span class="role">${line.role}</span><span class="cut">${line.text}</span>
+        <svg viewBox="0 0 76 6" width="76" height="6" role="img" aria-label="${Math.round(share * 100)} % of the request">${svg`<rect class="all" width="76" height="6" rx="3" /><rect class="part" width=${Math.min(76, Math.max(2, share * 76))} height="6" rx="3" />`}</svg>
+        <span class="count">${line.tokens.toLocaleString()}</span></summary>
+      <div class="text">${line.text}</div>
+    </details>`;
+  };
 
   /** @param {Event} event */
   async #copy(event) {

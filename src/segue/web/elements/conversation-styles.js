@@ -11,6 +11,8 @@ export const conversationStyles = css`
   .foot { padding: 0 20px 16px; }
   .foot > * { max-width: 760px; margin-inline: auto; }
   .status { min-height: 24px; font-size: 12px; line-height: 24px; color: var(--dim); display: flex; gap: 8px; align-items: center; }
+  .status svg { width: 14px; height: 14px; }
+  .status button { font-size: 12px; }
   .status.warn { color: var(--warn); }
   .dots { display: inline-flex; gap: 3px; }
   .dots i { width: 5px; height: 5px; border-radius: 50%; background: currentColor; animation: beat 1.2s infinite; }

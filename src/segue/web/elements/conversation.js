@@ -6,7 +6,7 @@
 import { icon } from "../icons.js";
 import { controls } from "../styles.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
-import { clock, span } from "../words.js";
+import { clock, moment, span } from "../words.js";
 import { conversationStyles } from "./conversation-styles.js";
 import { SegueElement, define } from "./element.js";
 import "./composer.js";
@@ -171,7 +171,8 @@ export class SegueConversation extends SegueElement {
     const silence = new Date(message.created_at).getTime() - new Date(before.created_at).getTime();
     const isFirst = message.role === "agent" && !["reply", null].includes(message.origin);
     if (silence < (isFirst ? SHORT_SILENCE : LONG_SILENCE)) return null;
-    return html`<div class="gap" title="Silence until ${clock(message.created_at)}"><span>${span(silence)}</span></div>`;
+    const isOtherDay = new Date(before.created_at).toDateString() !== new Date(message.created_at).toDateString();
+    return html`<div class="gap" title="Silence until ${clock(message.created_at)}"><span>${span(silence)}${isOtherDay ? ` · ${moment(message.created_at)}` : ""}</span></div>`;
   }
 
   /** @param {Conversation} talk @param {import("../conversation.js").Unsent} each */
@@ -199,7 +200,9 @@ export class SegueConversation extends SegueElement {
     const tools = [...talk.tools.values()].filter((tool) => tool.state === "running");
     if (tools.length) return html`${dots} ${this.#name} uses ${tools.map((tool) => tool.name.replaceAll("_", " ")).join(", ")}`;
     if (talk.isBusy) return html`${dots} ${this.#name} writes`;
-    return nothing;
+    const thread = this.session?.find(talk.id);
+    const held = thread && talk.messages.length ? this.session?.heldBack(thread) : null;
+    return held ? html`${icon("mute")} ${held.text} <button class="link" @click=${held.undo}>Undo</button>` : nothing;
   }
 
   /** @param {CustomEvent} event */

@@ -1,14 +1,19 @@
 /** For operators: what happened in a thread and why, triggers included; and what comes next. */
 
+import { icon } from "../icons.js";
+import { save } from "../media.js";
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
 import { clock, countdown, exact, moment } from "../words.js";
 import { SegueElement, define } from "./element.js";
 import "./context.js";
+import "./runs.js";
 import "./timeline.js";
 
-const TABS = /** @type {const} */ ([["batches", "Time line"], ["decisions", "Decisions"], ["context", "Context"]]);
-const MARKS = /** @type {Record<string, string>} */ ({ allow: "✓", postpone: "⏸", suppress: "✕" });
+const TABS = /** @type {const} */ ([["batches", "Time line"], ["decisions", "Decisions"], ["context", "Context"], ["server", "Server"]]);
+const MARKS = /** @type {const} */ ({ allow: "check", postpone: "pause", suppress: "close" });
+/** @param {string | null | undefined} name */
+const plain = (name) => (name ?? "").replaceAll("_", " ");
 
 export class SegueInspector extends SegueElement {
   static properties = {
@@ -37,6 +42,11 @@ export class SegueInspector extends SegueElement {
       summary .grow { font-weight: 600; }
       .lines { margin: 0; padding: 0 10px 8px; list-style: none; }
       .lines li { display: grid; grid-template-columns: 64px 1fr; gap: 8px; padding: 2px 0; overflow-wrap: anywhere; }
+      .actions { padding: 0 6px 6px; gap: 2px; }
+      .actions button { padding: 2px 8px; color: var(--dim); }
+      .held { flex-basis: 100%; display: inline-flex; gap: 4px; align-items: center; }
+      .held svg, .gates svg { width: 14px; height: 14px; }
+      .gates dt { align-self: center; }
       .role { color: var(--dim); }
       .trigger .role, .trigger .text { color: var(--accent); font-style: italic; }
       .gates { display: grid; grid-template-columns: 20px 120px 1fr; gap: 2px 8px; padding: 0 10px 10px; margin: 0; }
@@ -92,10 +102,11 @@ export class SegueInspector extends SegueElement {
     const id = this.thread;
     if (!client) return;
     try {
-      const [batches, decisions, timers, context] = await Promise.all([
-        client.inspect(id, "batches"), client.inspect(id, "decisions"), client.inspect(id, "timers"), client.getContext(id),
+      const [context, ...lists] = await Promise.all([
+        client.getContext(id), client.inspect(id, "batches"), client.inspect(id, "decisions"), client.inspect(id, "timers"), client.inspect(id, "memories"),
       ]);
-      if (id === this.thread) this.data = { batches, decisions, timers, context };
+      const [batches, decisions, timers, memories] = lists.map((list) => list.items);
+      if (id === this.thread) this.data = { batches, decisions, timers, context: { ...context, memories } };
       this.problem = "";
     } catch (error) {
       this.problem = /** @type {Error} */ (error).message;
@@ -103,7 +114,7 @@ export class SegueInspector extends SegueElement {
   }
 
   get #pending() {
-    return this.data.timers.filter((timer) => timer.state === "pending").sort((a, b) => (a.due_at < b.due_at ? -1 : 1));
+    return this.data.timers.filter((timer) => ["pending", "postponed"].includes(timer.state)).sort((a, b) => (a.due_at < b.due_at ? -1 : 1));
   }
 
   render() {
@@ -111,20 +122,37 @@ export class SegueInspector extends SegueElement {
         html`<button role="tab" id="tab-${id}" aria-controls="panel" aria-selected=${this.tab === id} @click=${() => (this.tab = id)}>${name}</button>`)}</div>
       <div class="body" role="tabpanel" id="panel" aria-labelledby="tab-${this.tab}" tabindex="0">
         ${this.problem ? html`<p class="bad" role="alert">${this.problem}</p>` : nothing}
-        ${this.tab === "batches" ? this.#batches() : this.tab === "decisions" ? this.#decisions() : html`<segue-context .context=${this.data.context}></segue-context>`}
-        <div class="command mono">segue ${this.tab === "decisions" ? "why" : this.tab} ${this.thread}</div>
+        ${this.#panel()}
       </div>`;
   }
 
+  #panel() {
+    const command = (/** @type {string} */ name) => html`<div class="command mono">segue ${name} ${this.thread}</div>`;
+    switch (this.tab) {
+      case "batches":
+        return html`${this.#batches()}${command("batches")}`;
+      case "decisions":
+        return html`${this.#decisions()}${command("why")}`;
+      case "context":
+        return html`<segue-context .context=${this.data.context}></segue-context>${command("context")}`;
+      default:
+        return html`<segue-runs .session=${this.session} .now=${this.now}></segue-runs>`;
+    }
+  }
+
   #batches() {
-    const [timer] = this.#pending;
-    return html`${timer
-        ? html`<p class="next">Next: <b>${countdown(timer.due_at, this.now)}</b> <span>${timer.kind.replaceAll("_", " ")}${timer.trigger_type ? ` · ${timer.trigger_type.replaceAll("_", " ")}` : ""}</span>
-            <span class="dim" title=${exact(timer.due_at)}>${moment(timer.due_at)}</span></p>`
-        : html`<p class="next">Nothing is planned.</p>`}
-      <segue-timeline .batches=${this.data.batches} .decisions=${this.data.decisions} .timer=${timer ?? null} .now=${this.now} @chosen=${this.#choose}></segue-timeline>
+    const planned = this.#pending;
+    return html`${planned.length ? planned.slice(0, 5).map((timer) => this.#planned(timer)) : html`<p class="next">Nothing is planned.</p>`}
+      <segue-timeline .batches=${this.data.batches} .decisions=${this.data.decisions} .timers=${planned} .now=${this.now} @chosen=${this.#choose}></segue-timeline>
       ${this.data.batches.map((batch) => this.#batch(batch))}`;
   }
+
+  /** @param {any} timer */
+  #planned = (timer) => html`<p class="next"><span>Next: <b>${countdown(timer.due_at, this.now)}</b></span>
+    <span class="grow">${plain(timer.kind)}${timer.trigger_type && timer.trigger_type !== timer.kind ? ` · ${plain(timer.trigger_type)}` : ""}${timer.payload?.text ? `: ${timer.payload.text}` : ""}</span>
+    <span class="dim" title=${exact(timer.due_at)}>${moment(timer.due_at)}</span>
+    ${timer.expected ? html`<span class="held ${timer.expected.outcome}">${icon(MARKS[/** @type {"postpone"} */ (timer.expected.outcome)] ?? "pause")}
+      ${timer.expected.outcome === "postpone" ? `Will be held by ${plain(timer.expected.gate)} until ${moment(timer.expected.until)}.` : `Will not be sent: ${timer.expected.reason}`}</span>` : nothing}</p>`;
 
   /** @param {CustomEvent} event */
   async #choose(event) {
@@ -137,23 +165,35 @@ export class SegueInspector extends SegueElement {
   #batch(batch) {
     const isWhole = batch.state === "complete";
     return html`<details class=${batch.id === this.chosen ? "chosen" : ""} ?open=${batch.id === this.chosen || batch.id === this.data.batches[0]?.id}>
-      <summary><span class="grow">${batch.type.replaceAll("_", " ")}</span>
-        <span class="state ${isWhole ? "" : "bad"}">${batch.state.replaceAll("_", " ")} · ${batch.messages.length} messages</span>
+      <summary><span class="grow">${plain(batch.type)}</span>
+        <span class="state ${isWhole ? "" : "bad"}">${plain(batch.state)} · ${batch.messages.length} ${batch.messages.length === 1 ? "message" : "messages"}</span>
         <time class="dim" title=${exact(batch.began_at)}>${clock(batch.began_at)}</time></summary>
       ${batch.reasons.length ? html`<p class="bad lines">${batch.reasons.join(" ")}</p>` : nothing}
       <ul class="lines">${batch.messages.map((/** @type {any} */ message) =>
         html`<li class=${message.role}><span class="role">${message.role}</span><span class="text">${message.text}</span></li>`)}</ul>
       ${(batch.nested ?? []).map((/** @type {any} */ each) => this.#batch(each))}
+      <div class="row actions"><button class="plain" @click=${() => save(batch, `batch-${batch.id}.json`)}>Export</button>
+        ${isWhole || batch.turns.some((/** @type {any} */ turn) => ["queued", "running"].includes(turn.state)) ? nothing
+          : html`<button class="plain" title="Give up its question or continuation, and close it" @click=${() => this.#settle(batch)}>Settle</button>`}</div>
     </details>`;
+  }
+
+  /** @param {any} batch */
+  async #settle(batch) {
+    try {
+      await this.session?.client.settleBatch(batch.thread_id, batch.id);
+      await this.#load();
+    } catch (error) {
+      this.problem = /** @type {Error} */ (error).message;
+    }
   }
 
   #decisions() {
     if (!this.data.decisions.length) return html`<p class="dim">Nothing was decided yet.</p>`;
     return this.data.decisions.map((decision, index) => html`<details ?open=${index < 1 || decision.facts.verdicts}>
-      <summary><span class="grow">${decision.kind.replaceAll("_", " ")}</span><span class=${decision.outcome}>${decision.outcome.replaceAll("_", " ")}</span>
+      <summary><span class="grow">${plain(decision.kind)}${decision.facts.trigger ? html` <span class="dim">${plain(decision.facts.trigger)}</span>` : nothing}</span><span class=${decision.outcome}>${plain(decision.outcome)}</span>
         <time class="dim" title=${exact(decision.decided_at)}>${clock(decision.decided_at)}</time></summary>
-      <ul class="lines"><li class="one"><span class="role">${decision.facts.trigger?.replaceAll("_", " ") ?? "why"}</span><span>${decision.reasons[0] ?? ""}</span></li>
-        ${decision.facts.source ? html`<li><span class="role">query</span><span>${decision.facts.source.replaceAll("_", " ")}</span></li>` : nothing}</ul>
+      <p class="lines">${decision.reasons[0] ?? ""}${decision.facts.keys ? ` Found: ${decision.facts.keys.join(", ") || "nothing"}.` : ""}</p>
       ${this.#gates(decision)}
     </details>`);
   }
@@ -162,8 +202,8 @@ export class SegueInspector extends SegueElement {
   #gates(decision) {
     const verdicts = Object.entries(decision.facts.verdicts ?? {});
     if (!verdicts.length) return nothing;
-    return html`<dl class="gates">${verdicts.map(([gate, verdict], index) => html`<dt class=${verdict} title=${verdict}>${MARKS[verdict] ?? "?"}<span class="unseen">${verdict}</span></dt>
-      <dd>${gate.replaceAll("_", " ")}</dd><dd class="dim">${decision.reasons[index + 1] ?? ""}</dd>`)}</dl>`;
+    return html`<dl class="gates">${verdicts.map(([gate, verdict], index) => html`<dt class=${verdict} title=${verdict}>${icon(MARKS[/** @type {"allow"} */ (verdict)] ?? "pause")}<span class="unseen">${verdict}</span></dt>
+      <dd>${plain(gate)}</dd><dd class="dim">${decision.reasons[index + 1] ?? ""}</dd>`)}</dl>`;
   }
 }
 

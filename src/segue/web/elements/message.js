@@ -8,9 +8,10 @@ import { css, html, nothing } from "../vendor/lit.js";
 import { clock, exact } from "../words.js";
 import { SegueElement, define } from "./element.js";
 import { prose } from "./prose.js";
+import { readQuestion } from "./question.js";
 import "./why.js";
 
-/** @import { Content } from "../client/types.js" */
+/** @import { Asked, Content } from "../client/types.js" */
 
 export class SegueMessage extends SegueElement {
   static properties = {
@@ -33,6 +34,7 @@ export class SegueMessage extends SegueElement {
         background: var(--bubble); border-radius: 10px; padding: 8px 12px; white-space: pre-wrap;
         overflow-wrap: anywhere;
       }
+      .asked p { margin: 8px 0 12px; max-width: 68ch; }
       .foot { display: flex; gap: 8px; align-items: center; font-size: 12px; line-height: 16px;
         color: var(--dim); min-height: 20px; margin-top: 2px; }
       .user .foot { justify-content: flex-end; }
@@ -92,8 +94,17 @@ export class SegueMessage extends SegueElement {
         ? html`<segue-why .client=${this.client} .thread=${this.thread} .message=${message}
             .name=${this.name} @closed=${() => (this.isExplaining = false)}></segue-why>`
         : nothing}
-    </article>`;
+    </article>
+    ${(message.asked ?? []).filter((/** @type {Asked} */ each) => each.answer !== null).map(this.#asked)}`;
   }
+
+  /** What the agent asked back, and what the user answered. */
+  #asked = (/** @type {Asked} */ { questions, answer }) => Object.entries(questions).map(([id, question]) => {
+    const given = answer?.[id] ?? answer;
+    return html`<section class="asked" aria-label="A question of ${this.name}">
+      <p>${readQuestion(question).text}</p>
+      <div class="user"><div class="text">${typeof given === "string" ? given : JSON.stringify(given)}</div></div></section>`;
+  });
 
   updated() {
     const place = this.renderRoot.querySelector(".prose");

@@ -2,7 +2,8 @@
 
 import { keys } from "../session.js";
 import { SegueClient } from "../client/segue-client.js";
-import { COUNTS, csv, percent, periods, plain, rate, sentence } from "../outcomes.js";
+import { COUNTS, csv, percent, periods, plain, rate, sentence, unknown } from "../outcomes.js";
+import { save } from "../media.js";
 import { controls, tokens } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
 import { span } from "../words.js";
@@ -28,7 +29,7 @@ export class SegueOutcomes extends SegueElement {
     controls,
     css`
       :host { overflow-y: auto; }
-      main { max-width: 1000px; margin: 0 auto; padding: 24px 20px 64px; }
+      main { max-width: 1120px; margin: 0 auto; padding: 24px 20px 64px; }
       header { display: flex; gap: 16px; align-items: center; flex-wrap: wrap; margin-bottom: 24px; }
       header label { font-size: 13px; display: flex; gap: 8px; align-items: center; color: var(--dim); }
       h1 { font-size: 18px; flex: 1; }
@@ -36,13 +37,21 @@ export class SegueOutcomes extends SegueElement {
       .multiples { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 24px; }
       figure { margin: 0; } figcaption { font-weight: 600; font-size: 13px; margin-bottom: 4px; }
       svg { width: 100%; height: auto; }
-      text { fill: var(--dim); font-size: 11px; } text.value { fill: var(--text); font-size: 13px; font-weight: 600; }
+      text { fill: var(--dim); font-size: 11px; } text.value { fill: var(--text); font-size: 13px; font-weight: 600; paint-order: stroke; stroke: var(--ground); stroke-width: 5px; }
       .axis { stroke: var(--line); } .interval { stroke: var(--accent); stroke-width: 2; opacity: .45; } .dot { fill: var(--accent); }
       .path { fill: none; stroke: var(--accent); stroke-width: 1.5; }
       .scroll { overflow-x: auto; margin-top: 40px; }
       table { border-collapse: collapse; font-size: 13px; width: 100%; }
       th, td { text-align: left; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
       td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+      td:last-child { white-space: normal; min-width: 12ch; }
+      @media (max-width: 720px) {
+        thead { display: none; } table, tbody, tr, td { display: block; }
+        tr { border: 1px solid var(--line); border-radius: 10px; padding: 8px 12px; margin-bottom: 12px; }
+        td, td.number { display: flex; justify-content: space-between; gap: 16px; text-align: right; border: 0; padding: 2px 0; white-space: normal; }
+        td::before { content: attr(data-name); color: var(--dim); text-align: left; }
+        .sentence { font-size: 18px; line-height: 28px; }
+      }
       .empty { color: var(--dim); max-width: 52ch; }
     `,
   ];
@@ -115,7 +124,7 @@ export class SegueOutcomes extends SegueElement {
         ${known.map((point) => svg`<line class="interval" x1=${point.x} x2=${point.x} y1=${y(point.low)} y2=${y(point.high)} />`)}
         <path class="path" d=${known.map((point, index) => `${index ? "L" : "M"}${point.x} ${y(point.value)}`).join("") || nothing}></path>
         ${known.map((point) => svg`<circle class="dot" cx=${point.x} cy=${y(point.value)} r="3"><title>${percent(point.value)} of ${point.cases}</title></circle>`)}
-        ${last ? svg`<text class="value" x=${last.x + 8} y=${y(last.value) + 4}>${percent(last.value)}</text>` : svg`<text x="48" y="52">still open</text>`}
+        ${last ? svg`<text class="value" x=${last.x + 8} y=${y(last.value) + 4}>${percent(last.value)}</text>` : svg`<text class="none" x="48" y=${y(0.75) + 4}>${unknown((this.rows ?? []).filter((row) => row.agent === agent && row.trigger === trigger))}</text>`}
         <text x="40" y=${HEIGHT - 4}>8 ${this.days === 1 ? "days" : this.days === 7 ? "weeks" : "months"} ago</text><text x=${WIDTH - 46} y=${HEIGHT - 4} text-anchor="end">now</text>
       </svg></figure>`;
   }
@@ -123,22 +132,22 @@ export class SegueOutcomes extends SegueElement {
   /** @param {Row[]} rows */
   #table(rows) {
     const refused = (/** @type {Row} */ row) => Object.entries(row.suppressed_by).map(([gate, count]) => `${plain(gate)}: ${count}`).join(", ");
+    const shown = COUNTS.filter((name) => ["replied", "ignored"].includes(name) || rows.some((row) => row[name]));
+    const cells = (/** @type {Row} */ row) => /** @type {[string, unknown, boolean?][]} */ ([
+      ["agent", row.agent], ["trigger", plain(row.trigger)], ["variant", row.variant ?? "–"],
+      ...shown.map((name) => [plain(name), row[name], true]),
+      ["answered", row.reply_rate ? `${percent(row.reply_rate.value)} (${percent(row.reply_rate.low)} to ${percent(row.reply_rate.high)})` : "–"],
+      ["median time", row.median_latency_seconds === null ? "–" : span(row.median_latency_seconds * 1000)],
+      ["refused by", refused(row) || "–"],
+    ]);
     return html`<div class="scroll" tabindex="0" role="group" aria-label="The numbers"><table>
-      <thead><tr><th scope="col">agent</th><th scope="col">trigger</th><th scope="col">variant</th>${COUNTS.map((name) => html`<th scope="col" class="number">${plain(name)}</th>`)}
-        <th scope="col">answered</th><th scope="col">median time</th><th scope="col">refused by</th></tr></thead>
-      <tbody>${rows.map((row) => html`<tr><td>${row.agent}</td><td>${plain(row.trigger)}</td><td>${row.variant ?? "–"}</td>
-        ${COUNTS.map((name) => html`<td class="number">${row[name]}</td>`)}
-        <td>${row.reply_rate ? `${percent(row.reply_rate.value)} (${percent(row.reply_rate.low)} to ${percent(row.reply_rate.high)})` : "–"}</td>
-        <td>${row.median_latency_seconds === null ? "–" : span(row.median_latency_seconds * 1000)}</td><td>${refused(row) || "–"}</td></tr>`)}</tbody>
+      <thead><tr>${cells(rows[0]).map(([name, , isNumber]) => html`<th scope="col" class=${isNumber ? "number" : ""}>${name}</th>`)}</tr></thead>
+      <tbody>${rows.map((row) => html`<tr>${cells(row).map(([name, value, isNumber]) => html`<td class=${isNumber ? "number" : ""} data-name=${name}>${value}</td>`)}</tr>`)}</tbody>
     </table></div>`;
   }
 
   #download() {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([csv(this.rows ?? [])], { type: "text/csv" }));
-    link.download = "outcomes.csv";
-    link.click();
-    URL.revokeObjectURL(link.href);
+    save(new Blob([csv(this.rows ?? [])], { type: "text/csv" }), "outcomes.csv");
   }
 }
 

@@ -1,12 +1,13 @@
 /** When agents may write first: the user's zone, quiet hours, mute, snooze, and a full stop. */
 
+import { save } from "../media.js";
 import { isSubscribed, subscribe, unsubscribe } from "../notifications.js";
 import { controls, sheet } from "../styles.js";
 import { html, nothing } from "../vendor/lit.js";
 import { moment } from "../words.js";
 import { SegueElement, define } from "./element.js";
 
-/** @import { Preferences } from "../client/types.js" */
+/** @import { Agent, Preferences } from "../client/types.js" */
 
 const HOUR = 3_600_000;
 
@@ -34,6 +35,7 @@ export class SeguePreferences extends SegueElement {
     const zones = [...new Set([here, wishes.time_zone ?? here, ...Intl.supportedValuesOf("timeZone")])];
     const hours = wishes.quiet_hours || null;
     const isSnoozed = wishes.snoozed_until && new Date(wishes.snoozed_until).getTime() > Date.now();
+    const isStopped = Boolean(wishes.opted_out || wishes.muted);
     return html`<div class="page">
       <h1>Preferences</h1>
       <p class="lead">When agents may write to you first. They always answer what you write.</p>
@@ -46,7 +48,7 @@ export class SeguePreferences extends SegueElement {
           ${zones.map((zone) => html`<option value=${zone} ?selected=${zone === wishes.time_zone}>${zone}</option>`)}
         </select></div>
       <div class="setting"><div class="grow"><strong>Quiet hours</strong>
-        <span class="small dim">${wishes.quiet_hours === false ? "None: they may write at any hour." : hours ? "Nobody writes first between these hours." : "As the agent is set; usually 22:00 to 08:00."}</span></div>
+        <span class="small dim">${wishes.quiet_hours === false ? "None: they may write at any hour." : hours ? "Nobody writes first between these hours." : agentHours(this.session?.agents ?? [])}</span></div>
         <form class="row" @submit=${this.#hours}>
           <input type="time" name="start" aria-label="From" required .value=${hours?.start ?? "22:00"}>
           <input type="time" name="end" aria-label="To" required .value=${hours?.end ?? "08:00"}>
@@ -59,8 +61,9 @@ export class SeguePreferences extends SegueElement {
           ? html`<button @click=${() => this.#save({ snoozed_until: null }, "The break is over.")}>End it</button>`
           : [[1, "An hour"], [24, "A day"], [168, "A week"]].map(([hours, name]) =>
               html`<button @click=${() => this.#snooze(+hours)}>${name}</button>`)}</div></div>
-      ${this.#flag("muted", "Mute", "No agent writes first, until you switch this off.", wishes.muted)}
-      ${this.#flag("opted_out", "Never write to me first", "Also what you get by telling an agent to stop.", wishes.opted_out)}
+      <label class="setting"><span class="grow"><strong>Agents may write to me first</strong>
+        <span class="small dim">${isStopped ? "They do not, and no reminder comes; they still answer." : "Switched off when you tell an agent to stop writing to you."}</span></span>
+        <input type="checkbox" .checked=${!isStopped} @change=${this.#allow}></label>
       ${this.pushes === null ? nothing : html`<label class="setting"><span class="grow"><strong>Notify this browser</strong>
         <span class="small dim">Of what agents write first, also while this page is closed.</span></span>
         <input type="checkbox" .checked=${this.pushes} @change=${this.#push}></label>`}
@@ -70,11 +73,12 @@ export class SeguePreferences extends SegueElement {
     </div>`;
   }
 
-  /** @param {"muted" | "opted_out"} name @param {string} title @param {string} text @param {boolean | null | undefined} value */
-  #flag = (name, title, text, value) => html`<label class="setting"><span class="grow"><strong>${title}</strong>
-    <span class="small dim">${text}</span></span>
-    <input type="checkbox" .checked=${value ?? false} @change=${(/** @type {any} */ event) =>
-      this.#save({ [name]: event.target.checked }, event.target.checked ? `${title}: on.` : `${title}: off.`)}></label>`;
+  /** @param {Event} event */
+  #allow(event) {
+    const isAllowed = /** @type {HTMLInputElement} */ (event.target).checked;
+    if (isAllowed) this.#save({ opted_out: null, muted: null }, "Agents may write to you first.");
+    else this.#save({ opted_out: true }, "Agents no longer write to you first.");
+  }
 
   /** @param {Event} event */
   async #push(event) {
@@ -116,23 +120,24 @@ export class SeguePreferences extends SegueElement {
     if (!this.session) return;
     this.problem = "";
     try {
-      this.session.me = await this.session.client.setPreferences(changes);
+      await this.session.setPreferences(changes);
       this.note = note;
     } catch (error) {
       this.problem = /** @type {Error} */ (error).message;
     }
-    this.requestUpdate();
   }
 
   async #export() {
     const blob = await this.session?.client.exportAll();
-    if (!blob) return;
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = "segue-export.jsonl";
-    link.click();
-    URL.revokeObjectURL(link.href);
+    if (blob) save(blob, "segue-export.jsonl");
   }
+}
+
+/** What counts for a user without quiet hours of their own. @param {Agent[]} agents */
+function agentHours(agents) {
+  const own = agents.map(({ quiet_hours: hours }) => (hours ? `${hours.start} to ${hours.end}` : "none"));
+  if (new Set(own).size < 2) return own[0] && own[0] !== "none" ? `As your agents are set: ${own[0]}.` : "None is set: agents may write at any hour.";
+  return `As your agents are set: ${agents.map(({ name }, index) => `${name} ${own[index]}`).join(", ")}.`;
 }
 
 define("segue-preferences", SeguePreferences);

@@ -5,7 +5,7 @@ import { css, html, nothing } from "../vendor/lit.js";
 import { SegueElement, define } from "./element.js";
 
 /** What a graph asked, as a person reads it. @param {any} asked */
-function read(asked) {
+export function readQuestion(asked) {
   if (typeof asked === "string") return { text: asked, choices: [] };
   const text = asked?.question ?? asked?.text ?? asked?.message ?? asked?.description ?? "";
   const choices = asked?.choices ?? asked?.options ?? asked?.allowed ?? [];
@@ -39,13 +39,13 @@ export class SegueQuestion extends SegueElement {
   render() {
     const asked = Object.entries(this.question.questions);
     return html`<form @submit=${this.#submit} aria-label="A question for you">
-      ${asked.map(([id, value]) => this.#one(id, read(value), asked.length === 1))}
+      ${asked.map(([id, value]) => this.#one(id, readQuestion(value), asked.length === 1))}
       ${asked.length > 1 ? html`<button class="main" ?disabled=${this.busy}>Answer</button>` : nothing}
       ${this.problem ? html`<p class="bad small" role="alert">${this.problem}</p>` : nothing}
     </form>`;
   }
 
-  /** @param {string} id @param {ReturnType<typeof read>} asked @param {boolean} isOnly */
+  /** @param {string} id @param {ReturnType<typeof readQuestion>} asked @param {boolean} isOnly */
   #one(id, asked, isOnly) {
     return html`<fieldset>
       <legend>${asked.text}</legend>

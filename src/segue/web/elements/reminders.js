@@ -1,49 +1,39 @@
 /** Reminders that wait: list, add, cancel. */
 
 import { icon } from "../icons.js";
-import { controls, sheet } from "../styles.js";
-import { html, nothing, repeat } from "../vendor/lit.js";
+import { html, nothing } from "../vendor/lit.js";
 import { exact } from "../words.js";
-import { SegueElement, define } from "./element.js";
+import { define } from "./element.js";
+import { SegueSheet } from "./sheet.js";
 
+/** @import { SegueClient } from "../client/segue-client.js" */
 /** @import { Reminder } from "../client/types.js" */
 
 const AFTER = [["20m", "in 20 minutes"], ["1h", "in an hour"], ["3h", "in three hours"], ["1d", "in a day"], ["7d", "in a week"]];
 const EVERY = [["FREQ=DAILY", "every day"], ["FREQ=WEEKLY", "every week"], ["FREQ=MONTHLY", "every month"]];
 
-export class SegueReminders extends SegueElement {
-  static properties = {
-    session: { attribute: false },
-    reminders: { state: true },
-    how: { state: true },
-    problem: { state: true },
-  };
-  static styles = [controls, sheet];
+/** @extends {SegueSheet<Reminder>} */
+export class SegueReminders extends SegueSheet {
+  static properties = { how: { state: true } };
 
   constructor() {
     super();
-    /** @type {import("../session.js").Session | null} */ this.session = null;
-    /** @type {Reminder[] | null} */ this.reminders = null;
     this.how = "after";
-    this.problem = "";
   }
 
-  firstUpdated() {
-    this.#act(async () => {});
+  /** @param {SegueClient} client */
+  async load(client) {
+    return client.listReminders();
   }
 
   render() {
     const { session } = this;
     if (!session) return nothing;
-    return html`<div class="page">
-      <h1>Reminders</h1>
-      <p class="lead">What agents will remind you of. You can also just ask: “Remind me in 20 minutes to call mum.”</p>
-      ${session.threads.length ? this.#form(session) : nothing}
-      ${this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing}
-      ${this.reminders?.length
-        ? html`<ul class="list">${repeat(this.reminders, (each) => each.id, this.#row)}</ul>`
-        : this.reminders ? html`<p class="empty">No reminder waits.</p>` : nothing}
-    </div>`;
+    const agent = session.agents.find((each) => each.takes_reminders);
+    const lead = `What agents will remind you of.${agent ? ` You can also ask ${agent.name}: “Remind me in 20 minutes to call mum.”` : ""}`;
+    const tools = session.threads.length ? this.#form(session) : nothing;
+    const empty = session.threads.length ? "No reminder waits." : "No reminder waits. Start a conversation: reminders come there.";
+    return this.frame({ title: "Reminders", lead, tools, empty }, (each) => each.id, this.#row);
   }
 
   /** @param {import("../session.js").Session} session */
@@ -63,10 +53,10 @@ export class SegueReminders extends SegueElement {
     <button class="main">Add</button>
   </form>`;
 
-  #row = (/** @type {Reminder} */ reminder) => html`<li><div class="row">
+  #row = (/** @type {Reminder} */ reminder) => html`<div class="row">
     <span class="grow">${reminder.text}<br><time class="small dim" datetime=${reminder.due_at} title=${exact(reminder.due_at)}>${reminder.description}</time></span>
-    <button class="icon" aria-label="Cancel: ${reminder.text}" title="Cancel" @click=${() => this.#act((client) => client.cancelReminder(reminder.id))}>${icon("close")}</button>
-  </div></li>`;
+    <button class="plain icon" aria-label="Cancel: ${reminder.text}" title="Cancel" @click=${() => this.act((client) => client.cancelReminder(reminder.id))}>${icon("close")}</button>
+  </div>`;
 
   /** @param {SubmitEvent} event */
   async #add(event) {
@@ -75,24 +65,8 @@ export class SegueReminders extends SegueElement {
     const { text, thread, after, at, every, time } = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
     const [hour, minute] = (time ?? "").split(":").map(Number);
     const when = every ? { every: `${every};BYHOUR=${hour};BYMINUTE=${minute}` } : at ? { at } : { after };
-    if (await this.#act((client) => client.createReminder(thread, { text, ...when }))) {
+    if (await this.act((client) => client.createReminder(thread, { text, ...when }))) {
       /** @type {HTMLInputElement} */ (form.elements.namedItem("text")).value = "";
-    }
-  }
-
-  /** @param {(client: import("../client/segue-client.js").SegueClient) => Promise<unknown>} action */
-  async #act(action) {
-    const client = this.session?.client;
-    if (!client) return false;
-    this.problem = "";
-    try {
-      await action(client);
-      this.reminders = (await client.listReminders()).items;
-      return true;
-    } catch (error) {
-      this.problem = /** @type {Error} */ (error).message;
-      this.reminders ??= [];
-      return false;
     }
   }
 }

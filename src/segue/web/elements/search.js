@@ -47,7 +47,7 @@ export class SegueSearch extends SegueElement {
   }
 
   render() {
-    return html`<dialog aria-label="Search">
+    return html`<dialog aria-label="Search" @keydown=${this.#key}>
       <input type="search" aria-label="Search your conversations" placeholder="Search your conversations" @input=${this.#input}>
       ${this.problem ? html`<p class="bad">${this.problem}</p>` : nothing}
       ${this.found.length
@@ -61,6 +61,19 @@ export class SegueSearch extends SegueElement {
       <span class="small dim">${this.session?.find(thread_id)?.title ?? "A conversation"} · ${moment(message.created_at)}</span>
       <span class="text">${message.text}</span>
     </a></li>`;
+
+  /** Down and up walk through what was found, Enter opens it, Esc closes. @param {KeyboardEvent} event */
+  #key(event) {
+    const places = [...this.renderRoot.querySelectorAll("input, a")];
+    const here = places.findIndex((place) => place.matches(":focus"));
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) /** @type {HTMLElement} */ (places[Math.min(Math.max(here + step, 0), places.length - 1)]).focus();
+    else if (event.key === "Enter" && here === 0) /** @type {HTMLElement | undefined} */ (places[1])?.click();
+    else if (event.key === "Escape") this.close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
 
   /** @param {Event} event */
   #input(event) {

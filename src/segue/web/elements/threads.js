@@ -3,7 +3,7 @@
 import { icon } from "../icons.js";
 import { controls } from "../styles.js";
 import { css, html, nothing, repeat } from "../vendor/lit.js";
-import { ago, exact } from "../words.js";
+import { ago, exact, unmarked } from "../words.js";
 import { SegueElement, define } from "./element.js";
 
 /** @import { Thread } from "../client/types.js" */
@@ -23,9 +23,10 @@ export class SegueThreads extends SegueElement {
       header .main { display: flex; align-items: center; gap: 6px; }
       nav { flex: 1; overflow-y: auto; padding: 0 8px 8px; }
       ul { list-style: none; margin: 0; padding: 0; }
-      a { display: block; padding: 8px 10px; border-radius: 6px; text-decoration: none; color: inherit; margin-bottom: 2px; }
+      a { display: grid; grid-template-columns: auto minmax(0, 1fr); column-gap: 10px; align-items: center; padding: 8px 10px; border-radius: 8px; text-decoration: none; color: inherit; margin-bottom: 2px; }
       a:hover { background: var(--hover); }
       a[aria-current] { background: var(--accent-soft); }
+      .face { grid-row: 1 / 3; } a[aria-current] .face { background: var(--ground); }
       .head { display: flex; gap: 8px; align-items: baseline; }
       .title { flex: 1; min-width: 0; font-size: 15px; line-height: 22px; }
       .preview { display: block; color: var(--dim); font-size: 13px; line-height: 20px; }
@@ -79,12 +80,13 @@ export class SegueThreads extends SegueElement {
   #row = (/** @type {Thread} */ thread) => html`<li>
     <a href="#/t/${thread.id}" class=${thread.unread ? "unread" : ""}
       aria-current=${thread.id === this.current ? "page" : nothing}>
+      <span class="face" aria-hidden="true">${this.session?.nameOf(thread.agent_id).slice(0, 1).toUpperCase()}</span>
       <span class="head">
         <span class="title cut">${thread.title ?? `New, with ${this.session?.nameOf(thread.agent_id)}`}</span>
         ${thread.unread ? html`<span class="badge">${thread.unread}<span class="unseen"> unread</span></span>` : nothing}
         <time datetime=${thread.updated_at} title=${exact(thread.updated_at)}>${ago(thread.updated_at)}</time>
       </span>
-      <span class="preview cut" ?hidden=${!thread.preview}>${thread.preview_role === "user" ? "You: " : ""}${thread.preview?.replace(/[*`#|]+/g, "")}</span>
+      <span class="preview cut" ?hidden=${!thread.preview}>${thread.preview_role === "user" ? "You: " : ""}${thread.preview_role === "user" ? thread.preview : unmarked(thread.preview ?? "")}</span>
     </a>
   </li>`;
 

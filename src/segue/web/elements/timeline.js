@@ -17,7 +17,7 @@ export class SegueTimeline extends SegueElement {
   static properties = {
     batches: { attribute: false },
     decisions: { attribute: false },
-    timer: { attribute: false },
+    timers: { attribute: false },
     now: { type: Number },
     view: { state: true },
   };
@@ -41,7 +41,9 @@ export class SegueTimeline extends SegueElement {
       .incomplete { stroke: var(--bad); stroke-width: 2; }
       .allow, .follow_up { stroke: var(--good); } .suppress, .nothing { stroke: var(--dim); } .postpone { stroke: var(--warn); }
       .tick { stroke-width: 2; }
-      .ring { fill: none; stroke: var(--line); stroke-width: 3; }
+      .later { stroke: var(--edge); stroke-width: 2; stroke-dasharray: 3 3; }
+      .link { stroke: var(--warn); fill: none; stroke-dasharray: 2 2; }
+      .ring { fill: var(--ground); stroke: var(--line); stroke-width: 3; }
       .filled { fill: none; stroke: var(--accent); stroke-width: 3; }
       .now { stroke: var(--bad); opacity: .6; }
       .row { justify-content: flex-end; }
@@ -54,17 +56,18 @@ export class SegueTimeline extends SegueElement {
     super();
     /** @type {any[]} */ this.batches = [];
     /** @type {any[]} */ this.decisions = [];
-    /** @type {any} */ this.timer = null;
+    /** @type {any[]} What is planned, the next first. */ this.timers = [];
     this.now = Date.now();
     /** @type {{from: number, to: number} | null} */ this.view = null;
   }
 
   render() {
     const bars = barsOf(this.batches, this.now);
-    const view = this.view ?? firstView(bars, this.timer?.due_at ?? null, this.now);
+    const view = this.view ?? firstView(bars, this.timers[0]?.due_at ?? null, this.now);
     const x = (/** @type {number} */ time) =>
       LEFT + ((time - view.from) / (view.to - view.from)) * (WIDTH - LEFT - 12);
     const used = LANES.filter(([type]) => ["user_request", "system_trigger"].includes(type) || bars.some((bar) => bar.batch.type === type));
+    const top = (/** @type {Bar} */ bar) => TOP + used.findIndex(([type]) => type === bar.batch.type) * LANE;
     const lanes = [...used.map(([, name]) => name), "decided", "next"];
     const height = TOP + lanes.length * LANE + 6;
     return html`<div class="row">
@@ -76,9 +79,10 @@ export class SegueTimeline extends SegueElement {
         <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"></line></pattern></defs>
         ${this.#grid(view, x, height)}
         ${lanes.map((name, row) => svg`<text x="0" y=${TOP + row * LANE + 19}>${name}</text><line class="lane" x1=${LEFT} x2=${WIDTH} y1=${TOP + row * LANE + 15} y2=${TOP + row * LANE + 15} />`)}
-        ${bars.map((bar) => this.#bar(bar, TOP + used.findIndex(([type]) => type === bar.batch.type) * LANE, x))}
+        ${bars.map((bar) => bar.parent ? this.#link(bar, top(bar), top(bar.parent), x) : nothing)}
+        ${bars.map((bar) => this.#bar(bar, top(bar), x))}
         ${this.decisions.map((decision) => this.#tick(decision, TOP + used.length * LANE, x))}
-        ${this.timer ? this.#ring(TOP + (used.length + 1) * LANE, x, view) : nothing}
+        ${this.timers.map((timer, index) => this.#ring(timer, TOP + (used.length + 1) * LANE, x, view, index === 0))}
         ${this.now < view.to ? svg`<line class="now" x1=${x(this.now)} x2=${x(this.now)} y1=${TOP} y2=${height} />` : nothing}
       </svg>`;
   }
@@ -101,9 +105,17 @@ export class SegueTimeline extends SegueElement {
     const kind = isOpen ? "open" : batch.state === "complete" ? batch.type : `${batch.type} incomplete`;
     const says = `${batch.type.replaceAll("_", " ")}, ${batch.messages.length} messages, ${batch.state.replaceAll("_", " ")}, ${clock(batch.began_at)}`;
     return svg`<a href="#" aria-label=${says} @click=${(/** @type {Event} */ event) => { event.preventDefault(); this.emit("chosen", batch.id); }}>
-      <rect class="bar ${kind}" x=${left} y=${y + 6} width=${width} height="18" rx="3"><title>${says}</title></rect>
+      ${bar.parts.length > 1 ? svg`<line class="later" x1=${left} x2=${left + width} y1=${y + 15} y2=${y + 15} />` : nothing}
+      ${bar.parts.map((part) => svg`<rect class="bar ${kind}" x=${Math.max(x(part.from), LEFT)} y=${y + 6} width=${Math.max(x(part.to) - Math.max(x(part.from), LEFT), 6)} height="18" rx="3"><title>${says}</title></rect>`)}
       ${bar.calls.map((call) => svg`<rect class="call" x=${Math.max(x(call.from), LEFT)} y=${y + 8 + (call.row % 3) * 5} width=${Math.max(x(call.to) - x(call.from), 3)} height="4"><title>${call.name}</title></rect>`)}
     </a>`;
+  }
+
+  /** From the batch that asked to the nested one. */
+  /** @param {Bar} bar @param {number} y @param {number} parent @param {(time: number) => number} x */
+  #link(bar, y, parent, x) {
+    const at = x(bar.from) + 3;
+    return at < LEFT ? nothing : svg`<path class="link" d="M${at} ${parent + 24}V${y + 6}" />`;
   }
 
   /** @param {any} decision @param {number} y @param {(time: number) => number} x */
@@ -113,21 +125,25 @@ export class SegueTimeline extends SegueElement {
     return svg`<line class="tick ${decision.outcome}" x1=${at} x2=${at} y1=${y + 7} y2=${y + 23}><title>${decision.kind}: ${decision.outcome}. ${decision.reasons[0] ?? ""}</title></line>`;
   }
 
-  /** @param {number} y @param {(time: number) => number} x @param {{from: number, to: number}} view */
-  #ring(y, x, view) {
-    const due = new Date(this.timer.due_at).getTime();
-    const from = new Date(this.timer.created_at).getTime();
+  /**
+   * @param {any} timer @param {number} y @param {(time: number) => number} x
+   * @param {{from: number, to: number}} view @param {boolean} isNext
+   */
+  #ring(timer, y, x, view, isNext) {
+    const due = new Date(timer.due_at).getTime();
+    const from = new Date(timer.created_at).getTime();
     const share = Math.min(1, Math.max(0, (this.now - from) / Math.max(1, due - from)));
     const at = Math.min(Math.max(x(Math.min(due, view.to)), LEFT + 60), WIDTH - 10);
     const round = 2 * Math.PI * 7;
-    return svg`<circle class="ring" cx=${at} cy=${y + 15} r="7" /><circle class="filled" cx=${at} cy=${y + 15} r="7" stroke-dasharray="${round * share} ${round}" transform="rotate(-90 ${at} ${y + 15})" />
-      <text x=${at - 14} y=${y + 19} text-anchor="end">${countdown(this.timer.due_at, this.now)}</text>`;
+    return svg`<g><title>${timer.kind.replaceAll("_", " ")}, ${clock(timer.due_at)}</title>
+      <circle class="ring ${timer.kind}" cx=${at} cy=${y + 15} r="7" /><circle class="filled" cx=${at} cy=${y + 15} r="7" stroke-dasharray="${round * share} ${round}" transform="rotate(-90 ${at} ${y + 15})" />
+      ${isNext ? svg`<text x=${at - 14} y=${y + 19} text-anchor="end">${countdown(timer.due_at, this.now)}</text>` : nothing}</g>`;
   }
 
   /** @param {number} factor @param {number} [about] */
   #zoom(factor, about = 0.5) {
     const bars = barsOf(this.batches, this.now);
-    const { from, to } = this.view ?? firstView(bars, this.timer?.due_at ?? null, this.now);
+    const { from, to } = this.view ?? firstView(bars, this.timers[0]?.due_at ?? null, this.now);
     const center = from + (to - from) * about;
     this.view = { from: center - (center - from) * factor, to: center + (to - center) * factor };
   }
