@@ -166,6 +166,7 @@ async def test_the_context_has_tokens_and_what_a_follow_up_would_remember(stage:
         assert all(line["tokens"] > 0 for line in found["lines"])
         assert sum(line["tokens"] for line in found["lines"]) <= found["tokens"] + 50
         assert found["memory_query"] == {"text": "I play the guitar.", "source": "current_message"}
-        await world.segue.remember("ann", "Ann plays the guitar in a band.", "guide")
+        owner = (await world.segue.get_thread(thread)).user_id
+        await world.segue.remember(owner, "Ann plays the guitar.", "guide")
         [recalled] = await site.list(f"/api/admin/threads/{thread}/memories")
-        assert recalled["content"] == "Ann plays the guitar in a band."
+        assert recalled["content"] == "Ann plays the guitar."

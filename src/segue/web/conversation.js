@@ -25,6 +25,9 @@ export const textOf = (content) =>
     ? content
     : content.map((block) => (block.type === "text" ? block.text : "")).join("");
 
+/** Until the next frame; a hidden tab draws none, and waits a moment instead. */
+const drawn = () => new Promise((resolve) => { requestAnimationFrame(resolve); setTimeout(resolve, 100); });
+
 export class Conversation extends EventTarget {
   /** @param {SegueClient} client @param {string} id */
   constructor(client, id) {
@@ -47,17 +50,9 @@ export class Conversation extends EventTarget {
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.watching = undefined;
   }
 
-  get isAtEnd() {
-    return this.after === null;
-  }
-
-  get isBusy() {
-    return this.running.size > 0 || this.drafts.size > 0;
-  }
-
-  get last() {
-    return this.messages.at(-1) ?? null;
-  }
+  get isAtEnd() { return this.after === null; }
+  get isBusy() { return this.running.size > 0 || this.drafts.size > 0; }
+  get last() { return this.messages.at(-1) ?? null; }
 
   /** The newest page, instead of what is shown. */
   loadLatest = () =>
@@ -76,11 +71,7 @@ export class Conversation extends EventTarget {
     this.#once(async () => {
       if (!this.before) return;
       const page = await this.client.getHistory(this.id, { limit: PAGE, before: this.before });
-      // A few in each frame: a whole page at once would make scrolling stutter.
-      for (let end = page.items.length; end > 0; end -= AT_ONCE) {
-        this.#merge(page.items.slice(Math.max(0, end - AT_ONCE), end));
-        if (end > AT_ONCE) await this.#drawn();
-      }
+      await this.#mergeGently(page.items.toReversed());
       this.before = page.before;
       if (this.messages.length > WINDOW) {
         this.messages.length = WINDOW;
@@ -92,10 +83,7 @@ export class Conversation extends EventTarget {
     this.#once(async () => {
       if (!this.after) return;
       const page = await this.client.getHistory(this.id, { limit: PAGE, after: this.after });
-      for (let start = 0; start < page.items.length; start += AT_ONCE) {
-        this.#merge(page.items.slice(start, start + AT_ONCE));
-        if (start + AT_ONCE < page.items.length) await this.#drawn();
-      }
+      await this.#mergeGently(page.items);
       this.after = page.after;
       if (this.isAtEnd) this.below = 0;
       this.#trimTop();
@@ -106,10 +94,8 @@ export class Conversation extends EventTarget {
     this.#once(async () => {
       const half = PAGE / 2;
       const upTo = `${BigInt(position) + 1n}`; // `before` leaves out the message itself
-      const [older, newer] = await Promise.all([
-        this.client.getHistory(this.id, { limit: half, before: upTo }),
-        this.client.getHistory(this.id, { limit: half, after: position }),
-      ]);
+      const pages = [{ before: upTo }, { after: position }].map((page) => this.client.getHistory(this.id, { limit: half, ...page }));
+      const [older, newer] = await Promise.all(pages);
       this.messages = [];
       this.#merge([...older.items, ...newer.items]);
       this.before = older.before;
@@ -127,9 +113,8 @@ export class Conversation extends EventTarget {
   /** @param {string} id */
   async resend(id) {
     const found = this.unsent.find((each) => each.id === id);
-    if (!found) return;
-    found.error = null;
-    await this.#deliver(id, found.content);
+    if (found) found.error = null;
+    if (found) await this.#deliver(id, found.content);
   }
 
   /** @param {string} id @param {Content} content */
@@ -190,9 +175,7 @@ export class Conversation extends EventTarget {
       case "question":
         this.question = { turn_id: turn, questions: frame.questions };
         break;
-      case "done":
-      case "error":
-      case "cancelled":
+      case "done": case "error": case "cancelled":
         this.#end(frame, turn);
         break;
       case "lagged":
@@ -292,8 +275,7 @@ export class Conversation extends EventTarget {
   /** @param {() => Promise<void>} load */
   #once(load) {
     this.loading ??= load()
-      .then(() => void (this.failure = null))
-      .catch((error) => void (this.failure = error))
+      .then(() => void (this.failure = null), (error) => void (this.failure = error))
       .finally(() => {
         this.loading = null;
         this.#changed();
@@ -302,13 +284,13 @@ export class Conversation extends EventTarget {
     return this.loading;
   }
 
-  /** Until what came is on the screen; a hidden tab draws nothing and waits a moment instead. */
-  async #drawn() {
-    this.#changed();
-    await new Promise((resolve) => {
-      requestAnimationFrame(() => resolve(null));
-      setTimeout(resolve, 100, null);
-    });
+  /** A few in each frame: a whole page at once would make scrolling stutter. @param {Message[]} found */
+  async #mergeGently(found) {
+    for (let start = 0; start < found.length; start += AT_ONCE) {
+      this.#merge(found.slice(start, start + AT_ONCE));
+      this.#changed();
+      if (start + AT_ONCE < found.length) await drawn();
+    }
   }
 
   #changed() {

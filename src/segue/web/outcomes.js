@@ -21,7 +21,7 @@ export function rate(hits, cases) {
   return { cases, value: share, low: Math.max(0, center - half), high: Math.min(1, center + half) };
 }
 
-/** @param {Row[]} rows @param {"replied" | "ignored" | "pending" | "total"} name */
+/** @param {Row[]} rows @param {(typeof COUNTS)[number] | "total"} name */
 export const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
 
 /** The one thing to know. @param {Row[]} rows @param {Arm[]} arms */
@@ -47,10 +47,9 @@ export function sentence(rows, arms) {
 }
 
 /** Why there is nothing to draw. @param {Row[]} rows */
-export function unknown(rows) {
-  if (sum(rows, "pending")) return "still open";
-  return COUNTS.filter((name) => rows.some((row) => row[name])).map((name) => `${rows.reduce((all, row) => all + row[name], 0)} ${plain(name)}`).join(", ") || "none sent";
-}
+export const unknown = (rows) =>
+  COUNTS.map((name) => [name, sum(rows, name)]).filter(([, count]) => count)
+    .map(([name, count]) => (name === "pending" ? "still open" : `${count} ${plain(`${name}`)}`)).join(", ") || "none sent";
 
 /** @param {Row[]} rows */
 export function csv(rows) {

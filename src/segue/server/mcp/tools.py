@@ -172,7 +172,7 @@ class NewFollowUp(FollowUpIn):
 async def list_agents(segue: Segue, _: Caller, given: NoArguments) -> Items:
     """List the agents that the user talks with."""
     del given
-    return [AgentOut(id=agent.id, name=agent.name or agent.id) for agent in segue.agents]
+    return [*map(AgentOut.of, segue.agents)]
 
 
 @tool(OfAgent, reads=True)
@@ -239,7 +239,7 @@ async def read_thread(segue: Segue, caller: Caller, given: PageQuery) -> BaseMod
     before = None if given.before is None else parse(given.before)
     page = await segue.history(thread, limit=given.limit, before=before)
     shown = PageOut.of(page, await segue.list_turns(thread, page, limit=10 * given.limit))
-    for message in shown.messages:
+    for message in shown.items:
         message.content = message.text  # without pictures and files
     return shown
 

@@ -11,7 +11,6 @@ from segue.core.snowflake import parse
 from segue.core.text import exact_json
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
-from segue.journal.records import FoundMemory
 from segue.server.access import SegueDep
 from segue.server.middleware import api_router
 from segue.server.problems import errors
@@ -91,10 +90,11 @@ async def get_context(segue: SegueDep, thread_id: str) -> Json:
 async def list_recalled(segue: SegueDep, thread_id: str) -> Items:
     """The memories that a follow-up would find now, by the context's `memory_query`; best first."""
     thread = await segue.get_thread(thread_id)
-    agent, found = segue.get_agent(thread.agent_id), list[FoundMemory]()
+    agent = segue.get_agent(thread.agent_id)
     query = (await segue.inspector.get_context(thread, agent))["memory_query"]
-    if query is not None and agent.keeps_memories:
-        found = await segue.search_memories(thread.user_id, query["text"], agent.id)
+    if query is None or not agent.keeps_memories:
+        return Items(items=[])
+    found = await segue.search_memories(thread.user_id, query["text"], agent.id)
     return Items(
         items=[
             {"key": each.memory.key, "content": each.memory.content, "score": each.score}

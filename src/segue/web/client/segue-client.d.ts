@@ -68,11 +68,11 @@ export class SegueClient {
      * @param {{limit?: number, before?: string | null, after?: string | null}} [page]
      * @returns {Promise<HistoryPage>}
      */
-    getHistory(id: string, page?: {
+    getHistory: (id: string, page?: {
         limit?: number;
         before?: string | null;
         after?: string | null;
-    }): Promise<HistoryPage>;
+    }) => Promise<HistoryPage>;
     /**
      * Send a message; sent again with the same `client_message_id`, it is stored once.
      * @param {string} id
@@ -151,12 +151,22 @@ export class SegueClient {
     /**
      * What operators read of a thread.
      * @param {string} id
-     * @param {"batches" | "decisions" | "timers" | "turns"} what
-     * @returns {Promise<any[]>}
+     * @param {"batches" | "decisions" | "memories" | "timers" | "turns"} what
+     * @returns {Promise<Page<any>>}
      */
-    inspect: (id: string, what: "batches" | "decisions" | "timers" | "turns") => Promise<any[]>;
+    inspect: (id: string, what: "batches" | "decisions" | "memories" | "timers" | "turns") => Promise<Page<any>>;
     /** The next request to the model. @param {string} id @returns {Promise<any>} */
     getContext: (id: string) => Promise<any>;
+    /** Close an open batch. @param {string} id @param {string} batch @returns {Promise<unknown>} */
+    settleBatch: (id: string, batch: string) => Promise<unknown>;
+    /**
+     * What operators read of the whole server.
+     * @param {"turns" | "timers" | "dead-letters"} what
+     * @returns {Promise<Page<any>>}
+     */
+    inspectServer: (what: "turns" | "timers" | "dead-letters") => Promise<Page<any>>;
+    /** @param {string} id @returns {Promise<any>} */
+    retryDeadLetter: (id: string) => Promise<any>;
     /** @param {Record<string, unknown>} [query] @returns {Promise<any>} */
     getStats: (query?: Record<string, unknown>) => Promise<any>;
     /** The scenarios and policies to choose from. @returns {Promise<any>} */

@@ -28,6 +28,10 @@ export type Message = {
      */
     state: "queued" | "running" | "waiting" | "answered" | "failed" | "cancelled" | null;
     error: string | null;
+    /**
+     * Of a user's message: what the agent asked before it could go on.
+     */
+    asked: Asked[];
     client_message_id?: string | null | undefined;
 };
 /**
@@ -73,12 +77,25 @@ export type Me = {
 export type Agent = {
     id: string;
     name: string;
+    takes_reminders: boolean;
+    quiet_hours: {
+        start: string;
+        end: string;
+    } | null;
+};
+/**
+ * What an agent asked back, by id.
+ */
+export type Asked = {
+    turn_id: string;
+    questions: Record<string, any>;
+    answer: any;
 };
 /**
  * The shapes that a Segue server sends; ids, positions and cursors are text, times are RFC 3339.
  */
 export type HistoryPage = {
-    messages: Message[];
+    items: Message[];
     before: string | null;
     after: string | null;
 };

@@ -11,7 +11,7 @@ import { SegueSheet } from "./sheet.js";
 
 /** @extends {SegueSheet<Memory>} */
 export class SegueMemories extends SegueSheet {
-  static properties = { agent: { state: true }, edited: { state: true }, query: { state: true } };
+  static properties = { ...SegueSheet.properties, agent: { state: true }, edited: { state: true }, query: { state: true } };
 
   constructor() {
     super();

@@ -14,7 +14,7 @@ const EVERY = [["FREQ=DAILY", "every day"], ["FREQ=WEEKLY", "every week"], ["FRE
 
 /** @extends {SegueSheet<Reminder>} */
 export class SegueReminders extends SegueSheet {
-  static properties = { how: { state: true } };
+  static properties = { ...SegueSheet.properties, how: { state: true } };
 
   constructor() {
     super();
