@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser
 
+from segue.simulate.world import plain_agent
 from tests.web.stage import Served, asker, browsing, eager, served
 
 
@@ -17,6 +18,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     folder = str(tmp_path_factory.mktemp("page"))
-    agents = (eager("ada", "Ada", 1.0), eager("calm", "Calm", 3_600), asker())
+    minder = plain_agent("minder", name="Minder", memory={"text_weight": 1})
+    agents = (eager("ada", "Ada", 1.0), eager("calm", "Calm", 3_600), asker(), minder)
     async with served(folder, *agents) as running:
         yield running

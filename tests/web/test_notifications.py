@@ -107,7 +107,7 @@ async def test_without_push_services_there_is_no_switch(browser: Browser, site: 
         async with tab_of(browser, site) as tab:
             tab.mistakes.clear()
             await tab.page.goto(f"{site.address}/#/preferences")
-            await tab.page.get_by_text("Never write to me first").wait_for()
+            await tab.page.get_by_text("Agents may write to me first").wait_for()
             await tab.page.wait_for_timeout(300)
             assert await tab.page.get_by_text("Notify this browser").count() == 0
             tab.mistakes[:] = [each for each in tab.mistakes if "404" not in each]

@@ -141,19 +141,22 @@ async def test_memories_are_edited_and_searched(browser: Browser, site: Served) 
     async with tab_of(browser, site) as tab:
         page = tab.page
         await page.goto(f"{site.address}/#/memories")
+        await page.get_by_role("combobox").select_option("minder")
         await page.get_by_label("Something to remember").fill("I play the guitar.")
         await page.get_by_role("button", name="Remember").click()
         await page.get_by_role("button", name="Edit: I play the guitar.").click()
         await page.get_by_label("The memory").fill("I play the lute.")
         await page.get_by_role("button", name="Save").click()
         await page.get_by_text("I play the lute.").wait_for()
-        assert [m.content for m in await site.segue.list_memories("me")] == ["I play the lute."]
+        assert [m.content for m in await site.segue.list_memories("me", "minder")] == [
+            "I play the lute."
+        ]
         await page.get_by_label("Search memories").fill("lute")
         await page.keyboard.press("Enter")
         await page.get_by_text("match").wait_for()
         await page.get_by_role("button", name="Forget: I play the lute.").click()
         await page.get_by_text("Nothing found for “lute”.").wait_for()
-        assert await site.segue.list_memories("me") == []
+        assert await site.segue.list_memories("me", "minder") == []
 
 
 async def test_a_refused_reminder_speaks_to_the_user(browser: Browser, site: Served) -> None:

@@ -173,7 +173,7 @@ export class SegueClient {
    */
   simulate = (asked) => this.#call("POST", "api/admin/simulations", asked);
   /** The newest conversations of all users. @returns {Promise<Page<Thread>>} */
-  listAllThreads = () => this.#list("api/admin/threads", "threads");
+  listAllThreads = () => this.#get("api/admin/threads");
 
   /** @param {string} id @param {string} [rest] */
   #of = (id, rest) => `api/threads/${encodeURIComponent(id)}${rest ? `/${rest}` : ""}`;
