@@ -183,7 +183,7 @@ LIES = {
 @pytest.mark.parametrize("kind", LIES)
 async def test_an_address_that_lies_has_no_tools(kind: str) -> None:
     """Whatever it answers, it is over within its limit, and little of it is in memory."""
-    sent, writers = 0, list[asyncio.StreamWriter]()
+    sent, writers, ended = 0, list[asyncio.StreamWriter](), asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
@@ -191,19 +191,26 @@ async def test_an_address_that_lies_has_no_tools(kind: str) -> None:
         await reader.read(10)
         with suppress(ConnectionError):
             writer.write(LIES[kind])
-            while kind == "endless":
+            while kind == "endless" and sent < 60_000_000:
                 writer.write(b"x" * 100_000)
                 sent += 100_000
                 await writer.drain()
             if kind != "nothing":
                 writer.close()
+        ended.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    given = {"url": f"http://127.0.0.1:{port}/mcp?key=s3cret", "connect_time": 1.5}
+    # On a busy machine, megabytes take seconds.
+    limit = PATIENCE / 2 if kind == "endless" else 1.5
+    given = {"url": f"http://127.0.0.1:{port}/mcp?key=s3cret", "connect_time": limit}
     try:
         async with asyncio.timeout(PATIENCE), toolbox(McpConfig.parse(given, "notes")) as box:
-            assert await box.tools() == []
+            if kind == "endless":
+                await ended.wait()  # cut off by the client, not by the limit of connecting
+            else:
+                assert await box.tools() == []
+            assert box.servers[0].tools == ()
             assert "s3cret" not in str(box.servers[0].problem)
         if kind == "refusal":
             assert box.servers[0].problem == "It answers with status 401."
