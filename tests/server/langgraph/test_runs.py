@@ -300,3 +300,15 @@ async def test_an_empty_thread_is_with_whichever_assistant_its_first_run_names(
         assert (got["metadata"] or {})["assistant_id"] == "tutor"
         with pytest.raises(ConflictError, match="with the agent 'tutor'"):
             await client.runs.create(thread, "guide", input=said("And where?"))
+
+
+async def test_a_client_of_several_modes_gets_each_piece_first_as_an_event(
+    sqlite_stage: Stage,
+) -> None:
+    """CopilotKit takes text from `events`; a piece that came before them it would show twice."""
+    async with wired(sqlite_stage, models={"guide": lines("Oslo, I think.")}) as (_, _site, client):
+        thread = (await client.threads.create())["thread_id"]
+        modes: Any = ["messages-tuple", "events", "updates"]
+        stream = client.runs.stream(thread, ASSISTANT, input=said("Where?"), stream_mode=modes)
+        kinds = [part.event async for part in stream if part.event in {"messages", "events"}]
+        assert kinds[:2] == ["events", "messages"]

@@ -193,8 +193,11 @@ class Narrator:
         }
 
     def _only(self, parts: Iterable[Part]) -> list[Part]:
-        """The parts of the chosen modes."""
-        return [part for part in parts if _mode_of(part.event) in self._modes]
+        """The parts of the chosen modes, those of `events` first: a client of several modes takes
+        the text from them, but would take a piece that came before them from another mode, too.
+        """
+        chosen = [part for part in parts if _mode_of(part.event) in self._modes]
+        return sorted(chosen, key=lambda part: part.event != "events")
 
 
 def _mode_of(event: str) -> str:
