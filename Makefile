@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Without byte code on disk, every process that a test starts would compile its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: vendor types test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
+.PHONY: vendor types clients test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not long" $(ARGS)
@@ -85,6 +85,10 @@ types:
 	@if command -v npm > /dev/null; then $(MAKE) --silent tools/web/node_modules \
 		&& cd tools/web && npm run --silent types; \
 	else echo "The types of the page were not checked: there is no npm."; fi
+
+# The JavaScript clients of tests/clients, once per lock, into the user's cache folder.
+clients: $(READY)
+	$(BIN)/python -m tests.clients.packages
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

@@ -6,12 +6,13 @@ Waits are for conditions; the clock is real, so a follow-up comes a second after
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 from langgraph.graph import START as BEGIN
@@ -104,6 +105,7 @@ class Served:
     agents: Sequence[AgentConfig]
     answer: Answer = script
     delay: float = 0.005
+    prepare: Callable[[FastAPI], None] = lambda _: None
     address: str = ""
     segue: Segue = field(init=False)
     journal: Journal = field(init=False)
@@ -120,6 +122,7 @@ class Served:
         system = await stack.enter_async_context(compose(chosen, Overrides(models=models)))
         self.segue, self.journal = Segue(system), system.deps.journal
         app = create_app(self.segue, self.settings)
+        self.prepare(app)
         bound = open_socket(self.settings)
         self.address = await stack.enter_async_context(serving(app, bound))
         port = int(self.address.rpartition(":")[2])
