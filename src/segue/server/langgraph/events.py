@@ -8,6 +8,7 @@ last run again, because clients subscribe after they have started one, and wait 
 import secrets
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -128,6 +129,8 @@ class EventFeed:
         self._told: int | None = None
         # A turn that runs already: the first that is heard of its message is all of it so far.
         self._met = newest.id if newest is not None and newest.is_live else None
+        # A run that is over is told from its begin, although only its end is stored.
+        self._over = newest if newest is not None and not newest.is_live else None
         self._since = cursor_at(thread.last_position)
         if wanted.since is not None:
             self._since = cursor_before(wanted.since)
@@ -137,16 +140,20 @@ class EventFeed:
     async def events(self) -> AsyncGenerator[EncodedEvent | None]:
         """None after each idle interval."""
         heard = self._segue.listen(self._thread, self._since)
+        if self._over is not None and self._wanted.since is None and self._wanted.has("lifecycle"):
+            begun = {"event": "running", "origin": self._over.kind.value}
+            told = self._lifecycle(self._over.id, begun)
+            yield told.encode(number_of(self._since), _milliseconds(self._over.queued_at))
         async with aclosing(with_heartbeats(heard, self._live)) as events:
             async for event in events:
                 if event is None:
                     yield None
                     continue
                 number = number_of(event.cursor)
-                now = self._segue.system.deps.clock.now()
+                now = _milliseconds(self._segue.system.deps.clock.now())
                 for told in await self._tell(event):
                     if self._wanted.has(told.method):
-                        yield told.encode(number, int(now.timestamp() * 1_000))
+                        yield told.encode(number, now)
 
     async def _tell(self, event: Event) -> list[ProtocolEvent]:
         payload = event.payload
@@ -161,8 +168,8 @@ class EventFeed:
 
     async def _values(self, event: Event) -> list[ProtocolEvent]:
         """The state, but not that after each message of the past."""
-        position = parse_cursor(event.cursor)[0]
-        if not self._wanted.has("values") or position < self._thread.last_position:
+        is_past = parse_cursor(event.cursor)[0] < self._thread.last_position
+        if not self._wanted.has("values") or (is_past and not self._ends_last(event.payload)):
             return []
         window = await self._window.read(self._segue, self._thread.id)
         if window.count == self._told:
@@ -170,6 +177,10 @@ class EventFeed:
         self._told = window.count
         name = f"{event.cursor}:values:{window.count}"
         return [ProtocolEvent("values", await window.encode(), name)]
+
+    def _ends_last(self, payload: Payload) -> bool:
+        over = self._over
+        return over is not None and isinstance(payload, TurnEnded) and payload.turn_id == over.id
 
     def _of(self, payload: Payload) -> Iterator[ProtocolEvent]:
         match payload:
@@ -248,6 +259,10 @@ class EventFeed:
             "values": {"messages": [{"id": name, "type": "ai", "content": text}]},
         }
         yield ProtocolEvent("updates", update, f"{name}:update")
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000)
 
 
 def _block(id: str, data: Json, end: int, own: str = "") -> ProtocolEvent:

@@ -40,7 +40,8 @@ def message_json(message: BaseMessage) -> Json:
 def chunk_json(id: str, text: str, origin: str | None) -> Json:
     """A part of an agent's message; clients add up all fields, so only the first has an origin."""
     calls: Json = {"tool_calls": [], "invalid_tool_calls": [], "tool_call_chunks": []}
-    return {**_fields(text, id, origin), "type": "AIMessageChunk", **calls, "usage_metadata": None}
+    calls |= {"usage_metadata": None, "chunk_position": None}
+    return {**_fields(text, id, origin), "type": "AIMessageChunk", **calls}
 
 
 def _fields(content: str | list[Any], id: str, origin: str | None) -> Json:

@@ -110,7 +110,7 @@ async def thread_json(segue: Segue, thread: Thread) -> Json:
         "state_updated_at": rfc3339(thread.updated_at),
         "metadata": thread_metadata(thread),
         "status": thread_status(newest, waiting),
-        "config": {},
+        "config": {"configurable": {}},
         "values": window.values() if thread.message_count else None,
         "interrupts": {NODE: asked} if asked else {},
         "error": None,
