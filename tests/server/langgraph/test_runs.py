@@ -24,6 +24,8 @@ from tests.server.langgraph.scenes import (
     wired,
     words_of,
 )
+from tests.stories.scenes import PATIENCE as SILENCE
+from tests.stories.scenes import eager_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -312,3 +314,21 @@ async def test_a_client_of_several_modes_gets_each_piece_first_as_an_event(
         stream = client.runs.stream(thread, ASSISTANT, input=said("Where?"), stream_mode=modes)
         kinds = [part.event async for part in stream if part.event in {"messages", "events"}]
         assert kinds[:2] == ["events", "messages"]
+
+
+async def test_a_run_may_name_the_last_state_that_its_client_has_seen(sqlite_stage: Stage) -> None:
+    """Also one from before a follow-up; from before a message of the user, it would be a fork."""
+    model = lines("Oslo?", "Shall I book it?", "Good.")
+    async with wired(sqlite_stage, eager_agent(), models={"guide": model}) as (
+        world,
+        _site,
+        client,
+    ):
+        thread = (await client.threads.create())["thread_id"]
+        await client.runs.wait(thread, ASSISTANT, input=said("Where?"))
+        seen: Any = (await client.threads.get_state(thread))["checkpoint"]
+        await world.pass_time(SILENCE)
+        values = await client.runs.wait(thread, ASSISTANT, input=said("Please."), checkpoint=seen)
+        assert texts(values) == ["Where?", "Oslo?", "Shall I book it?", "Please.", "Good."]
+        with pytest.raises(UnprocessableEntityError, match="no checkpoints to fork from"):
+            await client.runs.create(thread, ASSISTANT, input=said("Again."), checkpoint=seen)

@@ -11,9 +11,10 @@ from segue.server.requests import StrictModel
 
 MODES: Final = frozenset({"values", "messages", "messages-tuple", "updates", "custom", "events"})
 _NO_DATA: Final = "Segue has no data for it; use one of: " + ", ".join(sorted(MODES))
+NO_FORK: Final = (
+    "not supported: a thread goes on from its end; it keeps no checkpoints to fork from"
+)
 _REFUSED: Final[Mapping[str, str]] = {
-    "checkpoint": "a thread goes on from its end; it keeps no checkpoints to fork from",
-    "checkpoint_id": "a thread goes on from its end; it keeps no checkpoints to fork from",
     "interrupt_before": "a run stops only where its graph asks a question",
     "interrupt_after": "a run stops only where its graph asks a question",
     "webhook": "webhooks are set in the settings of an agent",
@@ -58,6 +59,13 @@ class RunOptions(StrictModel):
     feedback_keys: Any = None
 
     @property
+    def named_checkpoint(self) -> Any:
+        """The id of the state that a client goes on from, if it names one."""
+        if isinstance(self.checkpoint, Mapping):
+            return self.checkpoint.get("checkpoint_id") or self.checkpoint_id
+        return self.checkpoint or self.checkpoint_id
+
+    @property
     def strategy(self) -> DoubleTexting | None:
         return None if self.multitask_strategy is None else DoubleTexting(self.multitask_strategy)
 
@@ -91,7 +99,7 @@ def _check_config(config: Mapping[str, Any]) -> None:
     if not isinstance(inner, Mapping):
         raise UsageError("config.configurable: expected an object.")
     if inner.get("checkpoint_id") or inner.get("checkpoint_ns"):
-        raise UsageError(f"config.configurable: not supported: {_REFUSED['checkpoint']}.")
+        raise UsageError(f"config.configurable: {NO_FORK}.")
     unknown = sorted(name for name in inner if inner[name] and name not in _CONFIGURABLE)
     unknown += sorted(name for name in config if config[name] and name not in _CONFIG)
     if unknown:

@@ -5,13 +5,15 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 
+from segue.core.snowflake import TEXT_WIDTH
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
 from segue.server.access import get_own_thread, segue_of
 from segue.server.auth import Caller
-from segue.server.langgraph.bodies import RunOptions
+from segue.server.langgraph.bodies import NO_FORK, RunOptions
 from segue.server.langgraph.messages import sent_messages
+from segue.server.langgraph.records import checkpoint_json
 from segue.server.requests import MessageIn
 from segue.server.routes.messages import accept_message
 
@@ -21,6 +23,7 @@ async def start_run(
 ) -> Turn:
     """Store a message or an answer, and return the turn that is its run."""
     options.check()
+    await _check_end(segue_of(connection), thread, options.named_checkpoint)
     command = {name: value for name, value in (options.command or {}).items() if value is not None}
     if not command:
         return await _send(connection, thread, given, options)
@@ -36,6 +39,19 @@ async def start_run(
     if not waiting:
         raise ConflictError("No question waits for an answer in this thread.")
     return await segue.answer(waiting[0], command["resume"])
+
+
+async def _check_end(segue: Segue, thread: Thread, checkpoint: Any) -> None:
+    """Some clients send the last state that they have seen along with each message. What the agent
+    wrote since then of its own accord may follow it; a message of the user may not.
+    """
+    if checkpoint is None or checkpoint == checkpoint_json(thread)["checkpoint_id"]:
+        return
+    is_id = isinstance(checkpoint, str) and len(checkpoint) == TEXT_WIDTH and checkpoint.isdecimal()
+    turns = await segue.list_turns(thread, limit=10) if is_id else []
+    asked = [turn.batch for turn in turns if not turn.kind.speaks_first]
+    if not asked or max(asked) > int(checkpoint):
+        raise UsageError(f"checkpoint: {NO_FORK}.")
 
 
 async def _send(
