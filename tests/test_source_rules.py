@@ -154,6 +154,8 @@ def _fails(called: ast.expr, checks: Collection[str]) -> bool:
     match called:
         case ast.Attribute(value=ast.Name(id="pytest"), attr=name):
             return name in {"raises", "fail", "warns"}
+        case ast.Name(id="expect"):  # Playwright's
+            return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in checks
     return False

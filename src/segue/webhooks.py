@@ -18,7 +18,6 @@ __all__ = [
     "EVENT_ID_HEADER",
     "SIGNATURE_HEADER",
     "TOLERANCE",
-    "is_recent",
     "sign",
     "sign_standard",
     "verify",

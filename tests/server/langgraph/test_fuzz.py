@@ -77,10 +77,12 @@ async def test_no_body_query_or_header_breaks_a_route(folder: str) -> None:
                 if dice.random() < 0.1:
                     raw = next(iter(nasty.bodies(dice, 1, 10_000)))
                 names = [dice.choice([thread, "x", "%00", "2255260483584000000"]) for _ in "abc"]
-                await _send(watched, str(door.method), fill(door, *names), raw, dice)
+                await _check_sent(watched, str(door.method), fill(door, *names), raw, dice)
 
 
-async def _send(watched: Watched, method: str, path: str, body: bytes, dice: random.Random) -> None:
+async def _check_sent(
+    watched: Watched, method: str, path: str, body: bytes, dice: random.Random
+) -> None:
     headers = httpx.Headers({**AS_JSON, "Last-Event-ID": dice.choice(IDS)}, encoding="utf-8")
     params = {dice.choice(["limit", "offset", "stream_mode", "key", "wait"]): dice.choice(WORDS)}
 
@@ -111,4 +113,4 @@ async def test_no_frame_breaks_a_socket(folder: str) -> None:
                     while json.loads(await socket.recv()).get("id") != 77:
                         pass
                 except ConnectionClosed as closed:
-                    raise AssertionError(f"{frames} closed it: {closed}") from None
+                    pytest.fail(f"{frames} closed it: {closed}")
