@@ -168,9 +168,9 @@ def test_an_agent_with_a_graph_of_its_own_is_not_said_to_have_a_model() -> None:
 async def history(address: str) -> list[str]:
     """What was said in the only thread."""
     async with httpx.AsyncClient(base_url=f"{address}/api", timeout=PATIENCE) as client:
-        [thread] = (await client.get("/threads")).json()["threads"]
+        [thread] = (await client.get("/threads")).json()["items"]
         page = (await client.get(f"/threads/{thread['id']}/history")).json()
-    return [message["text"] for message in page["messages"]]
+    return [message["text"] for message in page["items"]]
 
 
 @pytest.mark.anyio
@@ -324,7 +324,7 @@ async def test_changed_code_is_taken_up_without_losing_anything(tmp_path: Path) 
                     while True:
                         page = await client.get(f"/threads/{thread}/history")
                         # 503 while a process stops; a client comes back.
-                        if page.is_success and page.json()["messages"][-1]["text"] == text:
+                        if page.is_success and page.json()["items"][-1]["text"] == text:
                             return
                         await asyncio.sleep(0.1)
 

@@ -115,7 +115,7 @@ async def test_memories_are_kept_found_and_forgotten(stage: Stage) -> None:
         assert kept["key"] == "sport"
         [found] = await use(session, "search_memories", query="ski")
         assert found["content"] == "Ann likes to ski."
-        assert (await site.get("/api/memories"))["memories"][0]["key"] == "sport"
+        assert (await site.get("/api/memories"))["items"][0]["key"] == "sport"
         await use(session, "forget", key="sport")
         assert await use(session, "list_memories") == []
         gone = await session.call_tool("forget", {"key": "sport"})

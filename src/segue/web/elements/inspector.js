@@ -142,13 +142,12 @@ export class SegueInspector extends SegueElement {
 
   #batches() {
     const planned = this.#pending;
-    return html`${planned.length ? planned.slice(0, 5).map((timer) => this.#planned(timer)) : html`<p class="next">Nothing is planned.</p>`}
+    return html`${planned.length ? planned.slice(0, 5).map(this.#planned) : html`<p class="next">Nothing is planned.</p>`}
       <segue-timeline .batches=${this.data.batches} .decisions=${this.data.decisions} .timers=${planned} .now=${this.now} @chosen=${this.#choose}></segue-timeline>
       ${this.data.batches.map((batch) => this.#batch(batch))}`;
   }
 
-  /** @param {any} timer */
-  #planned = (timer) => html`<p class="next"><span>Next: <b>${countdown(timer.due_at, this.now)}</b></span>
+  #planned = (/** @type {any} */ timer, /** @type {number} */ index) => html`<p class="next"><span>${index ? "Then" : "Next"}: <b>${countdown(timer.due_at, this.now)}</b></span>
     <span class="grow">${plain(timer.kind)}${timer.trigger_type && timer.trigger_type !== timer.kind ? ` · ${plain(timer.trigger_type)}` : ""}${timer.payload?.text ? `: ${timer.payload.text}` : ""}</span>
     <span class="dim" title=${exact(timer.due_at)}>${moment(timer.due_at)}</span>
     ${timer.expected ? html`<span class="held ${timer.expected.outcome}">${icon(MARKS[/** @type {"postpone"} */ (timer.expected.outcome)] ?? "pause")}

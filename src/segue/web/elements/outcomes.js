@@ -36,13 +36,13 @@ export class SegueOutcomes extends SegueElement {
       .sentence { font-size: 24px; line-height: 34px; max-width: 34ch; margin: 0 0 32px; text-wrap: balance; }
       .multiples { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 24px; }
       figure { margin: 0; } figcaption { font-weight: 600; font-size: 13px; margin-bottom: 4px; }
-      svg { width: 100%; height: auto; }
+      svg { width: 100%; max-width: 300px; height: auto; }
       text { fill: var(--dim); font-size: 11px; } text.value { fill: var(--text); font-size: 13px; font-weight: 600; paint-order: stroke; stroke: var(--ground); stroke-width: 5px; }
       .axis { stroke: var(--line); } .interval { stroke: var(--accent); stroke-width: 2; opacity: .45; } .dot { fill: var(--accent); }
       .path { fill: none; stroke: var(--accent); stroke-width: 1.5; }
       .scroll { overflow-x: auto; margin-top: 40px; }
       table { border-collapse: collapse; font-size: 13px; width: 100%; }
-      th, td { text-align: left; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+      th, td { text-align: left; padding: 6px 16px 6px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
       td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
       td:last-child { white-space: normal; min-width: 12ch; }
       @media (max-width: 720px) {

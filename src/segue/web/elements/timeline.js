@@ -35,7 +35,7 @@ export class SegueTimeline extends SegueElement {
       .system_trigger { fill: var(--accent); }
       .continuation { fill: var(--good); }
       .agent_to_agent { fill: var(--warn); }
-      .call { fill: var(--good); opacity: .9; }
+      .call { fill: var(--good); stroke: var(--ground); stroke-width: .5; }
       .open { fill: url(#hatch); stroke: var(--accent); }
       .hatch { stroke: var(--accent); stroke-width: 3; }
       .incomplete { stroke: var(--bad); stroke-width: 2; }
@@ -107,7 +107,7 @@ export class SegueTimeline extends SegueElement {
     return svg`<a href="#" aria-label=${says} @click=${(/** @type {Event} */ event) => { event.preventDefault(); this.emit("chosen", batch.id); }}>
       ${bar.parts.length > 1 ? svg`<line class="later" x1=${left} x2=${left + width} y1=${y + 15} y2=${y + 15} />` : nothing}
       ${bar.parts.map((part) => svg`<rect class="bar ${kind}" x=${Math.max(x(part.from), LEFT)} y=${y + 6} width=${Math.max(x(part.to) - Math.max(x(part.from), LEFT), 6)} height="18" rx="3"><title>${says}</title></rect>`)}
-      ${bar.calls.map((call) => svg`<rect class="call" x=${Math.max(x(call.from), LEFT)} y=${y + 8 + (call.row % 3) * 5} width=${Math.max(x(call.to) - x(call.from), 3)} height="4"><title>${call.name}</title></rect>`)}
+      ${bar.calls.map((call) => svg`<rect class="call" x=${Math.max(x(call.from), LEFT)} y=${y + 7.5 + (call.row % 3) * 6} width=${Math.max(x(call.to) - x(call.from), 3)} height="4"><title>${call.name}</title></rect>`)}
     </a>`;
   }
 
