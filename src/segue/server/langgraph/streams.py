@@ -105,12 +105,20 @@ class RunStream:
 
 
 class ThreadStream:
-    """The stream of all runs of a thread, from a place on and without an end."""
+    """The stream of all runs of a thread, from a place on and without an end; `newest` is the last
+    run that has begun.
+    """
 
     def __init__(
-        self, live: LiveConnection, thread: Thread, modes: frozenset[str], place: Place
+        self,
+        live: LiveConnection,
+        thread: Thread,
+        modes: frozenset[str],
+        place: Place,
+        newest: Turn | None = None,
     ) -> None:
         self._live = live
+        self._newest = None if newest is None else newest.id
         self._segue = segue_of(live.connection)
         self._thread = thread
         self._place = place
@@ -154,7 +162,8 @@ class ThreadStream:
     async def _values(self, event: Event) -> list[Part]:
         """The state, but not that of each earlier run to a client that was away for long."""
         is_new = parse_cursor(event.cursor)[0] >= self._thread.last_position
-        return await self._states.values() if is_new else []
+        is_last = getattr(event.payload, "turn_id", None) == self._newest
+        return await self._states.values() if is_new or is_last else []
 
 
 def parse_thread_modes(given: list[str]) -> frozenset[str]:

@@ -276,6 +276,7 @@ async def _history(segue: Segue, thread: Thread, before: Any) -> Response:
 
 @router.get("/threads/{thread_id}/stream")
 async def join_stream(
+    segue: SegueDep,
     thread: ThreadDep,
     stream: StreamDep,
     stream_mode: Annotated[list[str] | None, Query()] = None,
@@ -283,4 +284,5 @@ async def join_stream(
 ) -> Response:
     place = Place.parse(last_event_id, "0", cursor_at(thread.last_position))
     modes = parse_thread_modes([mode for mode in stream_mode or () if mode])
-    return EventStream(ThreadStream(stream, thread, modes, place).lines())
+    newest, _ = await newest_and_waiting(segue, thread)
+    return EventStream(ThreadStream(stream, thread, modes, place, newest).lines())

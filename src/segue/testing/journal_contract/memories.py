@@ -60,6 +60,17 @@ async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) ->
     assert await notebook.recall("tea", **vector) == []
 
 
+async def test_a_memory_is_found_by_its_key_in_its_own_namespace(
+    journal: Journal, notebook: Notebook
+) -> None:
+    """As it is stored; another user's or agent's memory with the same key is another one."""
+    memory = await notebook.remember("tea", "Drinks tea.")
+    await notebook.remember("tea", "Hates tea.", user_id="bob")
+    assert await journal.memories.find("guide", "ada", "tea") == memory
+    assert await journal.memories.find("clerk", "ada", "tea") is None
+    assert await journal.memories.find("guide", "ada", "coffee") is None
+
+
 async def test_a_memory_with_a_known_key_is_replaced(journal: Journal, notebook: Notebook) -> None:
     """The fact stays the same row with new words, found by the new ones only."""
     old = await notebook.embed("drink", "Likes coffee.", 1, 0)
