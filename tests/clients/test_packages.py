@@ -1,15 +1,21 @@
 """The locks of the clients, and the versions that the examples name."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients.packages import EXAMPLES, TOOLS
+from tests.clients.packages import EXAMPLES, TOOLS, installed
 
 LOCKS = sorted(TOOLS.glob("*/package-lock.json"))
 APPS = sorted(EXAMPLES.glob("*/package.json"))
+TYPED = (
+    *("--noEmit", "--strict", "--skipLibCheck", "--jsx", "react-jsx", "--target", "es2022"),
+    *("--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2023,dom,dom.iterable"),
+)
 
 
 def _read(path: Path) -> Any:
@@ -43,3 +49,16 @@ def test_an_example_names_the_versions_that_were_tested(app: Path) -> None:
     assert any(
         named <= _read(lock.parent / "package.json")["dependencies"].items() for lock in LOCKS
     )
+
+
+def test_the_pages_of_the_examples_are_typed(tmp_path: Path) -> None:
+    """Against the types that the packages ship."""
+    sdk = installed("sdk")
+    for name in ("react", "hook"):
+        shutil.copytree(EXAMPLES / name, tmp_path / name)
+    (tmp_path / "node_modules").symlink_to(sdk / "node_modules")
+    names = [*map(str, sorted(tmp_path.glob("*/chat.tsx")))]
+    call = [str(sdk / "node_modules" / ".bin" / "tsc"), *TYPED, *names]
+    checked = subprocess.run(call, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    assert (checked.returncode, checked.stdout) == (0, "")
+    assert len(names) == 2
