@@ -89,6 +89,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "rename_thread": lambda segue, thread: segue.rename_thread(thread, "Maps"),
     "set_thread_metadata": lambda segue, thread: segue.set_thread_metadata(thread, {"x": 1}),
     "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),
+    "settle_batch": lambda segue, thread: segue.settle_batch(thread, 1),
     "why": lambda segue, thread: segue.why(thread),
     "mark_read": lambda segue, thread: segue.mark_read(thread, 1),
     "follow_up": lambda segue, thread: segue.follow_up(thread),
@@ -127,7 +128,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
     others |= {"wake", "list_reminders", "cancel_reminder"}  # for a user, too
     others |= {"get_agent", "agents", "last_position", "stats", "search"}
     others |= {"get_user_preferences", "set_user_preferences"}
-    others |= {"find_memory", "token_usage"}
+    others |= {"find_memory", "token_usage", "notifier"}
     others |= {"get_turn", "list_turns", "inspector", "retry_effect", "check_writable"}
     others |= {"list_memories", "search_memories", "remember", "forget", "find_key", "list_keys"}
     others |= {"export", "export_all", "import_file", "delete_user"}  # of users and of everything
