@@ -144,7 +144,7 @@ async def test_conversations_are_read_and_explained(stage: Stage) -> None:
         [thread] = await use(session, "list_threads")
         assert thread["id"] == ann.thread
         page = await use(session, "read_thread", thread_id=ann.thread)
-        assert [m["role"] for m in page["items"]] == ["user", "agent"]
+        assert [m["role"] for m in page] == ["user", "agent"]
         [found, *_] = await use(session, "search_messages", query="ann")
         assert found["thread_id"] == ann.thread
         [planned] = await use(session, "list_follow_ups", thread_id=ann.thread)
@@ -153,7 +153,7 @@ async def test_conversations_are_read_and_explained(stage: Stage) -> None:
         reasons = await use(session, "why", thread_id=ann.thread)
         assert "a follow-up" in [reason["what"] for reason in reasons]
         page = await use(session, "read_thread", thread_id=ann.thread)
-        assert page["items"][-1]["text"] == "Still there?"
+        assert page[-1]["text"] == "Still there?"
         cancelled = await use(session, "cancel_follow_ups", thread_id=ann.thread)
         assert {each["state"] for each in cancelled} <= {"cancelled"}
         assert [agent["id"] for agent in await use(session, "list_agents")] == ["guide"]
