@@ -22,6 +22,7 @@ from segue.web_push import (
 TEXT = b"When I grow up, I want to be a watermelon"
 SENDER = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"
 BROWSER = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+COMPRESSED = "AiVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcx"
 AUTH = "BTBZMqHH6r4Tts7J_aSIgg"
 SALT = "DGv6ra1nlYgDCS1FRnbzlw"
 BODY = (
@@ -68,7 +69,7 @@ def test_a_token_is_for_one_service_and_half_a_day() -> None:
     assert "sub" not in jwt.decode(unnamed.split(" ")[1][2:-1], options={"verify_signature": False})
 
 
-@pytest.mark.parametrize("key", ["", "AAAA", BROWSER[:-4], "B" * 87, "é", AUTH])
+@pytest.mark.parametrize("key", ["", "AAAA", BROWSER[:-4], "B" * 87, "é", AUTH, COMPRESSED])
 def test_what_is_not_a_key_is_refused(key: str) -> None:
     """Before it is stored: a message for it could never be encrypted."""
     with pytest.raises(UsageError, match=r"keys\.p256dh"):

@@ -22,6 +22,7 @@ from segue.errors import UsageError
 MAX_BYTES: Final = 4_096 - 103
 SALT_BYTES: Final = 16
 AUTH_BYTES: Final = 16
+_POINT_BYTES: Final = 65
 _CURVE: Final = ec.SECP256R1()
 _RECORD_BYTES: Final = 4_096
 _LAST_RECORD: Final = b"\x02"
@@ -52,12 +53,15 @@ def to_base64(raw: bytes) -> str:
 
 
 def read_public_key(text: str) -> bytes:
-    """A browser's public key; `UsageError` if it is not a point of P-256."""
+    """A browser's public key; `UsageError` if it is not a whole point of P-256."""
     raw = _read_base64(text)
     try:
         ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, raw)
     except ValueError:
-        raise UsageError("keys.p256dh is not a public key of P-256 in base64url.") from None
+        raw = b""
+    # The compressed form is a point, too, but browsers do not send it.
+    if len(raw) != _POINT_BYTES:
+        raise UsageError("keys.p256dh is not a public key of P-256 in base64url.")
     return raw
 
 

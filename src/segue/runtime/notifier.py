@@ -6,6 +6,7 @@ send to, so only addresses of the push services in the settings are taken.
 
 import json
 import os
+import re
 from functools import partial
 from typing import Final
 
@@ -46,6 +47,7 @@ _KEPT_FOR: Final = 86_400
 # The push service has ended the subscription.
 _ENDED: Final = frozenset({404, 410})
 _SERVICE: Final = "The push service"
+_LABEL: Final = re.compile("[a-z0-9-]{1,63}")
 
 
 class Notifier:
@@ -166,6 +168,10 @@ class Notifier:
 
 def _is_of(url: httpx.URL, service: str) -> bool:
     allowed = httpx.URL(service.replace("*.", ""))
-    is_below = "*." in service and url.host.endswith(f".{allowed.host}")
-    same_place = (url.scheme, url.port) == (allowed.scheme, allowed.port)
-    return same_place and (is_below or url.host == allowed.host)
+    if (url.scheme, url.port) != (allowed.scheme, allowed.port):
+        return False
+    if "*." not in service:
+        return url.host == allowed.host
+    # A resolver or a proxy may read anything else than plain labels as another host.
+    below = url.host.removesuffix(f".{allowed.host}")
+    return below != url.host and all(map(_LABEL.fullmatch, below.split(".")))
