@@ -154,6 +154,8 @@ async def test_a_follow_up_comes_over_connect(stage: Stage) -> None:
             third = await stream.until("RUN_FINISHED")
             assert third[0]["metadata"] == {"origin": "follow_up"}
             assert "input" not in third[0]
+            [begun] = [e for e in third if e["type"] == "TEXT_MESSAGE_START"]
+            assert begun["metadata"] == {"origin": "follow_up"}
             assert text_of(third) == "Still there?"
             assert {e["runId"] for e in (*second, *third) if "runId" in e}.isdisjoint({"r-1"})
         async with connected(site) as stream:

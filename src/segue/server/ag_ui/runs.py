@@ -50,10 +50,12 @@ class Run:
         self._failure: TurnFailed | None = None
         # Whether the client has something that is not, or no longer, in the conversation.
         self.is_stale = False
+        self._metadata: AgUiEvent = {}
 
     def start(self, origin: str, messages: Iterable[Mapping[str, Any]] = ()) -> AgUiEvent:
         """`messages` are the user's that led to the run; clients add those they do not have."""
-        told = {**self._ids, "protocolVersion": PROTOCOL, "metadata": {"origin": origin}}
+        self._metadata = {"origin": origin}
+        told = {**self._ids, "protocolVersion": PROTOCOL, "metadata": self._metadata}
         if asked := [*messages]:
             told["input"] = {**self._ids, "messages": asked, "tools": [], "context": []}
         return {"type": "RUN_STARTED", **told}
@@ -120,7 +122,8 @@ class Run:
             return
         if message_id not in self._open:
             self._open.add(message_id)
-            yield {"type": "TEXT_MESSAGE_START", "messageId": message_id, "role": "assistant"}
+            said = {"messageId": message_id, "role": "assistant", "metadata": self._metadata}
+            yield {"type": "TEXT_MESSAGE_START", **said}
         self._sent[message_id] = offset + len(text)
         yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": part}
 
