@@ -352,6 +352,22 @@ async def test_a_thread_has_at_most_a_hundred_reminders(sqlite_stage: Stage) -> 
             await w.segue.remind("one", "x", when="1h")
 
 
+async def test_a_user_sees_all_reminders_of_which_there_are_at_most_two_hundred(
+    sqlite_stage: Stage,
+) -> None:
+    """Over all threads; one that no list shows could not be cancelled."""
+    async with world(sqlite_stage) as w:
+        for thread in ("one", "two", "three"):
+            await w.segue.create_thread("sam", thread_id=thread)
+        for number in range(200):
+            await w.segue.remind(
+                ("one", "two")[number % 2], f"task {number}", after=f"{number + 1}h"
+            )
+        assert len(await w.segue.list_reminders("sam")) == 200
+        with pytest.raises(ConflictError, match="in all conversations"):
+            await w.segue.remind("three", "one more", after="1h")
+
+
 async def test_a_rule_without_a_time_holds_up_no_one(sqlite_stage: Stage) -> None:
     """To find that out takes a search through five years, which is not for the event loop."""
     rule = "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"

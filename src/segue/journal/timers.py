@@ -35,7 +35,6 @@ from segue.journal.follow_ups import (
     end_timer,
     find_equal,
     find_live,
-    live_reminders,
     prepare_arming,
     record_decisions,
 )
@@ -104,7 +103,7 @@ class Timers(Part):
         ids: SnowflakeSource,
         now: datetime,
         epoch: int | None = None,
-        most: int | None = None,
+        most: tuple[int, int] | None = None,
         refused: Decision | None = None,
     ) -> Timer:
         """Arm a timer at the thread's present epoch; `ConflictError` if that is not `epoch`.
@@ -112,7 +111,8 @@ class Timers(Part):
         A thread has at most one live follow-up without a key: arming again cancels the old one. A
         key that was used before in the thread changes nothing, nor does a reminder that equals a
         live one in text and time: the timer that is there is returned. `ConflictError` if the
-        thread has `most` live reminders. A new timer that was `refused` ends at once as suppressed.
+        thread or its user has `most` live reminders, a number for each. A new timer that was
+        `refused` ends at once as suppressed.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
@@ -123,10 +123,8 @@ class Timers(Part):
                 f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
                 "decided. Nothing was written."
             )
-        if most is not None and len(await live_reminders(tx, thread)) >= most:
-            raise ConflictError(
-                f"This thread has {most} reminders, the most it can have; cancel one first."
-            )
+        if most is not None:
+            await _check_room(tx, thread, *most)
         rising = RisingIds(thread, ids, now)
         arming = await prepare_arming(tx, thread, timer, rising.next(), now)
         [row] = await tx.together(noting(thread.id, rising), arming)
@@ -363,6 +361,24 @@ class Timers(Part):
         """The live timers of all threads, in the order of their next wake-up."""
         sql = "SELECT * FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
         return readable(Timer.of, await tx.all(sql, limit=limit))
+
+
+async def _check_room(tx: Tx, thread: Thread, most: int, most_of_user: int) -> None:
+    """`ConflictError` if the thread or its user has too many live reminders for one more."""
+    sql = (
+        "SELECT count(*) AS all_threads, count(CASE WHEN thread_id = :thread THEN 1 END) AS here "
+        "FROM timers WHERE user_id = :user AND kind = 'reminder' AND wake_at IS NOT NULL"
+    )
+    [found] = await tx.all(sql, user=thread.user_id, thread=thread.id)
+    if found["here"] >= most:
+        raise ConflictError(
+            f"This thread has {most} reminders, the most it can have; cancel one first."
+        )
+    if found["all_threads"] >= most_of_user:
+        raise ConflictError(
+            f"There are {most_of_user} reminders in all conversations of this user, the most that "
+            "are possible; cancel one first."
+        )
 
 
 async def _queue_fired(

@@ -45,6 +45,9 @@ from segue.telemetry import log_event
 
 LONGEST_TEXT: Final = 1_000
 MOST: Final = 100
+MOST_OF_USER: Final = 200
+# More than that: some come from an import, or of promises that a reply made.
+_LISTED: Final = 1_000
 WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
 # Read by users, on the page and in problems of the server.
 _OPTED_OUT: Final = (
@@ -125,7 +128,9 @@ class Reminders:
         schedule = await asyncio.to_thread(parse)
         settings = self._autonomy_of(thread.agent_id).reminders
         new = new_reminder(thread.id, text, schedule, settings, key or self._key())
-        timer = await self._journal.timers.arm(new, ids=self._ids, now=self._now(), most=MOST)
+        timer = await self._journal.timers.arm(
+            new, ids=self._ids, now=self._now(), most=(MOST, MOST_OF_USER)
+        )
         if self._wakeup is not None:
             self._wakeup.at(timer.due_at)
         return Reminder.of(timer)
@@ -134,7 +139,7 @@ class Reminders:
         """The thread's live reminders, in the order of their next time."""
         return [*map(Reminder.of, await self._live(thread))]
 
-    async def list_of_user(self, user_id: str, *, limit: int = MOST) -> list[Reminder]:
+    async def list_of_user(self, user_id: str, *, limit: int = _LISTED) -> list[Reminder]:
         """The user's live reminders with all agents, in the order of their next time."""
         found = await self._journal.timers.list_reminders(user_id, limit=limit)
         return [*map(Reminder.of, found)]
