@@ -256,3 +256,16 @@ async def _closing_code(site: Site, thread: str, seconds: int) -> int | None:
             return None
         await asyncio.wait_for(socket.wait_closed(), seconds + PATIENCE)
         return socket.close_code
+
+
+@pytest.mark.parametrize("path", ["/api/ws", "/api/threads/x/ws", "/threads/x/stream/events"])
+async def test_a_caller_without_a_key_is_no_failure_of_the_server(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """The socket closes with the code of its reason, and no traceback is logged."""
+    async with sqlite_stage.world() as world:
+        await key_of(world)
+        async with site_of(world.segue) as site, site.socket(path) as socket:
+            await asyncio.wait_for(socket.wait_closed(), PATIENCE)
+            assert socket.close_code == 4401
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []

@@ -26,7 +26,7 @@ from segue.errors import SegueError, UsageError
 from segue.events import Event, cursor_at, parse_cursor
 from segue.journal.records import Thread
 from segue.server.access import admit, get_own_thread, get_own_turn, segue_of, slot_of
-from segue.server.auth import Caller, RateLimit
+from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection, with_heartbeats
 from segue.server.frames import error_frame, frame
 from segue.server.middleware import BodyTooLarge, check_parts
@@ -63,7 +63,8 @@ def parse_frame(text: str) -> ClientFrame:
 @router.websocket("/api/threads/{thread_id}/ws")
 async def connect(websocket: WebSocket, thread_id: str, since: str | None = Query(None)) -> None:
     """Listen to a thread and send to it; docs/server.md lists the frames."""
-    async with accepted(websocket) as caller:
+    async with accepted(websocket):
+        caller = await admit(websocket)
         thread = await get_own_thread(segue_of(websocket), caller, thread_id)
         # Set the cursor now: a frame may be handled before listening begins.
         since = cursor_at(thread.last_position) if since is None else since
@@ -76,7 +77,8 @@ async def connect(websocket: WebSocket, thread_id: str, since: str | None = Quer
 @router.websocket("/api/ws")
 async def connect_user(websocket: WebSocket, since: str | None = Query(None)) -> None:
     """Listen to all threads of the caller and send to them; the client's frames name theirs."""
-    async with accepted(websocket) as caller:
+    async with accepted(websocket):
+        caller = await admit(websocket)
         segue = segue_of(websocket)
         since = await segue.user_cursor(caller.user_id) if since is None else since
         parse_cursor(since)
@@ -85,12 +87,12 @@ async def connect_user(websocket: WebSocket, since: str | None = Query(None)) ->
 
 
 @asynccontextmanager
-async def accepted(websocket: WebSocket) -> AsyncIterator[Caller]:
-    """A socket with its caller; what the block raises closes it with a code."""
+async def accepted(websocket: WebSocket) -> AsyncIterator[None]:
+    """A socket whose caller the block admits; what the block raises closes it with a code."""
     protocols = websocket.scope.get("subprotocols", [])
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
     try:
-        yield await admit(websocket)
+        yield
     except (WebSocketDisconnect, WebSocketDisconnected):  # while reading, or while writing
         pass
     except (ApiError, SegueError) as error:

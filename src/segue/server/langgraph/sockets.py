@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.records import Thread
-from segue.server.access import get_own_thread, segue_of
+from segue.server.access import admit, get_own_thread, segue_of
 from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection
 from segue.server.langgraph.commands import Command, error_json, open_feed, run_command
@@ -28,7 +28,8 @@ _MOST_SUBSCRIPTIONS = 16
 
 @router.websocket("/threads/{thread_id}/stream/events")
 async def connect(websocket: WebSocket, thread_id: str) -> None:
-    async with accepted(websocket) as caller:
+    async with accepted(websocket):
+        caller = await admit(websocket)
         with live_connection(websocket, caller, "socket") as live:
             await _Socket(websocket, live, thread_id).run()
 
