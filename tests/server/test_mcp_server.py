@@ -208,6 +208,7 @@ async def test_a_stranger_gets_nothing(sqlite_stage: Stage) -> None:
         (b'{"id": 1, "method": "ping"}', 400),
         (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', 400),
         (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', 400),
+        (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}', 400),
         (b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', 202),
         (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', 202),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}', 200),

@@ -69,6 +69,16 @@ async def test_a_policy_that_changes_nothing_makes_no_difference(sqlite_stage: S
         assert made["runs"][0] == made["runs"][1]
 
 
+async def test_a_policy_with_half_an_emoji_is_named(sqlite_stage: Stage) -> None:
+    """Although no error could quote it."""
+    async with sqlite_stage.world() as world, patient_site(world.segue) as site:
+        body = f'{{"thread_id": "{await site.new_thread()}", "policies": [{{"\\ud800": 1}}]}}'
+        headers = {"Content-Type": "application/json"}
+        answer = await site.http.post(PLACE, content=body, headers=headers)
+        assert answer.status_code == 422
+        assert "policy A" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

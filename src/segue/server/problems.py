@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from segue.core.text import one_line
+from segue.core.text import one_line, storable
 from segue.errors import (
     BackendError,
     ConflictError,
@@ -131,7 +131,8 @@ def problem_of(error: Exception) -> Problem:
         # A backend's error may name hosts and files.
         detail = str(error) if status < 500 else "The database or the model failed; try again soon."
     title = _TITLES.get(status, "Server error" if status >= 500 else "Refused")
-    return Problem(title=title, status=status, detail=detail, code=code)
+    # A detail may quote the client, whose JSON may have half of an emoji, which no body can carry.
+    return Problem(title=title, status=status, detail=storable(detail), code=code)
 
 
 def problem_response(
@@ -232,7 +233,8 @@ def _field_error(error: Any, body: Any) -> dict[str, str]:
         return {"at": "", "what": _TEXTS[kind].format(**context) + _place_in(body, loc)}
     names = loc[1:] if loc and loc[0] in _LOCATIONS else loc
     text = _TEXTS[kind].format(**context) if kind in _TEXTS else str(error["msg"])
-    return {"at": one_line(".".join(str(name)[:_LONGEST_NAME] for name in names)), "what": text}
+    at = one_line(".".join(str(name)[:_LONGEST_NAME] for name in names))
+    return {"at": storable(at), "what": storable(text)}
 
 
 def _place_in(body: Any, loc: tuple[Any, ...]) -> str:

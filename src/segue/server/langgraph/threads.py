@@ -251,7 +251,7 @@ async def get_state_of_checkpoint(
 
 
 def _check_newest(thread: Thread, checkpoint_id: Any) -> None:
-    if checkpoint_id not in {None, checkpoint_json(thread)["checkpoint_id"]}:
+    if checkpoint_id not in (None, checkpoint_json(thread)["checkpoint_id"]):  # of any type
         raise NotFoundError("A thread keeps no earlier checkpoints, only its present state.")
 
 

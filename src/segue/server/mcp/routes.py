@@ -12,6 +12,7 @@ from fastapi import Header, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from segue.core.text import storable
 from segue.errors import BackendError, SegueError
 from segue.facade import Segue
 from segue.server.access import CallerDep, SegueDep, slot_of
@@ -63,7 +64,8 @@ async def call(
     if "id" not in message or "method" not in message:  # a notification, or a client's answer
         return Response(status_code=202)
     number, method = message["id"], message["method"]
-    if not isinstance(number, str | int) or not isinstance(method, str):
+    is_text = isinstance(number, str) and number == storable(number)
+    if not (is_text or isinstance(number, int)) or not isinstance(method, str):
         raise ApiError(400, "unreadable", "`id` is a text or a number, and `method` a text.")
     try:
         _check_version(method, mcp_protocol_version)
@@ -140,7 +142,7 @@ def _result(found: BaseModel | list[Any]) -> Json:
 
 
 def _failure(text: str) -> Json:
-    return {"content": [{"type": "text", "text": text}], "isError": True}
+    return {"content": [{"type": "text", "text": storable(text)}], "isError": True}
 
 
 def _reply(number: str | int, **outcome: Json) -> Response:
