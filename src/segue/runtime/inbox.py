@@ -40,7 +40,7 @@ class Inbox:
     ) -> None:
         self._deps = deps
         self._turns = turns
-        self._strategy = strategy
+        self.strategy = strategy
         self._collect_for = collect_for
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -59,7 +59,7 @@ class Inbox:
         strategy: DoubleTexting | None = None,
     ) -> Accepted:
         """Store a user's message, queue its reply, and void the follow-ups that were not seen."""
-        deps, how = self._deps, strategy or self._strategy
+        deps, how = self._deps, strategy or self.strategy
         message = user_message(content)
         request = read_request(text_of(message))
         asked = await grant(deps, thread_id, request, ASKED[request.wish]) if request else Granted()

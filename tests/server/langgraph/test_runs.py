@@ -1,6 +1,7 @@
 """Runs with the real client of the SDK: sent, streamed, waited for, joined, cancelled."""
 
 import asyncio
+import json
 from typing import Any, cast
 
 import pytest
@@ -141,6 +142,32 @@ async def test_a_lost_line_is_resumed_without_a_gap_or_a_repetition(sqlite_stage
             thread, run["run_id"], stream_mode="messages-tuple", last_event_id="-1"
         )
         assert words_of(await parts_of(whole)) == "One two three four five."
+
+
+@pytest.mark.parametrize("over", ["resume", "input.respond"])
+async def test_an_answer_that_no_store_takes_does_not_fail_the_run(
+    sqlite_stage: Stage, over: str
+) -> None:
+    """Half of an emoji and a number of 30 digits are made plain, as on the other routes."""
+    async with wired(sqlite_stage, waiter()) as (_, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        await client.runs.wait(thread, ASSISTANT, input=said("Book a table."))
+        answer = ["\ud83d", 10**30]
+        run: dict[str, Any] = {"assistant_id": ASSISTANT, "command": {"resume": answer}}
+        path = "runs/wait"
+        if over == "input.respond":
+            path, run = "commands", {"id": 1, "method": over, "params": {"response": answer}}
+        headers = {"Content-Type": "application/json"}
+        sent = await site.http.post(
+            f"/threads/{thread}/{path}", content=json.dumps(run), headers=headers
+        )
+        assert sent.is_success
+        [newest, *_] = await client.runs.list(thread)
+        await client.runs.join(thread, newest["run_id"])
+        assert (await client.runs.get(thread, newest["run_id"]))["status"] == "success"
+        values: Any = (await client.threads.get_state(thread))["values"]
+        plain = ["\ufffd", hex(10**30)]
+        assert texts(values)[-1] == f"Booked: {plain}"
 
 
 async def test_a_question_is_an_interrupt_and_resume_is_its_answer(stage: Stage) -> None:

@@ -15,8 +15,8 @@ from segue.journal.records import Thread
 from segue.server.access import CallerDep, SegueDep, ThreadDep, get_own_thread, segue_of
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
-from segue.server.langgraph.bodies import RunOptions
-from segue.server.langgraph.dispatch import find_or_create, start_run
+from segue.server.langgraph.bodies import RunIn
+from segue.server.langgraph.dispatch import check_answer, run_on
 from segue.server.langgraph.events import EventFeed, Subscription
 from segue.server.langgraph.messages import Json
 from segue.server.langgraph.records import seen_turns
@@ -44,11 +44,6 @@ class Command(BaseModel):
     id: int = Field(ge=0)
     method: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
-
-
-class RunStart(RunOptions):
-    assistant_id: str = Field(max_length=200)
-    input: Any = None
 
 
 class Reply(StrictModel):
@@ -105,11 +100,8 @@ async def _run(
     segue = segue_of(connection)
     match command.method:
         case "run.start":
-            new = RunStart.model_validate(command.params)
-            thread = await find_or_create(
-                segue, caller, thread_id, new.assistant_id, may_create=True
-            )
-            turn = await start_run(connection, thread, new.input, new)
+            new = RunIn.model_validate(command.params)
+            _, turn = await run_on(connection, caller, thread_id, new, may_create=True)
             return {"run_id": to_text(turn.id)}
         case "input.respond":
             thread = await get_own_thread(segue, caller, thread_id)
@@ -138,10 +130,8 @@ async def _respond(segue: Segue, thread: Thread, given: InputRespond) -> Json:
     given_by_id = {each.interrupt_id: each.response for each in given.responses or [given]}
     if unknown := sorted(str(n) for n in given_by_id if n is not None and n not in asked):
         raise NotFoundError(f"No question {unknown[0]!r:.60} waits in this thread.")
-    if None in given_by_id:
-        turn = await segue.answer(waiting[0], given_by_id[None])
-    else:
-        turn = await segue.answer(waiting[0], given_by_id)
+    answer = given_by_id.get(None, given_by_id)
+    turn = await segue.answer(waiting[0], check_answer(answer, "response"))
     return {"run_id": to_text(turn.id)}
 
 

@@ -1,5 +1,6 @@
 """Crons: the recurring reminders of a user. Its input is what the user is reminded of."""
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import Field
 from segue.core.autonomy.local_time import find_zone
 from segue.core.snowflake import parse, to_text
 from segue.core.text import rfc3339
-from segue.errors import NotFoundError, UsageError
+from segue.errors import NotFoundError, SegueError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.runtime.reminders import Reminder
@@ -69,10 +70,17 @@ def _cron(reminder: Reminder, user_id: str) -> Json:
 
 @router.post("/threads/{thread_id}/runs/crons")
 async def create_for_thread(segue: SegueDep, thread: ThreadDep, new: CronIn) -> Json:
-    agent = segue.get_agent(new.assistant_id).id
-    if thread.agent_id != agent:
-        thread = await segue.assign_thread(thread, agent)
-    return await _create(segue, thread, new)
+    _check(new)
+    agent, before = segue.get_agent(new.assistant_id).id, thread.agent_id
+    if before == agent:
+        return await _create(segue, thread, new)
+    thread = await segue.assign_thread(thread, agent)
+    try:
+        return await _create(segue, thread, new)
+    except Exception:
+        with suppress(SegueError):  # it has begun meanwhile
+            await segue.assign_thread(thread, before)
+        raise
 
 
 @router.post("/runs/crons")
@@ -95,11 +103,19 @@ async def _create(segue: Segue, thread: Thread, new: CronIn) -> Json:
     if new.timezone not in {None, zone}:
         raise UsageError(f"timezone: a reminder follows the user's own clock, {zone}.")
     if new.end_time is not None:
-        clock = find_zone(zone)
-        local = new.end_time.astimezone(clock) if new.end_time.tzinfo else new.end_time
-        until = local.replace(tzinfo=None).isoformat(timespec="seconds")
+        until = _local(new.end_time, zone).isoformat(timespec="seconds")
     reminder = await segue.remind(thread, text, every=new.schedule, until=until)
     return _cron(reminder, thread.user_id)
+
+
+def _local(moment: datetime, zone: str) -> datetime:
+    """On the user's clock, without its zone."""
+    if moment.tzinfo is None:
+        return moment
+    try:
+        return moment.astimezone(find_zone(zone)).replace(tzinfo=None)
+    except OverflowError:
+        raise UsageError("end_time: expected a time in the years 1 to 9999.") from None
 
 
 def _check(new: CronIn) -> str:

@@ -23,7 +23,7 @@ from segue.server.access import (
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
 from segue.server.langgraph.bodies import RunIn, parse_modes
-from segue.server.langgraph.dispatch import find_or_create, start_run
+from segue.server.langgraph.dispatch import run_on
 from segue.server.langgraph.messages import Json
 from segue.server.langgraph.narrator import Place
 from segue.server.langgraph.records import (
@@ -43,17 +43,15 @@ router = authenticated_router("", "langgraph", in_schema=False)
 _MOST = 1_000
 
 
-async def _thread_for(segue: Segue, caller: Caller, thread_id: str, new: RunIn) -> Thread:
-    may_create = new.if_not_exists == "create"
-    return await find_or_create(segue, caller, thread_id, new.assistant_id, may_create=may_create)
+async def _start(
+    request: Request, caller: Caller, thread_id: str, new: RunIn
+) -> tuple[Thread, Turn]:
+    return await run_on(request, caller, thread_id, new, may_create=new.if_not_exists == "create")
 
 
 @router.post("/threads/{thread_id}/runs")
-async def create_run(
-    request: Request, segue: SegueDep, caller: CallerDep, thread_id: str, new: RunIn
-) -> Response:
-    thread = await _thread_for(segue, caller, thread_id, new)
-    turn = await start_run(request, thread, new.input, new)
+async def create_run(request: Request, caller: CallerDep, thread_id: str, new: RunIn) -> Response:
+    _, turn = await _start(request, caller, thread_id, new)
     return Response(
         await encode(run_json(turn)), headers=locations(turn), media_type="application/json"
     )
@@ -61,15 +59,9 @@ async def create_run(
 
 @router.post("/threads/{thread_id}/runs/stream")
 async def stream_run(
-    request: Request,
-    segue: SegueDep,
-    caller: CallerDep,
-    stream: StreamDep,
-    thread_id: str,
-    new: RunIn,
+    request: Request, caller: CallerDep, stream: StreamDep, thread_id: str, new: RunIn
 ) -> Response:
-    thread = await _thread_for(segue, caller, thread_id, new)
-    turn = await start_run(request, thread, new.input, new)
+    thread, turn = await _start(request, caller, thread_id, new)
     run = RunStream(stream, thread, turn, new.modes, Place(run_beginning(turn)))
     lines = run.lines()
     if new.on_disconnect == "cancel":
@@ -79,15 +71,9 @@ async def stream_run(
 
 @router.post("/threads/{thread_id}/runs/wait")
 async def wait_for_run(
-    request: Request,
-    segue: SegueDep,
-    caller: CallerDep,
-    stream: StreamDep,
-    thread_id: str,
-    new: RunIn,
+    request: Request, caller: CallerDep, stream: StreamDep, thread_id: str, new: RunIn
 ) -> Response:
-    thread = await _thread_for(segue, caller, thread_id, new)
-    turn = await start_run(request, thread, new.input, new)
+    thread, turn = await _start(request, caller, thread_id, new)
     lines = result(stream, thread, turn)
     if new.on_disconnect == "cancel":
         lines = cancelling(lines, stream, thread, turn)

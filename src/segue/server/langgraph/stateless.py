@@ -13,8 +13,8 @@ from segue.journal.records import Thread, Turn
 from segue.server.access import CallerDep, SegueDep, get_own_thread
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
-from segue.server.langgraph.bodies import RunIn
-from segue.server.langgraph.dispatch import start_run
+from segue.server.langgraph.bodies import NO_FORK, RunIn
+from segue.server.langgraph.dispatch import check_run, start_run
 from segue.server.langgraph.messages import has_replies
 from segue.server.langgraph.narrator import Place
 from segue.server.langgraph.records import run_json, run_status, seen_turns
@@ -43,12 +43,11 @@ async def _start(request: Request, segue: Segue, caller: Caller, new: RunIn) -> 
         )
     if new.command:
         raise UsageError("command: a run without a thread has no question to answer.")
-    thread = await segue.create_thread(caller.user_id, segue.get_agent(new.assistant_id).id)
-    try:
-        return thread, await start_run(request, thread, new.input, new)
-    except Exception:
-        await segue.delete_thread(thread)
-        raise
+    if new.named_checkpoint is not None:
+        raise UsageError(f"checkpoint: {NO_FORK}.")
+    task, agent = check_run(request, new), segue.get_agent(new.assistant_id).id
+    thread = await segue.create_thread(caller.user_id, agent)
+    return thread, await start_run(segue, thread, task, new.strategy)
 
 
 async def _discard(segue: Segue, thread: Thread, turn: Turn) -> None:
