@@ -85,7 +85,9 @@ class Caller:
     def check_program(self) -> None:
         """A prompt is an instruction to the model that no user reads, so no user may set one."""
         if not (self.is_program or self.is_operator):
-            raise DeniedError("This needs a program's key (`segue keys create --any-user`).")
+            raise DeniedError(
+                "This needs a program's key (`segue keys create --any-user`) or an operator's."
+            )
 
     def check_operator(self) -> None:
         if not self.is_operator:
