@@ -246,7 +246,8 @@ def _slot(kind: str, at_once: int) -> Any:
 
 
 # Each page may have more than 10 MB, for as long as the client takes to read it.
-PAGE_SLOT = _slot("pages", 4)
+PAGES: Final = ("pages", 4)
+PAGE_SLOT = _slot(*PAGES)
 # A search may be slow, and all users share the readers of the database.
 SEARCH_SLOT = _slot("searches", 1)
 SegueDep = Annotated[Segue, Depends(_running)]

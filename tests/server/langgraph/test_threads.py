@@ -1,5 +1,8 @@
 """Threads and assistants with the real client: created, found, changed, read, deleted."""
 
+import asyncio
+import json
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -7,6 +10,7 @@ from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEnti
 
 from segue.simulate.world import Stage, plain_agent
 from tests.runtime.scenes import lines
+from tests.server.clients import PATIENCE
 from tests.server.langgraph.scenes import ASSISTANT, said, texts, wired
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +69,62 @@ async def test_threads_are_searched_by_page_id_and_agent(sqlite_stage: Stage) ->
         assert page == [{"thread_id": ids[2]}]
         with pytest.raises(UnprocessableEntityError, match="sort_by"):
             await client.threads.search(sort_by="created_at")
+
+
+async def test_a_search_sends_few_large_states(sqlite_stage: Stage) -> None:
+    """About 1 MB of them in all; a thread that does not fit comes without its state."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (world, site, client):
+        for size in (10, 600_000, 600_000, 1_200_000):
+            await world.say((await client.threads.create())["thread_id"], "x" * size)
+            await world.pass_time(seconds=1)
+        found: Any = await client.threads.search()
+        shown = [each["values"] and len(texts(each["values"])[0]) for each in found]
+        assert shown == [None, 600_000, None, 10]
+        chosen = await site.post("/threads/search", {"select": ["thread_id", "values"]})
+        assert [each["values"] is None for each in chosen] == [True, False, True, False]
+        with pytest.raises(UnprocessableEntityError, match="at most 100"):
+            await client.threads.search(limit=101)
+
+
+async def test_a_search_reads_only_what_is_selected(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids of threads need neither their messages nor their turns."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (world, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        await world.say(thread, "Hello")
+        for name in ("history", "list_turns"):
+            monkeypatch.setattr(world.segue, name, None)
+        found = await site.post("/threads/search", {"select": ["thread_id", "metadata"]})
+        assert [each["thread_id"] for each in found] == [thread]
+
+
+async def test_few_states_are_sent_to_a_user_at_once(sqlite_stage: Stage) -> None:
+    """By every route that sends one, since each may have many megabytes."""
+    async with wired(sqlite_stage, models={"guide": lines(then="Hi.")}) as (_, site, client):
+        await client.threads.create(thread_id=OWN_ID)
+        await client.runs.wait(OWN_ID, ASSISTANT, input=said("Hello"))
+        [run] = await client.runs.list(OWN_ID)
+        assert site.app is not None
+        site.app.state.slots["pages", "me"] = slot = asyncio.Semaphore(0)
+        command = {"id": 1, "method": "state.get", "params": {}}
+        async with site.socket(f"/threads/{OWN_ID}/stream/events") as socket:
+            await socket.send(json.dumps(command))
+            asked: list[Coroutine[Any, Any, Any]] = [
+                socket.recv(),
+                site.get(f"/threads/{OWN_ID}"),
+                site.post("/threads", {"thread_id": OWN_ID, "if_exists": "do_nothing"}),
+                site.post(f"/threads/{OWN_ID}/commands", command),
+                site.get(f"/threads/{OWN_ID}/runs/{run['run_id']}/join"),
+                client.threads.update(OWN_ID, metadata={"a": 1}),
+            ]
+            tasks = [asyncio.create_task(each) for each in asked]
+            done, _ = await asyncio.wait(tasks, timeout=0.5)
+            assert not done
+            slot.release()
+            async with asyncio.timeout(PATIENCE):
+                for answer in await asyncio.gather(*tasks):
+                    assert "Hello" in str(answer)
 
 
 async def test_the_state_is_a_window_of_whole_batches(sqlite_stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any, Final
 
 from fastapi import Request, Response, WebSocket
@@ -12,7 +12,15 @@ from segue.core.snowflake import to_text
 from segue.errors import ConflictError, NotFoundError, SegueError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread
-from segue.server.access import CallerDep, SegueDep, ThreadDep, get_own_thread, segue_of
+from segue.server.access import (
+    PAGES,
+    CallerDep,
+    SegueDep,
+    ThreadDep,
+    get_own_thread,
+    segue_of,
+    slot_of,
+)
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
 from segue.server.langgraph.bodies import RunIn
@@ -20,6 +28,7 @@ from segue.server.langgraph.dispatch import check_answer, run_on
 from segue.server.langgraph.events import EventFeed, Subscription
 from segue.server.langgraph.messages import Json
 from segue.server.langgraph.records import seen_turns
+from segue.server.langgraph.runs import JsonStream
 from segue.server.langgraph.streams import HEARTBEAT
 from segue.server.langgraph.windows import Window
 from segue.server.middleware import authenticated_router
@@ -44,6 +53,17 @@ class Command(BaseModel):
     id: int = Field(ge=0)
     method: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its response may be large."""
+        return self.method == "state.get"
+
+    def slot(
+        self, connection: Request | WebSocket, caller: Caller
+    ) -> AbstractAsyncContextManager[None]:
+        """Held until the response is sent."""
+        return slot_of(connection, caller, *PAGES) if self.is_large else nullcontext()
 
 
 class Reply(StrictModel):
@@ -138,8 +158,15 @@ async def _respond(segue: Segue, thread: Thread, given: InputRespond) -> Json:
 @router.post("/threads/{thread_id}/commands")
 async def send_command(
     request: Request, caller: CallerDep, thread_id: str, command: Command
-) -> Json:
-    return await run_command(request, caller, thread_id, command)
+) -> Response:
+    async def reply() -> AsyncGenerator[bytes]:
+        async with command.slot(request, caller):  # until it is sent
+            yield await encode(await run_command(request, caller, thread_id, command))
+
+    if command.is_large:
+        return JsonStream(reply(), {})
+    body = await encode(await run_command(request, caller, thread_id, command))
+    return Response(body, media_type="application/json")
 
 
 @router.post("/threads/{thread_id}/stream/events")

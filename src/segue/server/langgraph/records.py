@@ -100,10 +100,19 @@ def thread_metadata(thread: Thread) -> Json:
 
 async def thread_json(segue: Segue, thread: Thread) -> Json:
     """A thread with its status and its state."""
-    newest, waiting = await newest_and_waiting(segue, thread)
-    window = await Window.load(segue, thread)
+    return await thread_fields(segue, thread, (await Window.load(segue, thread)).values())
+
+
+async def thread_fields(
+    segue: Segue, thread: Thread, values: Json | None, select: frozenset[str] | None = None
+) -> Json:
+    """The selected fields of a thread, all by default."""
+    newest: Turn | None = None
+    waiting: Turn | None = None
+    if select is None or select & {"status", "interrupts"}:
+        newest, waiting = await newest_and_waiting(segue, thread)
     asked = interrupts_of(waiting)
-    return {
+    fields: Json = {
         "thread_id": thread.id,
         "created_at": rfc3339(thread.created_at),
         "updated_at": rfc3339(thread.updated_at),
@@ -111,10 +120,11 @@ async def thread_json(segue: Segue, thread: Thread) -> Json:
         "metadata": thread_metadata(thread),
         "status": thread_status(newest, waiting),
         "config": {"configurable": {}},
-        "values": window.values() if thread.message_count else None,
+        "values": values if thread.message_count else None,
         "interrupts": {NODE: asked} if asked else {},
         "error": None,
     }
+    return {name: value for name, value in fields.items() if select is None or name in select}
 
 
 async def newest_and_waiting(segue: Segue, thread: Thread) -> tuple[Turn | None, Turn | None]:

@@ -14,11 +14,13 @@ from segue.errors import NotFoundError, SegueError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn, TurnState
 from segue.server.access import (
+    PAGES,
     CallerDep,
     SegueDep,
     ThreadDep,
     get_own_turn,
     segue_of,
+    slot_of,
 )
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
@@ -191,7 +193,8 @@ async def result(live: LiveConnection, thread: Thread, turn: Turn) -> AsyncGener
         if not ended.done():
             stop.result()
             raise ApiError(503, "stopping", "The server stops; join the run again.")
-        yield await encode(await _values_after(segue, thread, ended.result()))
+        async with slot_of(live.connection, live.caller, *PAGES):
+            yield await encode(await _values_after(segue, thread, ended.result()))
     except (ApiError, SegueError) as error:
         yield await encode({"__error__": error_part(error).data})
     finally:

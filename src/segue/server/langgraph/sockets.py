@@ -84,7 +84,8 @@ class _Socket:
                     raise
                 await self._send({"type": "error", "id": None, **error_json(error)})
                 continue
-            await self._send(await self._handle(command))
+            async with command.slot(self._websocket, self._live.caller):
+                await self._send(await self._handle(command))
 
     async def _handle(self, command: Command) -> Json:
         if not command.method.startswith("subscription."):

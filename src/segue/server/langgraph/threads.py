@@ -27,6 +27,7 @@ from segue.server.langgraph.records import (
     checkpoint_json,
     newest_and_waiting,
     state_json,
+    thread_fields,
     thread_json,
     thread_metadata,
     thread_status,
@@ -35,12 +36,15 @@ from segue.server.langgraph.streams import ThreadStream, parse_thread_modes
 from segue.server.langgraph.windows import Window
 from segue.server.middleware import authenticated_router
 from segue.server.requests import StrictModel
-from segue.server.responses import encode
+from segue.server.responses import encode, size_of
 
 router = authenticated_router("", "langgraph", in_schema=False)
 _PAGE: Final = 200
 # A client that looks further is better served by a cursor, which this wire does not have.
 _FURTHEST: Final = 10_000
+# Of all states in a response to a search; the threads after them come without theirs.
+_MOST_CHARACTERS: Final = 1_000_000
+_SKIPPED: Final = 100_000
 LIVE_HEADER: Final = "Segue-Live"
 
 
@@ -65,7 +69,7 @@ class ThreadFilter(StrictModel):
 
 class ThreadSearch(ThreadFilter):
     ids: list[str] | None = Field(default=None, max_length=1_000)
-    limit: int = Field(default=10, ge=1, le=1_000)
+    limit: int = Field(default=10, ge=1, le=100)
     offset: int = Field(default=0, ge=0, le=_FURTHEST)
     sort_by: str | None = None
     sort_order: str | None = None
@@ -94,8 +98,8 @@ def _refuse(**given: Any) -> None:
             raise UsageError(f"{name}: not supported: {reasons[name]}.")
 
 
-@router.post("/threads")
-async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None) -> Json:
+@router.post("/threads", dependencies=[PAGE_SLOT])
+async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None) -> Response:
     new = new or ThreadIn()
     _refuse(supersteps=new.supersteps, ttl=new.ttl)
     metadata = new.metadata or {}
@@ -104,13 +108,17 @@ async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None
     settings = metadata_settings(_notes(metadata))
     if new.thread_id is None:
         thread = await segue.create_thread(caller.user_id, agent, settings=settings)
-        return await thread_json(segue, thread)
+        return await _respond(segue, thread)
     known = await _find(segue, caller, new.thread_id)
     if known is None:
         known = await create_thread(segue, caller, agent, new.thread_id, settings=settings)
     elif new.if_exists != "do_nothing":
         raise ConflictError(f"Thread {new.thread_id!r:.60} already exists.")
-    return await thread_json(segue, known)
+    return await _respond(segue, known)
+
+
+async def _respond(segue: Segue, thread: Thread) -> Response:
+    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
 
 
 def _notes(metadata: Json) -> Json:
@@ -134,9 +142,16 @@ async def search(segue: SegueDep, caller: CallerDep, wanted: ThreadSearch) -> Re
             "sort_by: not supported: threads come in the order of updated_at, newest first."
         )
     found = await _matching(segue, caller, wanted, wanted.offset + wanted.limit, wanted.ids)
-    threads = [await thread_json(segue, each) for each in found[wanted.offset :]]
-    if wanted.select is not None:
-        threads = [{n: v for n, v in each.items() if n in wanted.select} for each in threads]
+    select = None if wanted.select is None else frozenset(wanted.select)
+    threads, left = [], 0 if select is not None and "values" not in select else _MOST_CHARACTERS
+    for thread in found[wanted.offset :]:
+        values = None
+        if left > 0 and thread.message_count:
+            values = (await Window.load(segue, thread)).values()
+            size = size_of(values)
+            # Reading also has a cost: a few states that are too large end it.
+            values, left = (values, left - size) if size <= left else (None, left - _SKIPPED)
+        threads.append(await thread_fields(segue, thread, values, select))
     return Response(await encode(threads), media_type="application/json")
 
 
@@ -179,12 +194,12 @@ async def _matches(
     )
 
 
-@router.get("/threads/{thread_id}")
+@router.get("/threads/{thread_id}", dependencies=[PAGE_SLOT])
 async def get(segue: SegueDep, thread: ThreadDep) -> Response:
-    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
+    return await _respond(segue, thread)
 
 
-@router.patch("/threads/{thread_id}")
+@router.patch("/threads/{thread_id}", dependencies=[PAGE_SLOT])
 async def update(
     segue: SegueDep,
     thread: ThreadDep,
@@ -196,7 +211,7 @@ async def update(
         thread = await segue.set_thread_metadata(thread, notes)
     if prefer == "return=minimal":
         return Response(status_code=204)
-    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
+    return await _respond(segue, thread)
 
 
 @router.delete("/threads/{thread_id}", status_code=204)
