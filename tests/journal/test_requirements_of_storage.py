@@ -177,6 +177,7 @@ async def test_every_field_of_metadata_reads_back_equal(address: str, chat: Chat
         tool_triggered=True,
         retry_count=2,
         priority="high",
+        client_message_id="mine-1",
     )
     assert all(getattr(metadata, field.name) != field.default for field in fields(metadata))
     message = metadata.onto(ToolMessage("found", tool_call_id="call_1", id="m-1"))

@@ -81,7 +81,7 @@ async def test_a_completion_is_the_reply(stage: Stage) -> None:
         assert made.usage.completion_tokens > 0
         thread = raw.headers["Segue-Thread"]
         page = await site.get(f"/api/threads/{thread}/history")
-        assert [m["text"] for m in page["messages"]] == ["Where?", "Oslo, I think."]
+        assert [m["text"] for m in page["items"]] == ["Where?", "Oslo, I think."]
 
 
 async def test_a_completion_streams(stage: Stage) -> None:
@@ -144,7 +144,7 @@ async def test_a_chat_is_a_thread(stage: Stage) -> None:
         assert threads[0] == threads[1]
         assert len({*threads}) == 3
         page = await site.get(f"/api/threads/{threads[0]}/history")
-        assert [m["role"] for m in page["messages"]] == ["user", "agent", "user", "agent"]
+        assert [m["role"] for m in page["items"]] == ["user", "agent", "user", "agent"]
         assert "car" not in str(page)
         again = await client.chat.completions.with_raw_response.create(
             model="guide", messages=user("More."), extra_headers={"Segue-Thread": threads[3]}
@@ -246,7 +246,7 @@ async def test_pictures_reach_the_model(sqlite_stage: Stage) -> None:
         )
         path = f"/api/threads/{raw.headers['Segue-Thread']}/history"
         page = await site.get(path)
-        assert page["messages"][0]["content"] == content
+        assert page["items"][0]["content"] == content
         assert raw.parse().choices[0].message.content == "A dot."
 
 

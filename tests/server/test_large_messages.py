@@ -55,7 +55,7 @@ async def test_paging_through_pictures_shows_each_message_once(stage: Stage) -> 
             newest = await site.get(path, params={"limit": 200})
             back = await _paged(site, path, newest, "before")
             assert [text for page in reversed(back) for text in page] == every
-            [first, *_] = (await site.get(path, params={"before": newest["before"]}))["messages"]
+            [first, *_] = (await site.get(path, params={"before": newest["before"]}))["items"]
             oldest = await site.get(path, params={"limit": 200, "after": first["position"]})
             on = await _paged(site, path, oldest, "after")
             assert [text for page in on for text in page] == every[1:]
@@ -90,7 +90,7 @@ async def test_operators_see_that_there_is_a_picture_and_not_its_bytes(stage: St
         thread = await thread_with(world, PAGE_BYTES, PAGE_BYTES)
         async with site_of(world.segue) as site:
             path = f"/api/admin/threads/{thread}"
-            said = await site.get(f"{path}/history", params={"limit": 3})
+            said = (await site.get(f"{path}/history", params={"limit": 3}))["items"]
             shown = ["I see.", "The harbour 1 [image]", "I see."]
             assert [message["shown"] for message in said] == shown
             for view in ("batches", "context"):

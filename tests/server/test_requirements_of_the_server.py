@@ -264,7 +264,7 @@ async def test_a_user_without_threads_has_an_empty_list(stage: Stage) -> None:
     async with stage.world() as world, site_of(world.segue) as site:
         await site.new_thread()
         listed = await site.get("/api/threads", headers=as_user("nobody"))
-        assert listed == {"threads": [], "next": None}
+        assert listed == {"items": [], "next": None}
 
 
 async def test_a_page_of_threads_goes_on_where_the_last_one_ended(stage: Stage) -> None:

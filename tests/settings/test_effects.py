@@ -229,6 +229,8 @@ SHOWN = {
     "ServerSettings.max_content_blocks": (f"{SERVER}test_a_message_has_so_many_blocks_and_no_more"),
     "ServerSettings.allow_content_urls": "tests/server/test_content.py::"
     "test_a_server_that_trusts_its_users_takes_addresses",
+    "ServerSettings.langgraph": "tests/server/langgraph/test_access.py::"
+    "test_the_wire_can_be_moved_and_switched_off",
     "ServerSettings.openai": "tests/server/test_completions.py::test_it_can_be_switched_off",
     "ServerSettings.ag_ui": "tests/server/test_ag_ui.py::test_no_agent_and_no_route",
     "ServerSettings.mcp": "tests/server/test_mcp_server.py::test_versions_are_agreed_on",

@@ -121,7 +121,7 @@ async def test_sockets_and_streams_of_a_user_are_counted_together(stage: Stage) 
                 await site.http.post(f"{path}/messages", json=body, headers=as_events),
             ):
                 assert (refused.status_code, refused.json()["code"]) == (429, "sockets")
-            assert (await site.get(f"{path}/history"))["messages"] == []
+            assert (await site.get(f"{path}/history"))["items"] == []
             await site.post(f"{path}/messages", body)
         # The server hears a moment later that the stream is gone.
         status = 429
@@ -221,7 +221,7 @@ async def test_agents_are_listed_by_the_names_that_people_know(stage: Stage) -> 
     """One without a name by its id."""
     agents = plain_agent("ada", name="Ada Lovelace"), plain_agent("bob")
     async with stage.world(*agents) as world, site_of(world.segue) as site:
-        listed = await site.get("/api/agents")
+        listed = (await site.get("/api/agents"))["items"]
     assert [(each["id"], each["name"]) for each in listed] == [
         ("ada", "Ada Lovelace"),
         ("bob", "bob"),

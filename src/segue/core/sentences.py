@@ -5,7 +5,8 @@ too. Scripts without spaces between words are compared character by character.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Final
 from unicodedata import normalize
 
@@ -51,6 +52,8 @@ _QUOTED_CHARACTERS: Final = 8
 # A prompt of fewer words, such as "Go on.", is quoted only by an equal text.
 _SHORTEST_PART: Final = 3
 
+Rows = set[tuple[str, ...]]
+
 
 def sentences_of(text: str) -> list[str]:
     """The writer's own sentences, in lower case, without formatting, quotations and code.
@@ -85,7 +88,8 @@ def is_quote(text: str, hidden: Iterable[str], visible: Iterable[str]) -> bool:
     units = _units(text)
     secrets = [*map(_units, hidden)]
     is_short = any(len(secret) < _SHORTEST_PART and secret == units for secret in secrets)
-    rows = {row for secret in secrets for row in _shared_rows(secret, units)}
+    rows_of_text = cache(lambda count: _rows(units, count))  # a text may have 100,000 rows
+    rows = {row for secret in secrets for row in _shared_rows(secret, rows_of_text)}
     if not is_short and not rows:
         return False  # the visible texts may be long; do not read them
     known = [*map(_units, visible)]
@@ -95,12 +99,12 @@ def is_quote(text: str, hidden: Iterable[str], visible: Iterable[str]) -> bool:
     return any(not any(_line(row) in line for line in lines) for row in rows)
 
 
-def _shared_rows(secret: Sequence[str], units: Sequence[str]) -> set[tuple[str, ...]]:
+def _shared_rows(secret: Sequence[str], rows_of_text: Callable[[int], Rows]) -> Rows:
     """The parts that a hidden text and a text share; none if the hidden one is too short."""
     if len(secret) < _SHORTEST_PART:
         return set()
     count = min(_row_length(secret), len(secret))
-    return _rows(secret, count) & _rows(units, count)
+    return _rows(secret, count) & rows_of_text(count)
 
 
 def _line(units: Sequence[str]) -> str:
@@ -119,5 +123,5 @@ def _row_length(units: Sequence[str]) -> int:
     return _QUOTED_CHARACTERS if unspaced * 2 > len(units) else _QUOTED_WORDS
 
 
-def _rows(units: Sequence[str], count: int) -> set[tuple[str, ...]]:
+def _rows(units: Sequence[str], count: int) -> Rows:
     return {tuple(units[at : at + count]) for at in range(len(units) - count + 1)}

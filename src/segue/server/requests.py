@@ -171,7 +171,7 @@ class PushKeysIn(StrictModel):
 class EndpointIn(StrictModel):
     """The address of a browser at its push service."""
 
-    endpoint: str = Field(max_length=1_000, examples=["https://fcm.googleapis.com/fcm/send/…"])
+    endpoint: str = Field(max_length=1_000, examples=["https://push.example.org/…"])
 
 
 class SubscriptionIn(EndpointIn):
