@@ -271,6 +271,15 @@ async def test_a_run_without_a_thread_leaves_none(sqlite_stage: Stage) -> None:
             await client.runs.create(None, ASSISTANT, input=both)
 
 
+async def test_nobody_follows_up_in_the_thread_of_a_run_without_one(sqlite_stage: Stage) -> None:
+    """It is muted from its begin: a server that stops before the end cannot delete it."""
+    held = Held()
+    async with wired(sqlite_stage, models={"guide": lines(held)}) as (world, _, client):
+        run = await client.runs.create(None, ASSISTANT, input=said("1"))
+        await held.asked.wait()
+        assert (await world.segue.get_thread(run["thread_id"])).settings["muted"] is True
+
+
 async def test_a_failed_run_says_so_in_every_way(sqlite_stage: Stage) -> None:
     """Its stream, its result and its status; the message stays."""
 

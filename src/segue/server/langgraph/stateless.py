@@ -46,7 +46,9 @@ async def _start(request: Request, segue: Segue, caller: Caller, new: RunIn) -> 
     if new.named_checkpoint is not None:
         raise UsageError(f"checkpoint: {NO_FORK}.")
     task, agent = check_run(request, new), segue.get_agent(new.assistant_id).id
-    thread = await segue.create_thread(caller.user_id, agent)
+    # Muted: if the server stops before the thread is deleted, nobody follows up in it.
+    settings = None if new.on_completion == "keep" else {"muted": True}
+    thread = await segue.create_thread(caller.user_id, agent, settings=settings)
     return thread, await start_run(segue, thread, task, new.strategy)
 
 
