@@ -10,6 +10,7 @@ import pytest
 
 from segue.facade import Segue
 from segue.server.settings import ServerSettings
+from segue.simulate.comparison import describe_difference
 from segue.simulate.simulator import Simulator
 from segue.simulate.stories import stories
 from segue.simulate.world import Stage, World, plain_agent
@@ -38,7 +39,7 @@ async def test_a_scenario_under_two_policies(sqlite_stage: Stage) -> None:
     """What each of them sends and does not, on the user's clock, and the difference in words."""
     policy = {"quiet_hours": {"start": "22:00", "end": "08:00"}, "max_consecutive": 3}
     agent = plain_agent(autonomy={"policy": policy})
-    never = {"enabled": False}
+    never = {"enabled": False, "policy": {"quiet_hours": "23:00 to 7:30"}}
     async with sqlite_stage.world(agent) as world, patient_site(world.segue) as site:
         options = await site.get(PLACE)
         assert [each["name"] for each in options["scenarios"]] == [*stories()]
@@ -56,9 +57,20 @@ async def test_a_scenario_under_two_policies(sqlite_stage: Stage) -> None:
         waiting = next(e for e in first["entries"] if e["kind"] == "postponed")
         assert (waiting["gate"], waiting["until"][11:16]) == ("quiet_hours", "08:00")
         assert second["totals"]["sent"] == 0
+        assert second["quiet_hours"] == {"start": "23:00", "end": "07:30"}
         sent = first["totals"]["sent"]
         assert made["difference"][0] == f"B sends {sent} fewer follow-ups: 0 instead of {sent}."
         assert (await world.segue.list_threads("mia")) == []
+
+
+def test_one_follow_up_is_spoken_of_as_one() -> None:
+    """In the sentences about the difference."""
+    same = {"sent": 3, "sent_by_trigger": {}, "by_day": {}, "longest_silence": {"seconds": 60}}
+    rest = {**same, "postponed_by_gate": {}, "not_sent_by_gate": {}}
+    one, two = ({**rest, "sent_at_night": count} for count in (1, 2))
+    night = "at night, between 22:00 and 08:00, instead of"
+    assert describe_difference(two, one) == [f"1 comes {night} 2."]
+    assert describe_difference(one, two) == [f"2 come {night} 1."]
 
 
 async def test_a_policy_that_changes_nothing_makes_no_difference(sqlite_stage: Stage) -> None:
@@ -88,7 +100,10 @@ async def test_a_policy_with_half_an_emoji_is_named(sqlite_stage: Stage) -> None
         refused({"policies": [{"policy": {"caps": 1}}]}, "policy A.policy.caps"),
         refused({"policies": [{"decider": "os:system"}]}, "policy A.decider: it cannot be changed"),
         refused({"policies": [{"prompts": {}}]}, "policy A.prompts"),
-        refused({"policies": []}, "policies"),
+        refused(
+            {"policies": [{"delays": {"check_in": "x"}}, {"policy": {"cooldown": "x"}}]}, "B.po"
+        ),
+        refused({"policies": []}, "policies: expected one or two JSON objects"),
         refused({"policies": [{}, {}, {}]}, "policies"),
         refused({"thread_id": "7"}, "scenario, thread_id"),
         refused({"scenario": None}, "scenario, thread_id"),

@@ -34,6 +34,25 @@ async def test_the_agent_writes_first_and_a_reload_shows_the_same(
         assert not [prompt for prompt in TRIGGER_PROMPTS.values() if prompt in shown]
 
 
+async def test_why_shows_that_a_follow_up_was_put_off(browser: Browser, site: Served) -> None:
+    """Opened again, it says until when, and offers to undo that."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Ada")
+        await tab.say("Which chords first?")
+        await tab.check_shows(FOLLOW_UP)
+        page = tab.page
+        panel = page.locator("segue-why")
+        await page.get_by_role("button", name="why?").click()
+        await panel.get_by_role("button", name="Later").click()
+        await panel.get_by_text("does not write first here before").wait_for()
+        await page.reload()
+        await page.get_by_role("button", name="why?").click()
+        await panel.get_by_text("does not write first here before").wait_for()
+        await expect(panel.get_by_role("button", name="Later")).to_have_count(0)
+        await panel.get_by_role("button", name="Undo").click()
+        await panel.get_by_role("button", name="Later").wait_for()
+
+
 async def test_tabs_are_in_step(browser: Browser, site: Served) -> None:
     """What one tab says and hears, the other shows once."""
     async with tab_of(browser, site) as one:

@@ -66,6 +66,11 @@ async def test_a_server_with_keys_asks_for_one(browser: Browser, own: Served) ->
     await page.get_by_label("Key", exact=True).fill("sgu_wrong")
     await page.get_by_role("button", name="Open").click()
     await page.get_by_role("alert").wait_for()
+    program, shared = new_key("webui", None, datetime(2026, 1, 1, tzinfo=UTC))
+    await own.journal.keys.add(program)
+    await page.get_by_label("Key", exact=True).fill(shared)
+    await page.get_by_role("button", name="Open").click()
+    await page.get_by_role("alert").get_by_text("Use a user's key here.").wait_for()
     await page.get_by_label("Key", exact=True).fill(secret)
     await page.get_by_role("button", name="Open").click()
     await page.get_by_role("textbox", name="Write to").fill("Hello")
@@ -76,6 +81,24 @@ async def test_a_server_with_keys_asks_for_one(browser: Browser, own: Served) ->
     assert await page.evaluate("localStorage.getItem('segue.key')") is None
     assert not [address for address in addresses if secret in address]
     assert not await page.get_by_role("button", name="Inspector").count()
+    await context.close()
+
+
+@pytest.mark.parametrize("name", ["Simulator", "Outcomes"])
+async def test_pages_of_operators_ask_for_a_key(browser: Browser, own: Served, name: str) -> None:
+    """As the page does, and keep it for the tab."""
+    key, secret = new_key("ops", "ann", datetime(2026, 1, 1, tzinfo=UTC), is_operator=True)
+    await own.journal.keys.add(key)
+    context = await browser.new_context()
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(f"{own.address}/{ {'Simulator': 'simulate', 'Outcomes': 'outcomes'}[name] }")
+    await page.get_by_label("Key", exact=True).fill(secret)
+    await page.get_by_role("button", name="Open").click()
+    await page.get_by_role("heading", name=name).wait_for()
+    await page.wait_for_function("key => sessionStorage.getItem('segue.key') === key", arg=secret)
+    if name == "Simulator":  # a story that still ran would be cut off with the server
+        await page.locator("figure").first.wait_for(timeout=90_000)
     await context.close()
 
 

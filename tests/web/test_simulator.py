@@ -1,5 +1,7 @@
 """The simulator in a real browser: two policies, one week each, and why something was not sent."""
 
+import re
+
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -60,6 +62,10 @@ async def test_a_mark_says_why_and_a_wrong_field_is_named(browser: Browser, site
         await page.get_by_role("alert").get_by_text("policy B.policy.cooldown").wait_for()
         wrong = page.get_by_label("Between two, at least, policy B")
         await expect(wrong).to_have_attribute("aria-invalid", "true")
+        await expect(page.locator("figure")).to_have_count(0)
+        await page.get_by_role("button", name="Reset").click()
+        await expect(wrong).not_to_have_attribute("aria-invalid", "true")
+        await expect(page.get_by_role("alert")).to_have_count(0)
         tab.mistakes[:] = [each for each in tab.mistakes if "422" not in each]
 
 
@@ -79,4 +85,8 @@ async def test_the_past_of_a_conversation_is_a_story_too(browser: Browser, site:
         await page.get_by_label("In a row, at most, policy B").fill("0")
         await page.get_by_role("button", name="Simulate").click()
         await page.get_by_text("B sends 1 fewer follow-up: 0 instead of 1.").wait_for()
-        assert await page.locator("figure").nth(0).locator(".mark .follow_up").count() == 1
+        sent = page.locator("figure").nth(0).locator(".mark:has(.follow_up)")
+        await expect(sent).to_have_count(1)
+        await expect(sent).to_have_attribute("aria-label", re.compile("would be sent. All gates"))
+        unsent = page.locator("figure").nth(1).locator(".mark:has(.not_sent)").first
+        await expect(unsent).to_have_attribute("aria-label", re.compile("the cap in a row"))

@@ -9,11 +9,12 @@ the agent's settings decide.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from segue.core.messages import spoken_text
 from segue.core.snowflake import time_of, to_text
@@ -95,13 +96,19 @@ class ChatMessage(BaseModel):
     content: Any = None
 
 
+def _check_some(messages: list[ChatMessage]) -> list[ChatMessage]:
+    if not messages:
+        raise PydanticCustomError("expected", "expected at least one message")
+    return messages
+
+
 class ChatIn(BaseModel):
     """A request for a completion; `model_extra` has the parameters that are ignored or refused."""
 
     model_config = ConfigDict(extra="allow")
 
     model: str = Field(max_length=200)
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Annotated[list[ChatMessage], AfterValidator(_check_some)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 

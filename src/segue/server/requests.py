@@ -198,9 +198,9 @@ class SimulationIn(StrictModel):
     )
     thread_id: str | None = Field(default=None, max_length=200)
     days: int = Field(default=7, ge=1, le=31, description="Of a thread: the last days of it.")
-    policies: list[dict[str, Any]] = Field(
-        min_length=1,
-        max_length=2,
+    policies: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=2), expected("one or two JSON objects")
+    ] = Field(
         description="Changes to the agent's `autonomy`; an empty one leaves it as it is.",
         examples=[[{}, {"policy": {"max_per_day": 1}}]],
     )

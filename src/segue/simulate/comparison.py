@@ -13,6 +13,7 @@ _CAUSES: Final = {
     "cooldown": "the time between two",
     "cancelled": "a message of the user",
 }
+_LOST: Final = "a message that is not sent"
 
 
 def describe_difference(first: Totals, second: Totals) -> list[str]:
@@ -29,13 +30,14 @@ def _differences(a: Totals, b: Totals) -> Iterator[str]:
         yield f"B sends {abs(more)} {word} {noun}: {b['sent']} instead of {a['sent']}."
     elif a["sent_by_trigger"] != b["sent_by_trigger"] or a["by_day"] != b["by_day"]:
         yield f"Both send {a['sent']} follow-ups, B at other times or for other reasons."
-    for name, words in (
-        ("sent_at_night", "come at night, between 22:00 and 08:00"),
-        ("answered", "are answered"),
-        ("replies_lost", "answers of then follow a message that is not sent"),
+    for name, (one, many, rest) in (
+        ("sent_at_night", ("comes", "come", "at night, between 22:00 and 08:00")),
+        ("answered", ("is", "are", "answered")),
+        ("replies_lost", ("answer of then follows", "answers of then follow", _LOST)),
     ):
-        if a.get(name) != b.get(name):
-            yield f"{b.get(name, 0)} {words}, instead of {a.get(name, 0)}."
+        was, now = a.get(name, 0), b.get(name, 0)
+        if was != now:
+            yield f"{now} {one if now == 1 else many} {rest}, instead of {was}."
     for name, words in (("postponed_by_gate", "has to wait"), ("not_sent_by_gate", "is not sent")):
         yield from _by_gate(a[name], b[name], words)
     silences = [timedelta(seconds=each["longest_silence"]["seconds"]) for each in (a, b)]

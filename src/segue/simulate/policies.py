@@ -4,6 +4,7 @@ Nothing that names code or a model is part of one.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final
@@ -12,6 +13,7 @@ from segue.core.autonomy.local_time import QuietHours
 from segue.core.durations import show_duration
 from segue.errors import UsageError
 from segue.settings.agents import Autonomy
+from segue.simulate.scenario import parse_hours
 
 EDITABLE: Final = ("enabled", "delays", "policy", "holdout", "missed", "expires_after")
 
@@ -39,10 +41,18 @@ def plain_value(value: Any) -> Any:
 
 
 def change_policy(autonomy: Autonomy, changes: Mapping[str, Any], name: str) -> Autonomy:
-    """The autonomy with some settings changed; `UsageError` names each wrong one."""
+    """The autonomy with some settings changed; `UsageError` names each wrong one.
+
+    Quiet hours may be a text like `22:00 to 08:00`, as in a scenario.
+    """
     if unknown := sorted(changes.keys() - {*EDITABLE}):
         raise UsageError(
             f"{name}.{unknown[0]:.60}: it cannot be changed here; expected one of: "
             f"{', '.join(EDITABLE)}."
         )
+    match changes:
+        case {"policy": {"quiet_hours": str(hours)} as policy}:
+            with suppress(UsageError):  # reported with the other mistakes
+                parsed = parse_hours(hours) or None
+                changes = {**changes, "policy": {**policy, "quiet_hours": parsed}}
     return autonomy.with_changes(changes, name)

@@ -39,10 +39,10 @@ _TOO_LONG: Final = (
     "The simulation took too long; raise delays or lower caps, so that fewer follow-ups are sent."
 )
 _KINDS: Final = {
-    EventKind.SENT: (EntryKind.FOLLOW_UP, "would be sent"),
-    EventKind.POSTPONED: (EntryKind.POSTPONED, "would wait"),
-    EventKind.HELD_BACK: (EntryKind.NOT_SENT, "would not be sent"),
-    EventKind.HELD_OUT: (EntryKind.NOT_SENT, "would be held out"),
+    EventKind.SENT: EntryKind.FOLLOW_UP,
+    EventKind.POSTPONED: EntryKind.POSTPONED,
+    EventKind.HELD_BACK: EntryKind.NOT_SENT,
+    EventKind.HELD_OUT: EntryKind.NOT_SENT,
 }
 
 Json = dict[str, Any]
@@ -132,10 +132,16 @@ def _policy(autonomy: Autonomy) -> Json:
 
 
 def _chosen(own: Autonomy, policies: Sequence[Mapping[str, Any]]) -> list[Autonomy]:
-    return [
-        change_policy(own, changes, f"policy {name}")
-        for name, changes in zip(_NAMES, policies, strict=False)
-    ]
+    """`UsageError` names all that is wrong, in both."""
+    chosen, wrong = [], []
+    for name, changes in zip(_NAMES, policies, strict=False):
+        try:
+            chosen.append(change_policy(own, changes, f"policy {name}"))
+        except UsageError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return chosen
 
 
 async def _run_apart(given: bytes) -> list[Json]:
@@ -237,16 +243,16 @@ class _Picture:
         ]
 
     def _entry(self, event: ReplayEvent) -> TimelineEntry:
-        kind, what = _KINDS[event.kind]
-        trigger = (event.trigger or "").replace("_", " ")
+        kind = _KINDS[event.kind]
+        reasons = ["All gates are open."] if kind is EntryKind.FOLLOW_UP else []
+        if event.is_assumed:
+            reasons.append("Its trigger is assumed: the message before was never written.")
         return TimelineEntry(
             at=self._local(event.at),
             kind=kind,
             who=self._thread.agent_id,
-            what=f"{trigger} {what}".strip(),
-            why="Its trigger is assumed: the message before was never written."
-            if event.is_assumed
-            else "",
+            what="",
+            why=" ".join(reasons),
             agent=self._thread.agent_id,
             trigger=event.trigger,
             gate=HELD_OUT if event.kind is EventKind.HELD_OUT else event.gate,

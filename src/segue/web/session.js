@@ -26,6 +26,13 @@ export const keys = {
   },
 };
 
+/** Why the server wants another key; null if it does not. @param {unknown} error @returns {string | null} */
+export function whyLocked(error) {
+  if (!(error instanceof SegueError)) return null;
+  if (error.code === "user") return "This is a program's key, which needs a user with each request. Use a user's key here.";
+  return error.status === 401 ? error.message : null;
+}
+
 /** @param {Thread[]} threads */
 const newest = (threads) =>
   threads.flatMap((thread) => thread.position ?? []).sort(compare).at(-1) ?? "0";
@@ -68,8 +75,9 @@ export class Session extends EventTarget {
         onState: (state, code) => this.#connect(state, code),
       });
     } catch (error) {
-      this.isLocked = error instanceof SegueError && error.status === 401;
-      this.failure = /** @type {Error} */ (error);
+      const lock = whyLocked(error);
+      this.isLocked = lock !== null;
+      this.failure = lock === null ? /** @type {Error} */ (error) : new Error(lock);
       if (this.failure instanceof SegueError && !this.failure.status) {
         setTimeout(() => this.start(), 2000);
       }

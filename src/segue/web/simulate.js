@@ -48,11 +48,9 @@ function readHours(text) {
   return found ? { start: found[1].padStart(5, "0"), end: found[2].padStart(5, "0") } : text;
 }
 
-/** The field that an error of the server names, and whose. @param {string} problem */
-export function placeOf(problem) {
-  const found = /policy ([AB])\.((?:policy|delays)\.\w+)/.exec(problem);
-  return found ? { policy: found[1], place: found[2] } : null;
-}
+/** The fields that an error of the server names, and whose. @param {string} problem */
+export const placesOf = (problem) =>
+  [...problem.matchAll(/policy ([AB])\.((?:policy|delays)\.\w+)/g)].map(([, policy, place]) => ({ policy, place }));
 
 // Times are written on the user's clock: their first letters are its date and its hour.
 /** @param {string} time */
@@ -91,6 +89,7 @@ const CAUSES = /** @type {Record<string, string>} */ ({
   cancelled: "the user wrote before",
   held_out: "held out, to compare",
   enabled: "follow-ups are off",
+  decider: "nothing plans follow-ups",
 });
 
 /** @param {string | null} word */
@@ -103,7 +102,8 @@ export function sayEntry(entry) {
   const cause = entry.gate ? ` (${CAUSES[entry.gate] ?? plain(entry.gate)})` : "";
   const why = entry.why ? ` ${entry.why}` : "";
   switch (entry.kind) {
-    case "follow_up": return `${when}, ${plain(entry.trigger)}: “${entry.what}”${why}`;
+    // Of the past it is known that something would be sent, but not its words.
+    case "follow_up": return entry.what ? `${when}, ${plain(entry.trigger)}: “${entry.what}”${why}` : `${when}, ${plain(entry.trigger)} would be sent.${why}`;
     case "postponed": return `${when}, ${plain(entry.trigger)} waits${until}${cause}.${why}`;
     case "not_sent": return `${when}, ${plain(entry.trigger) || "a follow-up"} is not sent${cause}.${why}`;
     case "pending": return `${when}, ${plain(entry.trigger)} is still planned.${why}`;

@@ -77,8 +77,7 @@ export class SegueComposer extends SegueElement {
       ${this.files.length ? html`<div class="files">${this.files.map(this.#file)}</div>` : nothing}
       ${this.problem ? html`<p class="problem" role="alert">${this.problem}</p>` : nothing}
       <form @submit=${this.#submit} @paste=${this.#paste}>
-        <label class="unseen" for="attach">Attach pictures or files</label>
-        <input class="unseen" id="attach" type="file" multiple tabindex="-1" @change=${this.#pick}>
+        <input id="attach" type="file" multiple hidden @change=${this.#pick}>
         <button type="button" class="plain icon" title="Attach pictures or files"
           aria-label="Attach pictures or files" @click=${this.#browse}>${icon("clip")}</button>
         <div class="field" data-text=${this.text}>

@@ -1,6 +1,6 @@
 /** The page of outcomes, for operators: the sentence, small multiples with intervals, the numbers. */
 
-import { keys } from "../session.js";
+import { keys, whyLocked } from "../session.js";
 import { SegueClient } from "../client/segue-client.js";
 import { COUNTS, csv, percent, periods, plain, rate, sentence, unknown } from "../outcomes.js";
 import { save } from "../media.js";
@@ -8,6 +8,7 @@ import { controls, tokens } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
 import { span } from "../words.js";
 import { SegueElement, define } from "./element.js";
+import "./sign-in.js";
 
 /** @import { Row, Arm } from "../outcomes.js" */
 
@@ -17,6 +18,7 @@ const HEIGHT = 110;
 export class SegueOutcomes extends SegueElement {
   static properties = {
     days: { state: true },
+    lock: { state: true },
     hours: { state: true },
     rows: { state: true },
     arms: { state: true },
@@ -65,7 +67,15 @@ export class SegueOutcomes extends SegueElement {
     /** @type {Arm[]} */ this.arms = [];
     /** @type {Row[][]} */ this.past = [];
     this.problem = "";
+    /** @type {string | null} */ this.lock = null;
     this.#load();
+  }
+
+  /** @param {CustomEvent} event */
+  async #unlock({ detail }) {
+    this.client.key = detail.key;
+    await this.#load();
+    if (this.rows) keys.set(detail.key, detail.stays);
   }
 
   async #load() {
@@ -75,17 +85,20 @@ export class SegueOutcomes extends SegueElement {
       const spans = periods(this.days, Date.now());
       const { outcomes, arms } = await this.client.getStats({ window, since: spans[0].since.toISOString() });
       this.rows = outcomes;
+      this.lock = null;
       this.arms = arms;
       const found = await Promise.all(spans.map(({ since, until }) =>
         this.client.getStats({ window, since: since.toISOString(), until: until.toISOString() })));
       this.past = found.map((each) => each.outcomes);
     } catch (error) {
+      this.lock = whyLocked(error);
       this.problem = /** @type {Error} */ (error).message;
     }
   }
 
   render() {
     const { rows } = this;
+    if (this.lock !== null) return html`<segue-sign-in .problem=${this.client.key ? this.lock : ""} @unlock=${this.#unlock}></segue-sign-in>`;
     return html`<main>
       <header><a href="./">‹ Conversations</a><h1>Outcomes</h1>
         <label>Per <select @change=${(/** @type {any} */ event) => { this.days = +event.target.value; this.#load(); }}>

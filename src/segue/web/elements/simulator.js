@@ -1,11 +1,12 @@
 /** The simulator, for operators: two policies, one story, and the week that each of them makes. */
 
 import { SegueClient } from "../client/segue-client.js";
-import { keys } from "../session.js";
-import { FIELDS, dayOf, daysOf, hourOf, placeOf, quietParts, sayDay, sayEntry, sayHours, toChanges, toForm } from "../simulate.js";
+import { keys, whyLocked } from "../session.js";
+import { FIELDS, dayOf, daysOf, hourOf, placesOf, quietParts, sayDay, sayEntry, sayHours, toChanges, toForm } from "../simulate.js";
 import { controls, tokens } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
 import { SegueElement, define } from "./element.js";
+import "./sign-in.js";
 
 /** @import { Entry, Run, Simulation } from "../simulate.js" */
 
@@ -19,7 +20,7 @@ const TOLD = new Set(["follow_up", "postponed", "not_sent", "pending"]);
 export class SegueSimulator extends SegueElement {
   static properties = {
     options: { state: true }, threads: { state: true }, story: { state: true }, agent: { state: true }, forms: { state: true },
-    simulation: { state: true }, isBusy: { state: true }, problem: { state: true }, told: { state: true }, width: { state: true },
+    simulation: { state: true }, isBusy: { state: true }, problem: { state: true }, told: { state: true }, width: { state: true }, lock: { state: true },
   };
 
   static styles = [
@@ -77,6 +78,7 @@ export class SegueSimulator extends SegueElement {
     /** @type {Simulation | null} */ this.simulation = null;
     this.isBusy = false;
     this.problem = "";
+    /** @type {string | null} */ this.lock = null;
     /** @type {(Entry | null)[]} */ this.told = [null, null];
     this.width = 520;
     this.sizes = new ResizeObserver(([{ contentRect }]) => (this.width = Math.max(300, Math.floor(contentRect.width))));
@@ -86,13 +88,24 @@ export class SegueSimulator extends SegueElement {
   async #load() {
     try {
       this.options = await this.client.getSimulationOptions();
+      this.lock = null;
       this.threads = (await this.client.listAllThreads()).items.filter((thread) => !thread.id.includes("/"));
       this.story = this.options.scenarios[0].name;
       this.#choose(this.options.agents[0].id);
-      await this.#run();
     } catch (error) {
+      this.lock = whyLocked(error);
       this.problem = /** @type {Error} */ (error).message;
+      return;
     }
+    this.#run();
+  }
+
+  /** @param {CustomEvent} event */
+  async #unlock({ detail }) {
+    this.client.key = detail.key;
+    this.problem = "";
+    await this.#load();
+    if (this.options) keys.set(detail.key, detail.stays);
   }
 
   get #policy() {
@@ -103,11 +116,19 @@ export class SegueSimulator extends SegueElement {
   #choose(agent) {
     this.agent = agent;
     this.forms = NAMES.map(() => toForm(this.#policy));
+    this.#clear();
+  }
+
+  /** What is shown was another story, or under other policies. */
+  #clear() {
+    this.simulation = null;
+    this.problem = "";
   }
 
   /** @param {Event} event */
   #tell(event) {
     this.story = /** @type {HTMLSelectElement} */ (event.target).value;
+    this.#clear();
     const thread = this.threads.find((each) => `thread ${each.id}` === this.story);
     if (thread && thread.agent_id !== this.agent && this.options.agents.some((/** @type {any} */ each) => each.id === thread.agent_id)) this.#choose(thread.agent_id);
   }
@@ -124,6 +145,7 @@ export class SegueSimulator extends SegueElement {
       this.simulation = await this.client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
       this.told = [null, null];
     } catch (error) {
+      this.simulation = null;
       this.problem = /** @type {Error} */ (error).message;
     }
     this.isBusy = false;
@@ -137,6 +159,7 @@ export class SegueSimulator extends SegueElement {
 
   render() {
     const { simulation } = this;
+    if (this.lock !== null) return html`<segue-sign-in .problem=${this.client.key ? this.lock : ""} @unlock=${this.#unlock}></segue-sign-in>`;
     return html`<main>
       <header><a href="./">‹ Conversations</a><h1>Simulator</h1></header>
       <p class="lead">What would agents send, and what not? Change a policy and see the same days under both. No model is called, and nobody gets a message.</p>
@@ -166,17 +189,17 @@ export class SegueSimulator extends SegueElement {
       </div>
       <div class="fields">${["Times: 30m, 2h, 1d", "", ""].map((note) => html`<div class="field heads" aria-hidden="true">
         <span class="tiny dim">${note}</span><span>A</span><span>B</span></div>`)}
-        ${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}</span>
+        ${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}${place.endsWith("hours") ? html` <span class="tiny dim">22:00 to 08:00, or none</span>` : nothing}</span>
         ${NAMES.map((name, index) => this.#input(place, label, name, index))}</div>`)}</div>
     </form>`;
   }
 
   /** @param {string} place @param {string} label @param {string} name @param {number} index */
   #input(place, label, name, index) {
-    const wrong = placeOf(this.problem);
+    const isWrong = placesOf(this.problem).some((each) => each.policy === name && each.place === place);
     const isOther = index === 1 && this.forms[0][place] !== this.forms[1][place];
     return html`<input aria-label="${label}, policy ${name}" autocomplete="off" class=${isOther ? "other" : ""} .value=${this.forms[index][place]}
-      aria-invalid=${wrong?.policy === name && wrong.place === place ? "true" : nothing}
+      aria-invalid=${isWrong ? "true" : nothing}
       @input=${(/** @type {any} */ event) => {
         this.forms = this.forms.map((form, number) => (number === index ? { ...form, [place]: event.target.value } : form));
       }}>`;

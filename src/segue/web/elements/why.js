@@ -3,6 +3,7 @@
 import { explain } from "../explain.js";
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
+import { moment } from "../words.js";
 import { SegueElement, define } from "./element.js";
 
 const A_DAY = 86_400_000;
@@ -39,8 +40,10 @@ export class SegueWhy extends SegueElement {
 
   async firstUpdated() {
     try {
-      const { items } = await this.client.why(this.thread);
+      const [{ items }, { preferences }] = await Promise.all([this.client.why(this.thread), this.client.getThread(this.thread)]);
       this.sentence = explain(this.message, items, this.name);
+      if (preferences?.muted) this.#tell({ muted: null }, this.#muted);
+      else if (Date.parse(preferences?.snoozed_until) > Date.now()) this.#tell({ snoozed_until: null }, this.#snoozed(preferences.snoozed_until));
     } catch (error) {
       this.sentence = /** @type {Error} */ (error).message;
     }
@@ -48,7 +51,8 @@ export class SegueWhy extends SegueElement {
 
   render() {
     return html`<section aria-live="polite">
-      <p>${this.done?.text ?? (this.sentence || "…")}</p>
+      <p>${this.sentence || "…"}</p>
+      ${this.done ? html`<p>${this.done.text}</p>` : nothing}
       <div class="row">
         ${this.done
           ? this.done.undo
@@ -63,21 +67,31 @@ export class SegueWhy extends SegueElement {
 
   async #later() {
     const until = new Date(Date.now() + A_DAY).toISOString();
-    const text = `${this.name} does not write first here before tomorrow.`;
-    await this.#change({ snoozed_until: until }, { snoozed_until: null }, text);
+    await this.#change({ snoozed_until: until }, { snoozed_until: null }, this.#snoozed(until));
   }
 
   async #never() {
-    const text = `${this.name} no longer writes first in this conversation.`;
-    await this.#change({ muted: true }, { muted: null }, text);
+    await this.#change({ muted: true }, { muted: null }, this.#muted);
   }
 
   /** @param {object} changes @param {object} back @param {string} text */
   async #change(changes, back, text) {
     const changed = await this.client.updateThread(this.thread, changes);
     this.emit("thread", changed);
+    this.#tell(back, text);
+  }
+
+  /** @param {object} back @param {string} text */
+  #tell(back, text) {
     this.done = { text, undo: () => this.client.updateThread(this.thread, back) };
   }
+
+  get #muted() {
+    return `${this.name} no longer writes first in this conversation.`;
+  }
+
+  /** @param {string} until */
+  #snoozed = (until) => `${this.name} does not write first here before ${moment(until)}.`;
 
   async #undo() {
     const changed = await this.done?.undo?.();
