@@ -46,7 +46,9 @@ def test_a_killed_turn_goes_on_with_its_state(database: str, name: str, tmp_path
     """
     log = tmp_path / "held.log"
     first = start(database, name, tmp_path, 0)
-    wait_until(lambda: log.exists() and (tmp_path / HANGS).exists(), first)
+    # The file is there before its line is.
+    wait_until(lambda: log.exists() and bool(log.read_text()), first)
+    wait_until((tmp_path / HANGS).exists, first)
     first.kill()
     first.join()
     (tmp_path / HANGS).unlink()
