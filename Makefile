@@ -4,21 +4,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 READY := $(VENV)/.ready
+# Processes that share the tests: one more than cores, since servers and timers are waited for.
+WORKERS ?= 3
 
 # Without byte code on disk, every process that a test starts would compile its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: vendor types clients test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
+.PHONY: vendor types mypy contracts clients test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not local and not long" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not local and not long" $(ARGS)
 
 # What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, and hypothesis
 # tests with all examples.
 test-long: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "(long or fuzz) and not local" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "(long or fuzz) and not local" $(ARGS)
 
-# Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice.
+# Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice;
+# `make mutate ARGS="gate"` takes those with a word in their name. An interrupted run goes on.
 mutate: $(READY)
 	$(BIN)/python -m tests.mutate $(ARGS)
 
@@ -34,13 +37,18 @@ serve: $(READY)
 chaos: $(READY)
 	SEGUE_CHAOS_SECONDS=120 SEGUE_TEST_SECONDS=900 $(BIN)/pytest tests/chaos $(ARGS)
 
+# mypy takes one core for a minute, so the others run beside it.
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(MAKE) types
+	$(MAKE) --jobs=2 --output-sync=target mypy contracts types
 	$(MAKE) test
+
+mypy: $(READY)
+	$(BIN)/mypy
+
+contracts: $(READY)
+	$(BIN)/lint-imports
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -88,7 +96,7 @@ types:
 
 # The JavaScript clients of tests/clients, once per lock, into the user's cache folder.
 clients: $(READY)
-	$(BIN)/python -m tests.clients.packages
+	$(BIN)/python -m tests.clients.packages $(ARGS)
 
 # Names, versions and hashes, no addresses: the lock works with any registry.
 lock: $(READY)

@@ -83,8 +83,8 @@ async def layer(
     checkpoints: SqliteCheckpoints, memories: KnownMemories | None
 ) -> Callable[[], Awaitable[object]]:
     config = AgentConfig(id="guide", system_prompt="You know the museums.")
-    built = build_graph(config, model=model(), memories=memories)
-    agent = LangGraphAgent(config, built, checkpoints)
+    built = build_graph(config, model=model(), memories=memories is not None)
+    agent = LangGraphAgent(config, built, checkpoints, memories)
     ids = SnowflakeGenerator(node=1)
     history = [exchange(ids, ANSWER) for _ in range(EARLIER)][::-1]
 
@@ -103,13 +103,12 @@ async def whole(
     journal = SqliteJournal(folder / "journal.db")
     await journal.open()
     config = AgentConfig(id="guide", system_prompt="You know the museums.")
-    agent = LangGraphAgent(
-        config, build_graph(config, model=model(), memories=KnownMemories()), checkpoints
-    )
+    built = build_graph(config, model=model(), memories=True)
+    agent = LangGraphAgent(config, built, checkpoints, KnownMemories())
     ids = SnowflakeGenerator(node=2)
     await journal.threads.create("thread", agent_id="guide", user_id="ada", now=now())
     deps = Deps(journal, ids, SystemClock(), Bus(journal), lambda _: agent, "bench")
-    after_turn = AfterTurn(deps, Gatekeeper(journal, ids), lambda _: None)
+    after_turn = AfterTurn(deps, Gatekeeper(journal), lambda _: None)
     processor = SessionProcessor(deps, after_turn)
 
     async def work() -> None:

@@ -7,6 +7,7 @@ killed at any point.
 """
 
 import asyncio
+import gc
 import resource
 import statistics
 import sys
@@ -86,7 +87,8 @@ async def ours(database: str) -> AsyncIterator[Talk]:
 
         async def talk(thread: str) -> None:
             if thread not in known:
-                await segue.create_thread("ada", thread_id=thread)
+                # A user each: the positions of one user rise over all threads, one turn at a time.
+                await segue.create_thread(f"user of {thread}", thread_id=thread)
                 known.add(thread)
             accepted = await segue.send(thread, QUESTION)
             await segue.wait_turn(accepted.turn)
@@ -102,6 +104,8 @@ async def rate(talk: Talk, threads: int, turns: int) -> float:
             await talk(f"thread-{threads}-{number}")
 
     await talk("warm")
+    gc.collect()
+    gc.freeze()  # a full collection takes as long as several turns, and may fall into any lane
     began = time.perf_counter()
     await asyncio.gather(*(converse(number) for number in range(threads)))
     return max(turns // threads, 1) * threads / (time.perf_counter() - began)

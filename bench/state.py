@@ -3,13 +3,16 @@
 Ours is the whole runtime: inbox, queue, context, the graph, and the end of the turn with its state.
 The peer is the same graph alone on LangGraph's saver for the same database, which keeps messages
 and state in its checkpoints. The graph has two steps.
+
+The lanes run one after the other, each in a process and on a server of its own: what the peer
+writes must not slow its neighbour. So run it on an idle machine; it takes up to five minutes.
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +22,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
+from bench.compression import apart
 from bench.stores import AGENT, Writer
 from bench.table import Work, medians, print_columns, progress, scaled
 from segue.facade import Segue
@@ -28,9 +32,12 @@ from segue.simulate.world import plain_agent, with_graph
 from segue.testing.postgres import PostgresServer
 
 SIZES = (1_000, 100_000, 1_000_000)
-ROUNDS = scaled(40, least=5)
+ROUNDS = scaled(20, least=5)
 TURNS = scaled(1_000, least=40)
 PART = TURNS // 10
+# A lane that takes longer ends with the part that it is in.
+LONGEST = 90.0
+STORES = ("SQLite", "PostgreSQL")
 # Ten turns fill it, so that what is measured is the state.
 BUDGET = 1_000
 SMALL = SIZES[0]
@@ -90,77 +97,92 @@ async def theirs(address: str, size: int, *, rewrites: bool) -> AsyncIterator[Wo
         yield turn
 
 
-class Places:
-    """New databases of one kind."""
+LANES: dict[str, Callable[..., AbstractAsyncContextManager[Work]]] = {
+    "whole runtime": ours,
+    "bare graph": theirs,
+}
 
-    def __init__(self, name: str, folder: Path, server: PostgresServer | None) -> None:
-        self.name = name
-        self._folder = folder
-        self._server = server
+
+class Place:
+    """New databases of one kind, for one lane."""
+
+    def __init__(self, store: str, lane: str, stack: ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        is_file = store == "SQLite"
+        self._server = None if is_file else stack.enter_context(PostgresServer.start())
+        self._open = LANES[lane]
+        self._suffix = "" if lane == "whole runtime" else ".db"
         self._count = 0
 
-    def new(self) -> tuple[str, str]:
-        """One for the runtime and one for a saver."""
+    def lane(self, size: int, *, rewrites: bool) -> AbstractAsyncContextManager[Work]:
         self._count += 1
-        if self._server is not None:
-            return self._server.create_database(), self._server.create_database()
-        folder = self._folder / str(self._count)
-        folder.mkdir()
-        return str(folder / "segue"), str(folder / "peer.db")
+        file = str(self._folder / f"{self._count}{self._suffix}")
+        database = self._server.create_database() if self._server else file
+        return self._open(database, size, rewrites=rewrites)
 
 
-async def by_size(places: Places, size: int, *, rewrites: bool) -> tuple[str, ...]:
-    progress(f"{places.name}: {size:,} bytes")
-    mine, peer = places.new()
-    async with (
-        ours(mine, size, rewrites=rewrites) as our_turn,
-        theirs(peer, size, rewrites=rewrites) as their_turn,
-    ):
-        first, second = await medians(our_turn, their_turn, rounds=ROUNDS, seconds=20)
-    what = "all of it" if rewrites else "a counter"
-    return places.name, f"{size:,}", what, f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}"
+def by_size(store: str, lane: str) -> list[float]:
+    """The median turn for each size, that changes a counter, and that rewrites all of it."""
+
+    async def measure(place: Place) -> list[float]:
+        found: list[float] = []
+        for size in SIZES:
+            for rewrites in (False, True):
+                async with place.lane(size, rewrites=rewrites) as turn:
+                    found += await medians(turn, rounds=ROUNDS, seconds=5)
+        return found
+
+    with ExitStack() as stack:
+        return asyncio.run(measure(Place(store, lane, stack)))
 
 
-async def over_turns(places: Places) -> list[tuple[str, ...]]:
-    """One after the other: what the peer writes by its last turns would slow down its neighbour."""
-    mine, peer = places.new()
-    lanes = {
-        "whole runtime": ours(mine, SMALL, rewrites=True),
-        "bare graph": theirs(peer, SMALL, rewrites=True),
-    }
-    rows: list[tuple[str, ...]] = []
-    for name, lane in lanes.items():
-        progress(f"{places.name}: {TURNS:,} turns, {name}")
-        times: list[float] = []
-        async with lane as turn:
-            for _ in range(TURNS):
-                began = time.perf_counter()
-                await turn()
-                times.append(time.perf_counter() - began)
-        # Not the first ones, which also load code and fill caches.
-        early, late = (median(part) * 1_000 for part in (times[PART : 2 * PART], times[-PART:]))
-        rows.append((places.name, name, f"{early:.1f}", f"{late:.1f}", f"{late / early:.2f}"))
-    return rows
+def over_turns(store: str, lane: str) -> list[float]:
+    """The medians of the parts of a long thread."""
+
+    async def measure(place: Place) -> list[float]:
+        began, found = time.perf_counter(), list[float]()
+        async with place.lane(SMALL, rewrites=True) as turn:
+            while len(found) * PART < TURNS and time.perf_counter() - began < LONGEST:
+                times: list[float] = []
+                for _ in range(PART):
+                    start = time.perf_counter()
+                    await turn()
+                    times.append(time.perf_counter() - start)
+                found.append(median(times) * 1_000)
+        return found
+
+    with ExitStack() as stack:
+        return asyncio.run(measure(Place(store, lane, stack)))
 
 
-async def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, PostgresServer.start() as server:
-        kinds = [
-            Places("SQLite", Path(folder), None),
-            Places("PostgreSQL", Path(folder), server),
-        ]
-        sizes = [
-            await by_size(places, size, rewrites=rewrites)
-            for places in kinds
-            for size in SIZES
-            for rewrites in (False, True)
-        ]
-        header = ("store", "bytes of state", "changes", "whole runtime", "bare graph", "ratio")
-        print_columns("One turn of a graph with state, ms", header, sizes)
-        turns = [row for places in kinds for row in await over_turns(places)]
-        parts = (f"turns {PART}-{2 * PART}", f"the last {PART} of {TURNS:,}", "ratio")
-        print_columns(f"The same with {SMALL:,} bytes, ms", ("store", "what", *parts), turns)
+def size_rows(store: str) -> list[tuple[str, ...]]:
+    found: list[list[float]] = []
+    for lane in LANES:
+        progress(f"{store}: turns by size of the state, {lane}")
+        found.append(apart(by_size, store, lane))
+    kinds = [(f"{size:,}", what) for size in SIZES for what in ("a counter", "all of it")]
+    return [
+        (store, *kind, f"{mine:.1f}", f"{peer:.1f}", f"{mine / peer:.2f}")
+        for kind, mine, peer in zip(kinds, *found, strict=True)
+    ]
+
+
+def turn_row(store: str, lane: str) -> tuple[str, ...]:
+    progress(f"{store}: {TURNS:,} turns, {lane}")
+    parts = apart(over_turns, store, lane)
+    shown = [f"{part:.1f}" for part in parts] + ["-"] * (TURNS // PART - len(parts))
+    return store, lane, *shown, f"{parts[-1] / parts[0]:.2f}"
+
+
+def main() -> None:
+    sizes = [row for store in STORES for row in size_rows(store)]
+    header = ("store", "bytes of state", "changes", *LANES, "ratio")
+    print_columns("One turn of a graph with state, ms", header, sizes)
+    turns = [turn_row(store, lane) for store in STORES for lane in LANES]
+    parts = [f"-{number * PART:,}" for number in range(1, TURNS // PART + 1)]
+    title = f"Medians of each {PART} turns, with {SMALL:,} bytes that all change, ms"
+    print_columns(title, ("store", "what", *parts, "last / first"), turns)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

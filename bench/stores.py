@@ -166,6 +166,9 @@ class SqliteStore(Store):
 
     @asynccontextmanager
     async def indexing_later(self) -> AsyncIterator[None]:
+        trigger = "SELECT sql FROM sqlite_master WHERE name = 'messages_added'"
+        [create] = self._raw.execute(trigger).fetchone()
+        self._raw.execute("DROP TRIGGER messages_added")
         yield
         self._raw.create_function("words", 1, lambda text: " ".join(words_of(text)))
         self._raw.create_function("word_count", 1, lambda text: len(words_of(text)))
@@ -175,6 +178,7 @@ class SqliteStore(Store):
             "SELECT messages.rowid, mark(user_id), word_count(text), words(text) "
             "FROM messages JOIN threads ON threads.id = thread_id WHERE visible = 1 ORDER BY 1"
         )
+        self._raw.execute(create)
 
     def moment(self, at: datetime) -> int:
         return to_micros(at)

@@ -36,6 +36,7 @@ LABELS = {
     Sign.ANSWERED: ANSWERED,
     Sign.CLOSED: "none(closed)",
     Sign.STOPPED: "none(closed)",
+    Sign.MAY_BE_STOP: "none(closed)",
     Sign.PROMISED_SILENCE: "none(closed)",
     Sign.NOT_READ: "none(closed)",
 }

@@ -3,6 +3,7 @@
 # ruff: noqa: PLC0415 - to import a whole Segue takes seconds, and tests of the core need none
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -43,17 +44,32 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 # Far above what any test takes, so that only one that hangs is ended by it.
 _TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "240"))
 
-# Two processes share the tests file by file. Those that take longest go first, so that neither is
-# left with one of them while the other has nothing more to do.
+# Processes share the tests file by file. Those that take longest go first, so that none is left
+# with one of them while the others have nothing more to do.
 _LONGEST = (
     "chaos/test_chaos.py",
+    "web/test_pictures.py",
+    "web/test_simulator.py",
+    "clients/test_copilotkit.py",
+    "clients/test_pages.py",
     "journal/test_contract_postgres.py",
+    "web/test_chat.py",
+    "web/test_views.py",
+    "web/test_servers.py",
     "journal/test_contract_sqlite.py",
     "server/test_openapi.py",
+    "server/test_canary.py",
+    "clients/test_sdk.py",
     "test_wheel.py",
     "server/test_isolation.py",
     "stories/test_airline_transcripts.py",
+    "stories/test_replay.py",
     "stories/test_compression.py",
+    "runtime/test_gates_are_reached.py",
+    "providers/test_invisibility.py",
+    "stories/test_reminders.py",
+    "stories/test_leak_canary.py",
+    "stories/test_nights_of_all_zones.py",
     "runtime/test_turns.py",
     "cli/test_serve.py",
     "cli/test_chat.py",
@@ -68,7 +84,8 @@ _LONGEST = (
     "server/test_frames.py",
 )
 # On PostgreSQL these run whole in the fast lane: they are about what databases do differently. Of
-# every other file the fast lane has one test on PostgreSQL, and the long lane the rest.
+# every other file with stories or store tests and of every other folder, the fast lane has one test
+# on PostgreSQL, and the long lane the rest.
 _BOTH_DATABASES = (
     "chaos",
     "journal/test_contract",
@@ -82,22 +99,65 @@ _BOTH_DATABASES = (
     "stories/test_outages.py",
     "transfer/test_kills.py",
 )
-# These take longest. What they search exhaustively, or on PostgreSQL, the fast lane has in smaller
-# tests of the same files.
+# These take longest: storms, browsers, other programs, and what is searched exhaustively or on
+# PostgreSQL, too. The fast lane has smaller tests of the same things. Beginnings of test ids.
 _LONG = (
     "agent/test_retrieval_eval.py::test_memories_are_found_with_and_without_a_trigger",
+    "chaos/test_chaos.py",
+    "cli/test_chat.py::test_a_terminal_shows_words_above_the_line_that_is_typed",
+    "cli/test_chat.py::test_lines_of_a_pipe_are_answered_one_after_the_other",
+    "cli/test_serve.py::test_a_conversation_outlives_its_server",
+    "cli/test_serve.py::test_a_server_ends_if_the_process_that_reloads_it_was_killed",
+    "cli/test_serve.py::test_changed_code_is_taken_up_without_losing_anything",
+    "clients/test_ag",
+    "clients/test_copilotkit.py",
+    "clients/test_packages.py::test_the_pages_of_the_examples_are_typed",
+    "clients/test_pages.py",
+    "core/autonomy/test_decide.py::test_the_rules_fit_dialogues_they_were_not_made_from",
+    "core/autonomy/test_local_time.py::test_a_day_began_with_the_first_moment_that_shows_it_in_any_zone",
+    "core/autonomy/test_local_time.py::test_nothing_is_open_in_quiet_hours_in_any_zone",
+    "core/autonomy/test_local_time.py::test_the_next_day_begins_with_its_first_minute_in_any_zone",
+    "journal/test_postgres_server.py",
+    "journal/test_power_cut.py",
+    "migrate/test_checkpoints.py::test_a_killed_run_repeated_gives_the_same_as_an_unbroken_one",
+    "runtime/test_compressor.py::test_what_is_foreseen_is_what_happens",
+    "server/langgraph/test_canary.py",
+    "server/test_fuzz.py",
     "server/test_isolation.py::test_anothers_things_are_as_if_they_were_not[postgres]",
-    "server/test_openapi.py::test_the_api_keeps_to_its_documentation[postgres]",
+    "server/test_openapi.py::test_the_api_keeps_to_its_documentation",
+    "server/test_simulations.py::test_a_policy_that_changes_nothing_makes_no_difference",
+    "server/test_simulations.py::test_a_policy_without_end_is_stopped",
+    "server/test_simulations.py::test_every_scenario_has_something_to_show",
+    "server/test_simulations.py::test_a_scenario_under_two_policies",
+    "server/test_timeouts.py::test_half_a_request_is_not_waited_for",
     "stories/test_airline_transcripts.py::test_a_chat_cut_between_call_and_result_leaves_that_batch_out",
     "stories/test_airline_transcripts.py::test_a_lost_result_leaves_out_its_batch_and_no_other",
     "stories/test_airline_transcripts.py::test_a_result_delivered_again_changes_nothing",
     "stories/test_airline_transcripts.py::test_settling_any_prefix_keeps_all_words_and_results",
     "stories/test_compression.py::test_a_long_talk_is_summed_up_and_goes_on[postgres]",
-    "stories/test_delivery.py::test_follow_ups_come_as_often_and_as_punctually_as_the_baseline[postgres]",
+    "stories/test_delivery.py::test_follow_ups_come_as_often_and_as_punctually_as_the_baseline",
+    "stories/test_killed_graphs.py",
     "stories/test_leak_canary.py::test_no_canary_is_ever_seen[postgres]",
+    "stories/test_limits_over_time.py::test_an_agent_that_never_has_enough_keeps_to_the_caps_for_a_year",
     "stories/test_nights_of_all_zones.py::test_in_no_zone_and_on_no_day_of_a_year_is_anybody_woken",
+    "stories/test_state_after_any_end.py::test_the_state_is_that_of_the_last_turn_that_ended_well[postgres]",
+    "stories/test_tries.py::test_a_reply_outlives_a_day_of_deployments",
+    "test_docs.py::test_the_example_with_a_scheduler_of_its_own_runs",
     "test_long_texts.py::test_a_nasty_text_is_read_in_no_time[the scripted model]",
+    "test_wheel.py::test_a_chat_without_settings_needs_no_weights",
+    "test_wheel.py::test_the_wheel_serves_at_once_without_the_weights",
+    "web/test_files.py::test_the_declarations_of_the_client_are_those_that_tsc_writes",
+    "web/test_files.py::test_the_types_of_the_page_are_right",
+    "web/test_inspector.py",
+    "web/test_notifications.py",
+    "web/test_pictures.py",
+    "web/test_servers.py",
+    "web/test_simulator.py",
+    "web/test_views.py",
 )
+# Of these the fast lane has the first test.
+_FIRST = ("agent/test_mcp.py", "web/test_chat.py")
+_HERE = Path(__file__).parent
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only pytest writes there, into a folder of its own
 _PLENTY = 4 * 2**30  # bytes: far more than all tests need
 
@@ -111,22 +171,42 @@ def pytest_configure(config: pytest.Config) -> None:
     is_roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _PLENTY
     if is_roomy and "TMPDIR" not in os.environ:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    gc.disable()  # until all is imported, which leaves no garbage
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays; a collection need not look at it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    ranks = {here / name: rank for rank, name in enumerate(_LONGEST)}
+    ranks = {_HERE / name: rank for rank, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
     seen: set[Path] = set()
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.fuzz)
-        if item.nodeid.removeprefix("tests/") in _LONG:
+        if _is_long(item, seen):
             item.add_marker(pytest.mark.long)
-        elif _is_on_postgres(item) and not _is_on_both(item.path.relative_to(here)):
-            if item.path in seen:
-                item.add_marker(pytest.mark.long)
-            seen.add(item.path)
+
+
+def _is_long(item: pytest.Item, seen: set[Path]) -> bool:
+    """Whether a test is in the long lane; `seen` are files and folders that have one in the fast
+    lane.
+    """
+    path = item.path.relative_to(_HERE)
+    if item.nodeid.removeprefix("tests/").startswith(_LONG):
+        return True
+    if str(path) in _FIRST:
+        group = path
+    elif _is_on_postgres(item) and not _is_on_both(path):
+        group = path if path.parent.name in {"stories", "journal"} else path.parent
+    else:
+        return False
+    is_second = group in seen
+    seen.add(group)
+    return is_second
 
 
 def _is_on_postgres(item: pytest.Item) -> bool:
@@ -175,10 +255,15 @@ def _print_tasks() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _certificates() -> Iterator[None]:
-    """Read once: each client reads all of them, which takes as long as a small test."""
+def _read_once() -> Iterator[None]:
+    """What takes as long as a small test: the certificates, by each client, and the types in the
+    state of a graph, by each agent.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        if types := sys.modules.get("langgraph._internal._serde"):
+            hints = types._safe_get_type_hints
+            patch.setattr(types, "_safe_get_type_hints", cache(hints))
         yield
 
 

@@ -41,6 +41,21 @@ DAY = timedelta(days=1)
 TOLD = "I've added Oslo to your list."
 
 
+@pytest.fixture(scope="module")
+async def empty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """For calls that are refused, which leave it as it was."""
+    async with Stage(str(tmp_path_factory.mktemp("empty"))).world() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def begun(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """The same with a thread in it."""
+    async with Stage(str(tmp_path_factory.mktemp("begun"))).world() as opened:
+        await began(opened)
+        yield opened
+
+
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     model = ScriptedChatModel(script=lambda _: TOLD)
@@ -90,6 +105,7 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
     "set_thread_metadata": lambda segue, thread: segue.set_thread_metadata(thread, {"x": 1}),
     "snooze": lambda segue, thread: segue.snooze(thread, START + DAY),
     "settle_batch": lambda segue, thread: segue.settle_batch(thread, 1),
+    "copy_thread": lambda segue, thread: segue.copy_thread(thread),
     "why": lambda segue, thread: segue.why(thread),
     "mark_read": lambda segue, thread: segue.mark_read(thread, 1),
     "follow_up": lambda segue, thread: segue.follow_up(thread),
@@ -98,19 +114,19 @@ OF_A_THREAD: dict[str, Callable[[Segue, Any], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("name", OF_A_THREAD)
-async def test_a_thread_that_is_not_there_is_told_by_its_name(world: World, name: str) -> None:
+async def test_a_thread_that_is_not_there_is_told_by_its_name(empty: World, name: str) -> None:
     """Each method says which thread it looked for, and none of them makes one."""
     with pytest.raises(NotFoundError, match="There is no thread 'nowhere'"):
-        await OF_A_THREAD[name](world.segue, "nowhere")
-    assert await world.journal.threads.list_of("ann") == []
+        await OF_A_THREAD[name](empty.segue, "nowhere")
+    assert await empty.journal.threads.list_of("ann") == []
 
 
 @pytest.mark.parametrize("name", OF_A_THREAD)
 @pytest.mark.parametrize("thread", [None, 5, ["t1"]])
-async def test_what_names_no_thread_is_refused(world: World, name: str, thread: Any) -> None:
+async def test_what_names_no_thread_is_refused(empty: World, name: str, thread: Any) -> None:
     """A number, a list or nothing is no thread's id."""
     with pytest.raises(NotFoundError, match=f"by its id, not by {type(thread).__name__}"):
-        await OF_A_THREAD[name](world.segue, thread)
+        await OF_A_THREAD[name](empty.segue, thread)
 
 
 def test_every_method_of_a_thread_is_tried() -> None:
@@ -120,6 +136,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
         "system",
         "create_thread",
         "list_threads",
+        "find_newest_thread",
         "wait_turn",
         "wait_reply",
         "answer",
@@ -139,7 +156,11 @@ def test_every_method_of_a_thread_is_tried() -> None:
 WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda s: s.create_thread(5), UsageError, "user_id is 5; expected text"),  # type: ignore[arg-type]  # as people may call it
     (lambda s: s.create_thread(""), UsageError, "user_id is ''; expected text"),
-    (lambda s: s.create_thread("ann", "nobody"), NotFoundError, "no agent 'nobody'; there are: g"),
+    (
+        lambda s: s.create_thread("ann", "nobody"),
+        NotFoundError,
+        "agent 'nobody'; the agents are: g",
+    ),
     (lambda s: s.create_thread("ann", thread_id=5), UsageError, "thread_id is 5"),  # type: ignore[arg-type]  # same
     (lambda s: s.create_thread("ann", settings=["muted"]), UsageError, "not list"),  # type: ignore[arg-type]  # same
     (lambda s: s.create_thread("ann", settings={"muted": 1}), UsageError, "muted is 1; expected"),
@@ -209,16 +230,16 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "kind", "said"), WRONG)
 async def test_what_cannot_be_meant_is_refused_by_its_name(
-    world: World, call: Call, kind: type[Exception], said: str
+    begun: World, call: Call, kind: type[Exception], said: str
 ) -> None:
     """The error says which argument it is and what was expected, and nothing was stored."""
-    thread = await began(world)
+    thread = await begun.journal.threads.get("t1")
     with pytest.raises(kind, match=said):
-        await call(world.segue)
-    await world.clock.settle()
-    assert await world.journal.threads.get("t1") == thread
-    assert await world.journal.users.get_settings("ann") == {}
-    assert await world.journal.threads.list_of("ann") == [thread]
+        await call(begun.segue)
+    await begun.clock.settle()
+    assert await begun.journal.threads.get("t1") == thread
+    assert await begun.journal.users.get_settings("ann") == {}
+    assert await begun.journal.threads.list_of("ann") == [thread]
 
 
 async def test_a_conversation(world: World) -> None:
@@ -405,7 +426,7 @@ async def test_a_users_conversations_are_listed(tmp_path: Path) -> None:
 async def test_a_model_for_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """A slip in a test's id would ask the real model, and cost money."""
     stage, model = Stage(str(tmp_path)), ScriptedChatModel(script=["Hello."])
-    with pytest.raises(UsageError, match="no agent 'giude'; there are: guide"):
+    with pytest.raises(UsageError, match="agent 'giude'; the agents are: guide"):
         async with stage.world(models={"giude": model}):
             pass
     with pytest.raises(UsageError, match="agent 'guide' has a custom graph"):

@@ -16,16 +16,15 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from segue.agent.scripted import demo_reply
-from segue.core.acts import acts_of, asks_something, ends_conversation, looks_for_something
 from segue.core.compression import cut_at_sentence
 from segue.core.memory import indexed_words, query_words
 from segue.core.messages import user_message
-from segue.core.sentences import is_quote
-from segue.core.speech.promises import find_promise
-from segue.core.text import harmless, one_line, plain_json, storable
+from segue.core.speech.acts import acts_of, asks_something, ends_conversation, looks_for_something
+from segue.core.speech.reminders import find_promise
+from segue.core.speech.sentences import is_quote
+from segue.core.text import cut_text, harmless, one_line, plain_json, storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import TRIGGER_PROMPTS
-from segue.core.window import cut_text
 from segue.errors import UsageError
 from segue.journal.postgres.tx import to_tsvector
 from segue.journal.search import words_of

@@ -73,11 +73,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"databse": "here"}, "settings.databse: unknown; did you mean database?"),
     ({"agents": 5}, "settings.agents: got a number; expected a section for each agent."),
-    ({"agents": []}, "settings.agents: there is none; give at least one."),
+    ({"agents": []}, "settings.agents: the list is empty; expected at least one agent."),
     ({"agents": TWINS}, "settings.agents: two have the same id: ada, ada."),
     (
         {"agents": [{**ADA, "may_ask": ["bob"]}]},
-        "settings.agents.ada.may_ask: there is no agent 'bob'; there are: ada.",
+        "settings.agents.ada.may_ask: unknown agent 'bob'; the agents are: ada.",
     ),
     ({"agents": [{**ADA, "mode": "x"}]}, "settings.agents.ada.mode: unknown; did you mean model?"),
     ({"agents": {"ada": {"mode": "x"}}}, "settings.agents.ada.mode: unknown; did you mean model?"),
@@ -305,7 +305,7 @@ def test_a_folder_may_be_in_ones_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     assert Settings(database="~/data").folder == Path("/home/ada/data")
     assert Settings(database="C:/data").folder == Path("C:/data")
-    with pytest.raises(UsageError, match="there is no such home folder"):
+    with pytest.raises(UsageError, match="home folder does not exist"):
         Settings(database="~nobody-of-that-name/data")
 
 

@@ -51,17 +51,20 @@ def read_mapping(node: ast.AST) -> ast.expr | None:
 
 def flag_askers(tree: ast.AST) -> list[str]:
     """The functions that look the flag up in a message's metadata, directly or by a variable."""
+    nodes = [*ast.walk(tree)]
+    if not any(map(is_flag, nodes)):
+        return []
     owners: dict[ast.AST, str] = {}
     aliases: set[str] = set()
     # The walk meets an outer function before an inner one, so the innermost name stays.
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             owners |= dict.fromkeys(ast.walk(node), node.name)
         if isinstance(node, ast.Assign) and names_metadata(node.value):
             aliases |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return [
         owners.get(node, "the module itself")
-        for node in ast.walk(tree)
+        for node in nodes
         if (mapping := read_mapping(node)) is not None
         and (names_metadata(mapping) or (isinstance(mapping, ast.Name) and mapping.id in aliases))
     ]
@@ -108,12 +111,14 @@ def made_human_messages(tree: ast.AST) -> list[int]:
 
 def swallowing_waits(tree: ast.AST) -> list[int]:
     """Where `asyncio.wait_for` is called or imported."""
-    return [
-        node.lineno
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for")
-        or (isinstance(node, ast.ImportFrom) and "wait_for" in {a.name for a in node.names})
-    ]
+    lines = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="asyncio"), attr="wait_for"):
+                lines.append(node.lineno)
+            case ast.ImportFrom(names=names) if "wait_for" in {alias.name for alias in names}:
+                lines.append(node.lineno)
+    return lines
 
 
 def type_texts_compared(tree: ast.AST) -> list[int]:

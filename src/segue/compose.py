@@ -25,26 +25,25 @@ from segue.agent.memory import MemoryBook
 from segue.agent.models import can_call_tools, load_model
 from segue.agent.summariser import load_summariser
 from segue.agent.tools import ask_agent_tool, continue_tool
-from segue.core.acts import acts_of
 from segue.core.compression import Strategy
+from segue.core.speech.acts import acts_of
 from segue.core.speech.guard import find_machinery
-from segue.core.speech.promises import find_promise
+from segue.core.speech.reminders import find_promise, may_promise
 from segue.core.speech.silence import promises_silence
-from segue.core.speech.stops import read_request
+from segue.core.speech.stops import may_be_stop, read_request
 from segue.core.turn_rules import TurnRules
 from segue.errors import NotFoundError, SegueError, UsageError
 from segue.journal.effects import Effect
 from segue.journal.journal import Journal
 from segue.runtime.after_turn import DECIDE, AfterTurn
-from segue.runtime.announcements import PUSH, WEBHOOK
 from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.compressor import COMPRESS, Compressor, Summariser, compresses
 from segue.runtime.delivery import DeliveryError, Webhooks, WebhookTarget
 from segue.runtime.deps import Agent, Deps
-from segue.runtime.effects import EffectRunner
+from segue.runtime.effects import PUSH, WEBHOOK, EffectRunner
 from segue.runtime.gatekeeper import Gatekeeper
-from segue.runtime.housekeeping import Retainer, Sweeper
+from segue.runtime.housekeeping import Discarder, Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.inbox import Inbox
 from segue.runtime.planning import CustomDecider, Decider
@@ -56,7 +55,7 @@ from segue.runtime.thread_service import ThreadService
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
 from segue.settings import Settings
-from segue.settings.agents import AgentConfig, Autonomy
+from segue.settings.agents import AgentConfig
 from segue.stores import checkpoints_of, journal_of, make_folder
 
 if TYPE_CHECKING:
@@ -98,7 +97,13 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
     """Open everything, run it, and close it again."""
     _check_models(settings, overrides)
     async with AsyncExitStack() as stack:
-        journal, checkpoints = await _open_stores(settings, overrides, stack)
+        journal = journal_of(settings)
+        checkpoints = overrides.checkpoints or checkpoints_of(settings)
+        make_folder(settings)
+        await journal.open()
+        stack.push_async_callback(journal.close)
+        await checkpoints.open()
+        stack.push_async_callback(checkpoints.close)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         ids = LeasedIds(journal, overrides.clock, owner=owner, lease_for=settings.node_lease_for)
         await ids.open()
@@ -141,19 +146,6 @@ class _Kit:
     toolboxes: Mapping[str, "Toolbox"]
 
 
-async def _open_stores(
-    settings: Settings, overrides: Overrides, stack: AsyncExitStack
-) -> tuple[Journal, Checkpoints]:
-    journal = journal_of(settings)
-    checkpoints = overrides.checkpoints or checkpoints_of(settings)
-    make_folder(settings)
-    await journal.open()
-    stack.push_async_callback(journal.close)
-    await checkpoints.open()
-    stack.push_async_callback(checkpoints.close)
-    return journal, checkpoints
-
-
 def _put_together(kit: _Kit) -> System:
     settings, journal = kit.settings, kit.journal
     agents: dict[str, Agent] = {}
@@ -167,7 +159,7 @@ def _put_together(kit: _Kit) -> System:
         lease_for=settings.lease_for,
         zone=settings.zone,
     )
-    gatekeeper = Gatekeeper(journal, kit.ids, settings.zone)
+    gatekeeper = Gatekeeper(journal, settings.zone)
     after_turn = AfterTurn(deps, gatekeeper, _deciders(settings, kit.overrides).get)
     rules = TurnRules(
         max_attempts=settings.max_attempts,
@@ -176,24 +168,28 @@ def _put_together(kit: _Kit) -> System:
         batch_time=settings.batch_time,
     )
     turns = TurnWorker(deps, SessionProcessor(deps, after_turn, rules), rules, settings.slots)
-    books, (requests, reminders) = _books(settings, deps), _requested(deps)
-    notifier = _notifier(kit, deps)
+    wakeup = deps.wakeups.timers
+    armer = (journal, deps.ids, deps.clock, deps.autonomy_of, deps.zone, wakeup)
+    requests, reminders = Requests(*armer), Reminders(*armer)
+    books, notifier = _books(settings, deps), _notifier(kit, deps)
     for config in settings.agents:
         book = books.get(config.id)
         agents[config.id] = _agent(config, kit, deps, turns, reminders, book)
+    sweeper = Sweeper(journal, kit.checkpoints, deps.clock)
     runtime = Runtime(
         deps=deps,
         ids=kit.ids,
         turns=turns,
         timers=TimerWorker(deps, gatekeeper),
         effects=_effects(kit, deps, after_turn, notifier),
-        sweeper=Sweeper(journal, kit.checkpoints, deps.clock),
+        sweeper=sweeper,
+        discarder=Discarder(journal, deps.bus, sweeper, deps.clock),
         retainer=Retainer(journal, settings.retention.policy, deps.clock),
         poll=settings.poll,
         patience=settings.patience,
     )
     inbox = Inbox(deps, turns, settings.double_texting, settings.collect_for)
-    threads = ThreadService(deps.journal)
+    threads = ThreadService(journal)
     return System(settings, deps, inbox, threads, runtime, requests, reminders, books, notifier)
 
 
@@ -223,22 +219,12 @@ def _effects(
     return EffectRunner(deps, handlers)
 
 
-def _requested(deps: Deps) -> tuple[Requests, Reminders]:
-    """What programs, users and agents arm themselves."""
-
-    def autonomy_of(agent_id: str) -> Autonomy:
-        return deps.agent_of(agent_id).config.autonomy
-
-    given = (deps.journal, deps.ids, deps.clock, autonomy_of, deps.wakeups.timers)
-    return Requests(*given), Reminders(*given, zone=deps.zone)
-
-
 def _check_models(settings: Settings, overrides: Overrides) -> None:
     """A misspelt id would call the real model instead."""
     ids = [config.id for config in settings.agents]
     if unknown := sorted(set(overrides.models) - set(ids)):
         raise UsageError(
-            f"Overrides.models: there is no agent {unknown[0]!r}; there are: {', '.join(ids)}."
+            f"Overrides.models: unknown agent {unknown[0]!r}; the agents are: {', '.join(ids)}."
         )
     if own := [c.id for c in settings.agents if c.id in overrides.models and c.graph is not None]:
         raise UsageError(
@@ -249,9 +235,8 @@ def _check_models(settings: Settings, overrides: Overrides) -> None:
 def find_agent(agents: Mapping[str, Agent], agent_id: str) -> Agent:
     """`NotFoundError` if the settings have no such agent."""
     if agent_id not in agents:
-        raise NotFoundError(
-            f"There is no agent {agent_id!r}; there are: {', '.join(sorted(agents))}."
-        )
+        known = ", ".join(sorted(agents))
+        raise NotFoundError(f"Unknown agent {agent_id!r}; the agents are: {known}.")
     return agents[agent_id]
 
 
@@ -273,15 +258,14 @@ def _agent(
         limit = config.limits.tool_time
         tools.append(ask_agent_tool(deps, turns, config.may_ask, limit=limit))
     model = _model(config, kit.overrides)
-    if config.autonomy.enabled and can_call_tools(model):
-        tools += initiative_tools(deps)
-        tools += (
-            reminder_tools(deps.journal, reminders) if config.autonomy.reminders.enabled else []
-        )
     if toolbox is not None and not can_call_tools(model):
         raise UsageError(f"agent {config.id!r}: mcp: the model {config.model!r} calls no tools.")
-    built = build_graph(config, model=model, memories=book, tools=tools, toolbox=toolbox)
-    return LangGraphAgent(config, built, kit.checkpoints)
+    if config.autonomy.enabled and can_call_tools(model):
+        tools += initiative_tools(deps)
+        if config.autonomy.reminders.enabled:
+            tools += reminder_tools(deps.journal, reminders)
+    built = build_graph(config, model=model, tools=tools, memories=book is not None)
+    return LangGraphAgent(config, built, kit.checkpoints, book, toolbox)
 
 
 def load_toolbox(config: AgentConfig) -> "Toolbox":
@@ -341,8 +325,9 @@ def _books(settings: Settings, deps: Deps) -> dict[str, MemoryBook]:
 
 def _compile_phrases() -> None:
     """Read a text by all rules: the first use of their patterns takes most of a second."""
-    for read in (read_request, promises_silence, find_machinery, acts_of):
-        read("Hello!")
+    readers = (read_request, may_be_stop, promises_silence, may_promise, find_machinery, acts_of)
+    for read in readers:
+        read("Well, I will remind you.")
     find_promise("I'll remind you.", "Hello!")
 
 
@@ -376,22 +361,20 @@ def _decider(config: AgentConfig, overrides: Overrides) -> Decider:
         return ModelDecider(
             _model(config, overrides), delays=autonomy.delays, policy=autonomy.policy
         )
-    whose = f"agent {config.id!r}: decider"
-    own = autonomy.decider
+    whose, own = f"agent {config.id!r}: decider", autonomy.decider
     loaded = load_attribute(own, whose) if isinstance(own, str) else own
     return CustomDecider(loaded, whose, triggers=autonomy.triggers)
 
 
 def _summarisers(settings: Settings, overrides: Overrides) -> dict[str, Summariser]:
     """The summarisers of agents whose strategy is to summarise, by agent id."""
-    found: dict[str, Summariser] = {}
-    for config in settings.agents:
-        if compresses(config) and config.compression.strategy is Strategy.SUMMARISE:
-            is_own = config.compression.model is None
-            found[config.id] = load_summariser(
-                config, _model(config, overrides) if is_own else None
-            )
-    return found
+    return {
+        config.id: load_summariser(
+            config, None if config.compression.model else _model(config, overrides)
+        )
+        for config in settings.agents
+        if compresses(config) and config.compression.strategy is Strategy.SUMMARISE
+    }
 
 
 def webhook_target(config: AgentConfig) -> WebhookTarget | None:

@@ -4,18 +4,31 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from segue.compose import System
 from segue.core.autonomy.policy import check_settings
 from segue.core.client_metadata import metadata_of, metadata_settings
 from segue.core.snowflake import to_text
 from segue.core.text import check_name
-from segue.errors import BackendError, NotFoundError, UsageError
+from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import NESTING, Found, Page, Thread, ThreadPlace, Turn
+from segue.journal.records import NESTING, TEMPORARY, Found, Page, Thread, ThreadPlace, Turn
 from segue.runtime.deps import Deps
 from segue.settings.agents import AgentConfig
+
+# More than the stateless runs that a client has at a time.
+_NEWEST: Final = 100
+
+
+def check_lasting(thread: Thread) -> Thread:
+    """The thread; `ConflictError` if it goes with the run that it was made for, and all in it."""
+    if TEMPORARY in thread.settings:
+        raise ConflictError(
+            f"Thread {thread.id!r:.60} is deleted when its run ends, so it takes nothing else; "
+            "create a thread for a conversation."
+        )
+    return thread
 
 
 class Conversations:
@@ -105,6 +118,11 @@ class Conversations:
     async def get_thread(self, thread_id: str) -> Thread:
         return await self._journal.threads.get(id_of(thread_id))
 
+    async def find_newest_thread(self, user_id: str, agent_id: str | None = None) -> Thread | None:
+        """The thread that was updated last; not one that goes with its run."""
+        newest = await self.list_threads(user_id, agent_id, limit=_NEWEST)
+        return next((thread for thread in newest if TEMPORARY not in thread.settings), None)
+
     async def list_threads(
         self,
         user_id: str,
@@ -153,7 +171,7 @@ class Conversations:
         return await turns.list_of(id_of(thread), limit=limit, only_waiting=only_waiting)
 
     async def get_turn(self, turn_id: int) -> Turn:
-        """`NotFoundError` if there is no such turn."""
+        """`NotFoundError` if it does not exist."""
         return await self._journal.turns.get(turn_id)
 
     async def search(self, user_id: str, text: str, *, limit: int = 20) -> list[Found]:

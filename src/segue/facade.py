@@ -1,5 +1,6 @@
 """`Segue`: the running system, as a program uses it."""
 
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, compose
-from segue.conversations import check_text, id_of
+from segue.conversations import check_lasting, check_text, id_of
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.text import check_name
@@ -25,8 +26,8 @@ from segue.journal.effects import Effect
 from segue.journal.memories import FoundMemory, Memory
 from segue.journal.records import Accepted, ApiKey, Deleted, Thread, Turn, TurnState
 from segue.journal.stats import WINDOW
-from segue.journal.tables import THREADS, Whose, all_rows
-from segue.runtime.announcements import visible_replies
+from segue.journal.tables import MESSAGES, STATES, SUMMARIES, THREADS, Whose, all_rows
+from segue.runtime.run import visible_replies
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
 from segue.transfer.export import Scope, export_all, export_user
@@ -60,16 +61,9 @@ class Segue(Initiative):
 
     async def delete_thread(self, thread: Thread | str) -> Deleted:
         """Cancel a thread's turns and delete all its rows. Memories belong to the user and stay."""
-        owner = (await self.get_thread(id_of(thread))).user_id
-        await self.cancel(thread)
-        turns = await self._journal.turns.list_of(id_of(thread))
-        deleted = await self._journal.threads.delete(id_of(thread))
-        self._deps.bus.deleted(id_of(thread), owner)
-        await self._deps.bus.notify_stored(
-            id_of(thread), owner
-        )  # tells listeners that the thread is gone
-        await self._open_system.runtime.sweeper.drop({turn.batch for turn in turns})
-        return deleted
+        stored = await self.get_thread(id_of(thread))
+        await self.cancel(stored)
+        return await self._open_system.runtime.discarder.delete(stored)
 
     async def delete_user(self, user_id: str) -> Deleted:
         """Cancel a user's turns and delete their threads, memories and preferences; revoke their
@@ -119,6 +113,23 @@ class Segue(Initiative):
         imported = await import_file(self._journal, file, options, now=now)
         self._deps.wakeups.all_at(now)
         return imported
+
+    async def copy_thread(self, thread: Thread | str) -> Thread:
+        """A thread of its own with all that was said, its summary and its graph's state.
+
+        What waits stays with the original: the copy brings no reminder and no follow-up twice.
+        """
+        original, now = check_lasting(await self.get_thread(id_of(thread))), self._deps.clock.now()
+        scope = Scope(threads=[original.id], user_id=original.user_id)
+        tables = (MESSAGES, SUMMARIES, STATES)
+        with tempfile.TemporaryFile() as file:
+            async for line in export_all(
+                self._journal, scope, ExportWriter(), created_at=now, tables=tables
+            ):
+                file.write(line)
+            copied = await self.import_file(file, remap=True, trusted=True)
+        made = await self._journal.threads.update(copied.renamed[original.id])
+        return await self._notified(made)  # listeners of the user hear of it
 
     async def send(
         self,
@@ -264,7 +275,7 @@ class Segue(Initiative):
         return await self._journal.memories.find(self.get_agent(agent_id).id, user_id, key)
 
     async def forget(self, user_id: str, key: str, agent_id: str | None = None) -> bool:
-        """Delete a memory; False if there is none with this key."""
+        """Delete a memory; False if no memory has this key."""
         return await self._journal.memories.delete(self.get_agent(agent_id).id, user_id, key)
 
     def _memory_book(self, agent_id: str | None) -> tuple[str, MemoryBook]:

@@ -9,14 +9,14 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from segue.conversations import Conversations, check_text, id_of
+from segue.conversations import Conversations, check_lasting, check_text, id_of
 from segue.core.autonomy.policy import POSTPONING, check_preferences
 from segue.core.durations import parse_duration
 from segue.core.text import check_name
 from segue.errors import UsageError
 from segue.events import OutsideEvent
 from segue.journal.records import DROPPED, Thread, Timer, TimerKind
-from segue.runtime.reminders import Reminder
+from segue.runtime.reminders import Reminder, requested_key
 from segue.runtime.requests import FollowUpRequest
 from segue.runtime.thread_service import check_limit
 from segue.telemetry import count
@@ -44,7 +44,7 @@ class Initiative(Conversations):
         `reason` is for operators; the same `key` again returns the first. The gates decide when it
         is due, and a message of the user voids it.
         """
-        found, wanted = await self.get_thread(id_of(thread)), _parse_request(request)
+        wanted, found = _parse_request(request), await self._lasting(thread)
         return await self._open_system.requests.follow_up(found, wanted)
 
     async def wake(
@@ -70,24 +70,29 @@ class Initiative(Conversations):
                 return known  # another thread may have become the newest since
             found = await self._thread_for(owner, agent_id)
         else:
-            found = await self.get_thread(id_of(thread))
+            found = await self._lasting(thread)
         return await requests.wake(found, event)
+
+    async def _lasting(self, thread: Thread | str) -> Thread:
+        return check_lasting(await self.get_thread(id_of(thread)))
 
     async def _thread_for(self, user_id: str, agent_id: str | None) -> Thread:
         """The user's newest thread with the agent; two events at once find or make the same one."""
         agent = self.get_agent(agent_id).id
-        found = await self.list_threads(user_id, agent, limit=1)
-        if found:
-            return found[0]
+        if found := await self.find_newest_thread(user_id, agent):
+            return found
         digest = hashlib.sha256(f"{agent}\0{user_id}".encode()).hexdigest()[:24]
         return await self.create_thread(user_id, agent, thread_id=f"news-{digest}")
 
-    async def remind(self, thread: Thread | str, text: str, **when: Any) -> Reminder:
+    async def remind(
+        self, thread: Thread | str, text: str, *, key: str | None = None, **when: Any
+    ) -> Reminder:
         """Remind the user `after` a duration, `at` a local time, or by the rule `every`, which may
-        end `until` a local time. `UsageError` says what is wrong.
+        end `until` a local time; the same `key` again returns the first. `UsageError` says what is
+        wrong.
         """
-        found = await self.get_thread(id_of(thread))
-        return await self._open_system.reminders.remind(found, text, **when)
+        own, found = requested_key(key), await self._lasting(thread)
+        return await self._open_system.reminders.remind(found, text, key=own, **when)
 
     async def list_reminders(
         self, user_id: str | None = None, *, thread: Thread | str | None = None
@@ -137,6 +142,8 @@ class Initiative(Conversations):
             now=now,
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
+        if "time_zone" in preferences:
+            await self._open_system.reminders.follow_clock(user_id)
         self._deps.wakeups.timers.now()
         return stored
 
@@ -148,6 +155,8 @@ class Initiative(Conversations):
             settings=check_preferences(preferences, now),
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
+        if "time_zone" in preferences:
+            await self._open_system.reminders.follow_clock(stored.user_id)
         self._deps.wakeups.timers.now()
         return await self._notified(stored)
 

@@ -92,7 +92,7 @@ class BatchHistory(AgentMiddleware[Any, Any, Any]):
                 new.append(placed)
             members.setdefault(batch, []).append(placed)
         if not members:
-            raise UsageError("There is no message to answer; pass a user_message().")
+            raise UsageError("The state has no message to answer; pass a user_message().")
         return new, group_batches(message for each in members.values() for message in each)
 
     def _view(self, request: Request, batches: Sequence[Batch]) -> Request:

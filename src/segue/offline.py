@@ -52,7 +52,7 @@ class OfflineSegue:
         return Inspector(self.journal, self.settings.agents, self.clock, self.settings.zone)
 
     async def last_position(self) -> int:
-        """The position of the newest message of all; 0 if there is none."""
+        """The position of the newest message of all threads, or 0."""
         return await self.journal.nodes.last_position()
 
     async def get_thread(self, thread_id: str) -> Thread:
@@ -82,14 +82,14 @@ class OfflineSegue:
         finally:
             await ids.close()
 
-    def reminders(self, ids: SnowflakeSource) -> Reminders:
-        """Reminders to list, set and cancel; a running server sends them."""
-        zone = self.settings.zone
-        return Reminders(self.journal, ids, self.clock, self._autonomy_of, zone=zone)
+    def reminders(self, ids: SnowflakeSource | None = None) -> Reminders:
+        """Reminders to list and cancel and, with `ids`, to set; a running server sends them."""
+        ids, zone = ids or SnowflakeGenerator(), self.settings.zone
+        return Reminders(self.journal, ids, self.clock, self._autonomy_of, zone)
 
     def requests(self, ids: SnowflakeSource) -> Requests:
         """Follow-ups to request; a running server sends them."""
-        return Requests(self.journal, ids, self.clock, self._autonomy_of)
+        return Requests(self.journal, ids, self.clock, self._autonomy_of, self.settings.zone)
 
     def _autonomy_of(self, agent_id: str) -> Autonomy:
         return self.get_agent(agent_id).autonomy
@@ -97,7 +97,7 @@ class OfflineSegue:
     async def set_preferences(
         self, user_id: str, preferences: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Change a user's preferences; None removes one. All that are set then."""
+        """Change a user's preferences; None removes one. Returns all that are set."""
         users, now = self.journal.users, self.clock.now()
         if not preferences:
             return preferences_in(await users.get_settings(user_id))
@@ -107,6 +107,8 @@ class OfflineSegue:
             now=now,
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )
+        if "time_zone" in preferences:
+            await self.reminders(SnowflakeGenerator()).follow_clock(user_id)  # no id is made
         return preferences_in(stored)
 
     async def stats(self, query: OutcomeQuery) -> Stats:

@@ -6,12 +6,12 @@
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from segue.errors import BackendError, NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.sqlite import SqliteJournal
+from segue.journal.tx import migrations
 from segue.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ async def open_journal(settings: Settings, *, make: bool = False) -> AsyncIterat
         make_folder(settings)
     elif not is_there(settings):
         raise NotFoundError(
-            f"There is no database in {str(settings.folder.absolute())!r} yet; `segue serve` and "
-            "`segue chat` create one. Name another folder with --database or --config."
+            f"The folder {str(settings.folder.absolute())!r} has no database yet; `segue serve` or "
+            "`segue chat` creates one. Name another folder with --database or --config."
         )
     journal = journal_of(settings)
     try:
@@ -86,42 +86,34 @@ def is_there(settings: Settings) -> bool:
 
 async def is_begun(settings: Settings) -> bool:
     """Whether the database holds a journal; creates none."""
-    if not settings.is_postgres:
-        return is_there(settings)
-    require_postgres()
-    from segue.journal.postgres.database import Database  # noqa: PLC0415 - an extra
-
-    return await Database(settings.database, pool_size=1).has_tables()
+    return is_there(settings) and (await schema_versions(settings))[0] > 0
 
 
 async def schema_versions(settings: Settings) -> tuple[int, int]:
     """The version of the stored schema, and the one that this Segue knows; changes nothing."""
-    backend = "postgres" if settings.is_postgres else "sqlite"
-    scripts = resources.files("segue.journal") / "migrations" / backend
-    known = sum(file.name.endswith(".sql") for file in scripts.iterdir())
     if settings.is_postgres:
-        return await _postgres_version(settings.database), known
+        return await _postgres_version(settings.database), len(migrations("postgres"))
     file = settings.folder / JOURNAL_FILE
     try:
         with closing(sqlite3.connect(file)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
         raise BackendError(f"SQLite file {str(file)!r}: {error}.") from None
-    return int(version), known
+    return int(version), len(migrations("sqlite"))
 
 
 async def _postgres_version(address: str) -> int:
+    require_postgres()
     import psycopg  # noqa: PLC0415 - an extra
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    from segue.journal.postgres.database import schema_version  # noqa: PLC0415
 
     try:
         async with await psycopg.AsyncConnection.connect(
-            address, connect_timeout=_CONNECT_SECONDS
+            address, connect_timeout=_CONNECT_SECONDS, row_factory=dict_row
         ) as connection:
-            found = await connection.execute("SELECT to_regclass('segue_schema')")
-            if (await found.fetchone() or (None,))[0] is None:
-                return 0
-            found = await connection.execute("SELECT coalesce(max(version), 0) FROM segue_schema")
-            return int((await found.fetchone() or (0,))[0])
+            return await schema_version(connection) or 0
     except psycopg.Error as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise BackendError(f"PostgreSQL: {reason.rstrip('.')}.") from None

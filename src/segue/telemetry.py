@@ -12,13 +12,13 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final, Protocol, TypeVar
-
-import structlog
-from structlog.contextvars import get_contextvars
-from structlog.typing import EventDict, Processor
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from segue.errors import UsageError
+
+# structlog is imported where it is used: it would be a tenth of the time of a short command.
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
 
 T = TypeVar("T")
 # The attribute of a log record that holds an event's fields.
@@ -85,9 +85,15 @@ def log_event(
 def count(kind: str, **fields: Any) -> None:
     """Pass an event to the observers without logging it."""
     if _observers:
-        all_fields = {**get_contextvars(), **fields}
+        all_fields = {**_bound_fields(), **fields}
         for observer in [*_observers]:
             observer(kind, all_fields)
+
+
+def _bound_fields() -> dict[str, Any]:
+    from structlog.contextvars import get_contextvars  # noqa: PLC0415
+
+    return get_contextvars()
 
 
 @contextmanager
@@ -111,7 +117,7 @@ def span(
 def trace_context() -> dict[str, Any]:
     """For the payload of a turn: the request and the spans that it belongs to."""
     context: dict[str, str] = {}
-    if request_id := get_contextvars().get(REQUEST_ID):
+    if request_id := _bound_fields().get(REQUEST_ID):
         context[REQUEST_ID] = request_id
     for tracer in _tracers:
         context |= tracer.context()
@@ -140,26 +146,35 @@ def configure_logging(level: str = "INFO", *, json: bool = False) -> None:
     A second call replaces the first; other handlers are left alone. `UsageError` for an unknown
     level.
     """
+    from structlog import configure, contextvars, processors, stdlib  # noqa: PLC0415
+
     threshold = _level(level)
     # The processors of every line, from `logging` and from structlog.
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        structlog.processors.StackInfoRenderer(),
+        contextvars.merge_contextvars,
+        stdlib.add_logger_name,
+        stdlib.add_log_level,
+        processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        processors.StackInfoRenderer(),
     ]
-    structlog.configure(
+    configure(
         processors=[
-            structlog.stdlib.filter_by_level,
+            stdlib.filter_by_level,
             *shared,
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+            stdlib.PositionalArgumentsFormatter(),
+            stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=stdlib.LoggerFactory(),
+        wrapper_class=stdlib.BoundLogger,
     )
-    _install(_handler(shared, json=json))
+    formatter = stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, _add_fields],
+        processors=[
+            stdlib.ProcessorFormatter.remove_processors_meta,
+            *(_as_json() if json else _as_text()),
+        ],
+    )
+    _install(formatter)
     logging.getLogger().setLevel(threshold)
     for name in _THIRD_PARTY:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
@@ -171,57 +186,42 @@ def _level(name: str) -> int:
         return levels[name.upper()]
     except KeyError:
         valid = ", ".join(levels)
-        raise UsageError(f"There is no log level {name!r:.40}; valid are: {valid}.") from None
+        raise UsageError(f"Unknown log level {name!r:.40}; expected one of: {valid}.") from None
 
 
-def _handler(shared: list[Processor], *, json: bool) -> logging.Handler:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.name = _HANDLER
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _add_fields],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *(_as_json() if json else _as_text()),
-            ],
-        )
-    )
-    return handler
-
-
-def _add_fields(_: Any, __: str, event: EventDict) -> EventDict:
+def _add_fields(_: Any, __: str, event: "EventDict") -> "EventDict":
     """The fields of `log_event`; they override bound fields."""
     return {**event, **getattr(event.get("_record"), FIELDS, {})}
 
 
-def _add_origin(_: Any, __: str, event: EventDict) -> EventDict:
+def _add_origin(_: Any, __: str, event: "EventDict") -> "EventDict":
     """Process and host, for logs that are collected from many processes."""
     return {**event, "process": os.getpid(), "host": socket.gethostname()}
 
 
-def _as_json() -> list[Processor]:
+def _as_json() -> "list[Processor]":
+    from structlog.processors import JSONRenderer, format_exc_info  # noqa: PLC0415
+
     # Tracebacks as text: structlog's JSON tracebacks show local variables.
+    return [_add_origin, format_exc_info, JSONRenderer(ensure_ascii=False)]
+
+
+def _as_text() -> "list[Processor]":
+    from structlog.dev import ConsoleRenderer, plain_traceback  # noqa: PLC0415
+
+    # The default formatter shows local variables, such as keys and conversations.
+    colours = sys.stderr.isatty()
     return [
-        _add_origin,
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        ConsoleRenderer(colors=colours, timestamp_key="time", exception_formatter=plain_traceback)
     ]
 
 
-def _as_text() -> list[Processor]:
-    return [
-        structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
-            timestamp_key="time",
-            # The default formatter shows local variables, such as keys and conversations.
-            exception_formatter=structlog.dev.plain_traceback,
-        )
-    ]
-
-
-def _install(handler: logging.Handler) -> None:
+def _install(formatter: logging.Formatter) -> None:
     root = logging.getLogger()
     for old in [each for each in root.handlers if each.name == _HANDLER]:
         root.removeHandler(old)
         old.close()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.name = _HANDLER
+    handler.setFormatter(formatter)
     root.addHandler(handler)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from segue.errors import UsageError
 
-# Push services take bodies of 4,096 bytes, of which 103 are not the message.
+# Push services take bodies of 4,096 bytes; 103 of them are not the message.
 MAX_BYTES: Final = 4_096 - 103
 SALT_BYTES: Final = 16
 AUTH_BYTES: Final = 16
@@ -31,10 +31,7 @@ _VALID_FOR: Final = timedelta(hours=12)
 
 
 def new_private_key() -> bytes:
-    return private_bytes(ec.generate_private_key(_CURVE))
-
-
-def private_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+    key = ec.generate_private_key(_CURVE)
     return key.private_numbers().private_value.to_bytes(32)
 
 

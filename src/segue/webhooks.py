@@ -65,7 +65,7 @@ def sign_standard(secret: str, event_id: str, timestamp: int, body: bytes) -> di
     other secret is the key itself.
     """
     is_encoded = secret.startswith(STANDARD_PREFIX)
-    key = _standard_key(secret) if is_encoded else secret.encode()
+    key = standard_key(secret) if is_encoded else secret.encode()
     signature = _standard_signature(key, event_id, str(timestamp), body)
     return dict(zip(_STANDARD_HEADERS, (event_id, str(timestamp), signature), strict=True))
 
@@ -86,14 +86,15 @@ def verify_standard(
     if not event or not _is_timestamp(time) or not _is_recent(int(time), now, tolerance):
         return False
     try:
-        key = _standard_key(secret)
+        key = standard_key(secret)
         expected = _standard_signature(key, event, time, body)
     except ValueError:
         return False
     return bool(key) and _matches(expected, signatures.split(" "))
 
 
-def _standard_key(secret: str) -> bytes:
+def standard_key(secret: str) -> bytes:
+    """The key in a secret `whsec_` and base64; `ValueError` if it is not base64."""
     return base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True)
 
 

@@ -44,7 +44,7 @@ def logging_tool(name: str, log: Path, *, hangs: bool) -> BaseTool:
 
 
 def die_after(checkpoints: int) -> None:
-    """End the process, without a word to anybody, where one checkpoint more would be stored."""
+    """End the process at once where the next checkpoint would be stored."""
     left = iter(range(checkpoints))
     put = AsyncSqliteSaver.aput
 

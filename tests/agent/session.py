@@ -36,7 +36,7 @@ Told = AgentEvent | Payload
 
 
 class Ear(Bus):
-    """A bus that keeps what it is told, whoever listens, and passes on what is stored."""
+    """A bus that keeps all events, and passes on what is stored."""
 
     def __init__(self, journal: Journal, notice: Callable[[BaseMessage], None]) -> None:
         super().__init__(journal)
@@ -122,8 +122,8 @@ class Session:
         **config: Any,
     ) -> "Session":
         settings = AgentConfig(id="guide", **config)
-        built = build_graph(settings, model=model, memories=memories, tools=tools)
-        session = cls(journal, LangGraphAgent(settings, built, checkpoints))
+        built = build_graph(settings, model=model, tools=tools, memories=memories is not None)
+        session = cls(journal, LangGraphAgent(settings, built, checkpoints, memories))
         await journal.threads.create(THREAD, agent_id="guide", user_id="ada", now=START)
         return session
 

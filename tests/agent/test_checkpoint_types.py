@@ -103,7 +103,7 @@ async def test_what_it_does_not_declare_is_refused_unless_it_is_allowed(
 
 
 def test_a_forged_row_calls_nothing() -> None:
-    """Whoever can write to the table runs no code here, wherever they hide it."""
+    """A row that an attacker wrote runs no code here, wherever they hide it."""
     CALLED.clear()
     named = ormsgpack.packb((__name__, "call", ("gotcha",)))
     forged = {"messages": [[ormsgpack.Ext(EXT_CONSTRUCTOR_POS_ARGS, named)]]}

@@ -1,6 +1,7 @@
 """Where running turns are kept: the same agent on every saver, and what opening one can tell."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
@@ -9,13 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
+import psycopg
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
@@ -131,7 +132,7 @@ async def test_state_of_ones_own_is_kept_over_a_break(checkpoints: Checkpoints) 
 
 
 def die_after(steps: int, checkpoints: Checkpoints, patch: pytest.MonkeyPatch) -> None:
-    """Let so many things be stored, and no more."""
+    """Allow this number of writes, and no more."""
     left = count(steps, -1)
     saver = type(checkpoints.saver())
     for name in ("aput", "aput_writes"):
@@ -329,6 +330,21 @@ async def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path, dsn: str) 
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_file_that_cannot_be_opened_leaves_no_thread_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One would print a traceback if the event loop is closed before it ends."""
+    failed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    before = {*threading.enumerate()}
+    for _ in range(100):
+        with pytest.raises(BackendError, match="nowhere"):
+            asyncio.run(SqliteCheckpoints(tmp_path / "nowhere" / "runs.db").open())
+    for thread in {*threading.enumerate()} - before:
+        thread.join(60)
+    assert failed == []
+
+
 async def test_checkpoints_must_be_open(tmp_path: Path) -> None:
     """Before that there is nothing to save to, and the error says what to do."""
     with pytest.raises(UsageError, match="open"):
@@ -338,8 +354,7 @@ async def test_checkpoints_must_be_open(tmp_path: Path) -> None:
 async def test_checkpoints_in_a_file_wait_for_the_disk(tmp_path: Path) -> None:
     """A tool that finished before a power cut does not run again after it."""
     checkpoints = await SqliteCheckpoints(tmp_path / "runs.db").open()
-    saver = cast("AsyncSqliteSaver", checkpoints.saver())
-    async with saver.conn.execute("PRAGMA synchronous") as rows:
+    async with checkpoints.saver().conn.execute("PRAGMA synchronous") as rows:
         [(mode,)] = await rows.fetchall()
     await checkpoints.close()
     assert mode == 2  # SQLite's FULL
@@ -353,6 +368,20 @@ async def test_processes_that_start_at_once_set_up_the_tables_once(server: Postg
     assert [await checkpoints.attempts() for checkpoints in opened] == [set()] * 5
     for checkpoints in opened:
         await checkpoints.close()
+
+
+async def test_a_database_that_fails_is_an_error_that_can_be_tried_again(
+    server: PostgresServer,
+) -> None:
+    """The sweeper runs beside everything else, so the driver's own errors must not surprise it."""
+    checkpoints = await PostgresCheckpoints(address := server.create_database()).open()
+    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+        await connection.execute("DROP TABLE checkpoints, checkpoint_writes")
+    with pytest.raises(BackendError, match="checkpoints"):
+        await checkpoints.attempts()
+    with pytest.raises(BackendError, match="checkpoints"):
+        await checkpoints.drop("1")
+    await checkpoints.close()
 
 
 async def test_nothing_is_stored_for_a_run_that_is_over() -> None:

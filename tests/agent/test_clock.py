@@ -116,7 +116,7 @@ async def test_all_calls_of_a_run_get_the_same_clock(
 async def test_a_run_without_a_journal_has_only_the_clock_that_it_is_given(
     checkpoints: Checkpoints,
 ) -> None:
-    """Nobody knows the user's time there."""
+    """The user's time is not known there."""
     model = ScriptedChatModel(script=["Hi.", "Hi."])
     config = AgentConfig(id="guide", system_prompt=PROMPT)
     agent = LangGraphAgent(config, build_graph(config, model=model), checkpoints)

@@ -73,13 +73,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"delays": {"birthday": 60}}, "autonomy.delays.birthday"),
     ({"prompts": {"birthday": "Hi."}}, "autonomy.prompts.birthday.*check_in"),
     ({"prompts": {"check_in": " "}}, "autonomy.prompts.check_in.*is empty"),
-    ({"prompts": {"check_in": []}}, "autonomy.prompts.check_in: There is no variant"),
+    ({"prompts": {"check_in": []}}, "autonomy.prompts.check_in: No variant"),
     ({"prompts": {"check_in": [{"name": "a", "text": ""}]}}, "'a' is empty"),
     ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "weight": 0}]}}, "weight of .*'a'"),
     ({"prompts": {"check_in": [{"name": "a", "text": "Hi."}] * 2}}, "share a name: a, a"),
     ({"prompts": {"check_in": [{"name": "a", "text": "Hi.", "wait": 1}]}}, "0.wait: unknown"),
-    ({"decider": "magic"}, "autonomy.decider: There is no decider 'magic'"),
-    ({"missed": "never"}, "autonomy.missed: There is no policy 'never'"),
+    ({"decider": "magic"}, "autonomy.decider: Unknown decider 'magic'"),
+    ({"missed": "never"}, "autonomy.missed: Unknown policy 'never'"),
     ({"missed": "run_if_within:soon"}, "autonomy.missed"),
     ({"expires_after": True}, "autonomy.expires_after: got true or false; expected a length"),
     (
@@ -161,7 +161,7 @@ def test_a_config_never_changes() -> None:
 @pytest.mark.parametrize("name", ["", "minilm", "openai:", ":x", " :x", "openai: "])
 def test_a_name_that_is_no_embedders_is_refused_by_the_config(name: str) -> None:
     """A wrong name shows when the config is read, not when the first memory is searched."""
-    with pytest.raises(UsageError, match=r"memory.embedder: There is no embedder .*'local'"):
+    with pytest.raises(UsageError, match=r"memory.embedder: Unknown embedder .*'local'"):
         MemoryConfig.parse({"embedder": name}, "memory")
 
 

@@ -17,11 +17,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.graph import MessagesState, StateGraph
 
 from segue import Batch, BatchType, group_batches, settle, stamp, synthetic_message
+from segue.agent import decider
 from segue.agent.decider import ModelDecider
 from segue.agent.local import LocalChatModel
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.autonomy.decide import Delays
-from segue.core.autonomy.policy import Policy
+from segue.core.autonomy.policy import Policy, next_delay
 from segue.core.messages import continuation_message
 from segue.core.metadata import KEYS, MessageMetadata
 from segue.core.tokens import estimate_tokens
@@ -59,8 +60,8 @@ def yes(**args: Any) -> AIMessage:
     return answer(follow_up=True, **(wanted | args))
 
 
-def decider_of(model: BaseChatModel, policy: Policy = POLICY, **given: Any) -> ModelDecider:
-    return ModelDecider(model, delays=Delays(check_in=5 * HOUR), policy=policy, **given)
+def decider_of(model: BaseChatModel, policy: Policy = POLICY) -> ModelDecider:
+    return ModelDecider(model, delays=Delays(check_in=5 * HOUR), policy=policy)
 
 
 def scripted(line: Any) -> ScriptedChatModel:
@@ -99,24 +100,11 @@ async def test_the_model_may_want_nothing() -> None:
     assert verdict == DeciderResult(None, "The deciding model wants no follow-up.", "Goodbye.")
 
 
-@pytest.mark.parametrize(
-    ("policy", "consecutive", "reason"),
-    [
-        (Policy(enabled=False), 0, "switched off"),
-        (Policy(max_per_day=0), 0, "no follow-up on any day"),
-        (Policy(max_consecutive=2), 2, "2 follow-ups were sent since"),
-        (Policy(max_consecutive=2), 7, "7 follow-ups were sent since"),
-        (Policy(max_consecutive=0), 0, "the policy allows 0"),
-    ],
-)
-async def test_what_the_policy_forbids_costs_no_call(
-    policy: Policy, consecutive: int, reason: str
-) -> None:
+async def test_what_the_policy_forbids_costs_no_call() -> None:
     """Where no follow-up could be sent, no token is spent on deciding about one."""
     model = scripted(yes())
-    verdict = await decider_of(model, policy).decide(talk(), consecutive=consecutive)
-    assert verdict.plan is None
-    assert reason in verdict.reason
+    verdict = await decider_of(model, Policy(max_per_day=0)).decide(talk())
+    assert verdict == DeciderResult(None, "The policy allows no follow-up on any day.")
     assert model.seen == []
 
 
@@ -183,10 +171,10 @@ async def test_a_nested_batch_that_waits_for_a_person_is_not_followed_up() -> No
     ],
 )
 async def test_a_delay_is_within_the_policy(asked: object, expected: timedelta) -> None:
-    """Too soon and too late are brought into bounds; what is no time at all is the owner's."""
+    """The planner bounds what is too soon or too late; what is not a time is the configured one."""
     verdict = await verdict_on(yes(delay_seconds=asked))
     assert verdict.plan is not None
-    assert verdict.plan.delay == expected
+    assert next_delay(POLICY, verdict.plan.delay, 0) == expected
 
 
 async def test_a_missing_delay_is_the_owners() -> None:
@@ -211,7 +199,7 @@ async def test_an_unknown_trigger_is_refused(
 
 @pytest.mark.parametrize("follow_up", ["true", 1, "yes", None, [True]])
 async def test_only_a_plain_yes_is_a_yes(follow_up: object) -> None:
-    """What could be meant as a yes disturbs nobody."""
+    """An answer that only may mean yes plans nothing."""
     verdict = await verdict_on(answer(follow_up=follow_up, trigger="check_in"))
     assert verdict.plan is None
     assert "neither true nor false" in verdict.reason
@@ -266,20 +254,20 @@ async def test_any_error_means_no_follow_up(
     assert CANARY not in repr(verdict) + caplog.text
 
 
-async def test_a_slow_model_is_not_waited_for() -> None:
+async def test_a_slow_model_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the time limit there is no follow-up."""
 
     async def never(_: list[BaseMessage]) -> str:
         await asyncio.Event().wait()
         return "never"
 
-    decider = decider_of(scripted(never), time_limit=timedelta(milliseconds=10))
-    verdict = await decider.decide(talk())
+    monkeypatch.setattr(decider, "_TIME_LIMIT", timedelta(milliseconds=10))
+    verdict = await verdict_on(never)
     assert verdict == DeciderResult(None, "The decision failed: timeout (TimeoutError).")
 
 
 async def test_a_cancelled_decision_is_cancelled() -> None:
-    """A runtime that stops is not kept waiting, and no verdict is made up."""
+    """A runtime that stops is not kept waiting, and gets no verdict."""
     asked = asyncio.Event()
 
     async def hang(_: list[BaseMessage]) -> str:
@@ -405,7 +393,7 @@ async def test_one_call_is_offered() -> None:
 
 
 async def test_a_decision_inside_a_graph_is_not_streamed() -> None:
-    """Whoever listens to a run hears nothing of what is decided about the user."""
+    """Listeners of a run get nothing of the decision about its user."""
     decider = decider_of(scripted(yes()))
     verdicts: list[DeciderResult] = []
 
@@ -428,13 +416,6 @@ def test_a_model_that_calls_no_tools_is_refused_at_once(model: BaseChatModel) ->
     """A decider that could never decide is found when it is set up."""
     with pytest.raises(UsageError, match="tools"):
         decider_of(model)
-
-
-@pytest.mark.parametrize("limit", [timedelta(), timedelta(seconds=-1)])
-def test_a_decider_needs_time(limit: timedelta) -> None:
-    """A time limit of nothing is a slip in a config."""
-    with pytest.raises(UsageError, match="time_limit"):
-        decider_of(scripted(yes()), time_limit=limit)
 
 
 async def test_a_damaged_batch_is_no_follow_up() -> None:
@@ -461,6 +442,6 @@ def test_every_provider_can_be_asked(recorder: Recorder, provider: str) -> None:
 def test_no_history_breaks_the_decider(messages: list[BaseMessage], interrupted: bool) -> None:
     """Whatever a crash left behind, there is a verdict."""
     batches = group_batches(messages)
-    decider = decider_of(ScriptedChatModel(script=lambda _: yes()))
-    verdict = asyncio.run(decider.decide(batches[-1], batches, interrupted=interrupted))
+    asked = decider_of(ScriptedChatModel(script=lambda _: yes()))
+    verdict = asyncio.run(asked.decide(batches[-1], batches, interrupted=interrupted))
     assert "failed" not in verdict.reason

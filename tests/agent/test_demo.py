@@ -86,13 +86,13 @@ def test_a_follow_up_comes_back_to_the_last_real_thing(prompt: str) -> None:
 
 
 def test_a_pending_decision_is_named_by_its_choices() -> None:
-    """Somebody who has to decide is reminded of what between."""
+    """A user who has to decide is reminded of the options."""
     prompt = synthetic_message("waiting_for_decision").text
     assert "React or Vue" in answer("Should I use React or Vue for my shop?", prompt)
 
 
 def test_the_second_follow_up_has_other_words() -> None:
-    """Nobody is asked the same thing twice in a row."""
+    """The user is not asked the same thing twice in a row."""
     prompt = synthetic_message("check_in").text
     once = answer("I'm planning a pizza night.", prompt)
     assert answer("I'm planning a pizza night.", prompt, prompt) != once

@@ -195,9 +195,9 @@ def test_an_embedder_of_a_provider_is_loaded(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("minilm", "There is no embedder 'minilm'; an embedder is 'local', or 'provider:model'"),
-        ("openai:", "There is no embedder 'openai:'"),
-        (":x", "There is no embedder ':x'"),
+        ("minilm", "Unknown embedder 'minilm'; expected 'local', or 'provider:model'"),
+        ("openai:", "Unknown embedder 'openai:'"),
+        (":x", "Unknown embedder ':x'"),
         ("opnai:x", "There is no provider 'opnai' of embedders.*cohere, .*openai"),
         ("cohere:embed-v4.0", "not installed: pip install langchain-cohere"),
         ("openai:text-embedding-3-small", "set OPENAI_API_KEY in the environment"),

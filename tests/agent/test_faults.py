@@ -1,4 +1,4 @@
-"""Where somebody's code failed: the place is told, and never the words."""
+"""Where custom code failed: the log has the place, and never the text."""
 
 from pathlib import Path
 from types import FunctionType

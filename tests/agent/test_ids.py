@@ -106,7 +106,7 @@ async def test_messages_of_an_agent_have_ids_of_ours(stage: Stage) -> None:
 
 
 def test_a_new_id_is_the_first_that_is_free() -> None:
-    """Whoever asks with the same ids gets the same."""
+    """The same ids give the same result."""
     assert unused_id("a", {"b"}, 7) == "a"
     assert unused_id("a", {"a", "a-2"}, 7) == "a-3"
     assert unused_id("a", {id_in_thread("a", 7), "a-2"}, 7) == "a-3"

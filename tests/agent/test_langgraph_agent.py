@@ -610,7 +610,7 @@ async def test_an_id_that_a_provider_uses_again_loses_no_answer(begin: Begin) ->
 
 
 async def test_a_question_outlives_its_turn(begin: Begin, journal: Journal) -> None:
-    """The turn is over and the batch open; whoever has the answer can go on later."""
+    """The turn is over and the batch open; an answer can continue it later."""
 
     @tool
     async def order() -> str:
@@ -694,7 +694,7 @@ async def test_an_error_of_a_tool_is_never_the_answer(begin: Begin) -> None:
 
 
 async def test_a_conflict_in_a_graph_is_an_error_of_the_turn(begin: Begin) -> None:
-    """What a node runs into says nothing about who has the turn."""
+    """A node's own conflict says nothing about the turn's lease."""
 
     def full(state: Any) -> dict[str, Any]:  # noqa: ARG001 - a node gets the state
         raise ConflictError("There is no room.")
@@ -770,7 +770,7 @@ async def test_a_batch_that_cannot_be_read_is_not_answered_as_another(
 
 @tool
 async def endless() -> str:
-    """Give more than anybody reads."""
+    """Return more than any model reads."""
     return "word " * 2_000
 
 
@@ -789,7 +789,7 @@ TOO_LONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", TOO_LONG)
 async def test_what_is_too_long_is_named(begin: Begin, case: str) -> None:
-    """Nobody is told to shorten a message of two words because a tool said too much."""
+    """The user is not asked to shorten a message of two words because a tool returned too much."""
     asked, settings, said = TOO_LONG[case]
     first = AIMessage("", tool_calls=[call("endless")])
     if case == "its own words":

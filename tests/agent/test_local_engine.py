@@ -82,7 +82,7 @@ def is_end(event: EngineEvent) -> bool:
 
 
 class Caller:
-    """Somebody who asks, and keeps what is told."""
+    """A caller that keeps what it gets."""
 
     def __init__(self, engine: LocalEngine, name: str, **request: Any) -> None:
         self.told: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
@@ -113,7 +113,7 @@ def test_pieces_come_first_and_the_end_last(engine: LocalEngine) -> None:
 
 
 def test_one_at_a_time_in_the_order_of_asking(engine: LocalEngine, server: PlayedServer) -> None:
-    """Nobody overtakes, and nothing runs in parallel."""
+    """Requests are served in order, one at a time."""
     first = Caller(engine, "first", hold=True)
     assert server.holding.acquire(timeout=10)
     others = [Caller(engine, str(n)) for n in range(5)]
@@ -126,7 +126,7 @@ def test_one_at_a_time_in_the_order_of_asking(engine: LocalEngine, server: Playe
 
 
 def test_a_cancelled_waiter_leaves_the_queue(engine: LocalEngine, server: PlayedServer) -> None:
-    """Whoever gave up is not served, and costs those behind nothing."""
+    """A cancelled request is not served, and does not delay the next."""
     first = Caller(engine, "first", hold=True)
     assert server.holding.acquire(timeout=10)
     gone, patient = Caller(engine, "gone"), Caller(engine, "patient")
@@ -172,7 +172,7 @@ def test_a_prompt_that_is_too_long_names_both_numbers(engine: LocalEngine) -> No
 def test_whoever_waits_hears_of_a_failure(
     engine: LocalEngine, caplog: pytest.LogCaptureFixture, request_: Event, words: str
 ) -> None:
-    """A refusal, an event nobody understands and a crash end the reply, not the queue."""
+    """A refusal, an event that cannot be read and a crash end the reply, not the queue."""
     caplog.set_level(logging.CRITICAL)
     told = Caller(engine, "a", **request_).hear_all()[-1]
     assert isinstance(told, BackendError)
@@ -213,7 +213,7 @@ def test_a_load_that_fails_is_tried_again(
 def test_closing_stops_what_runs_and_refuses_what_waits(
     engine: LocalEngine, server: PlayedServer
 ) -> None:
-    """Nobody is left waiting, and the engine can be used again."""
+    """No caller is left waiting, and the engine can be used again."""
     running = Caller(engine, "running", hold=True)
     assert server.holding.acquire(timeout=10)
     waiting = Caller(engine, "waiting")
@@ -229,7 +229,7 @@ def test_closing_stops_what_runs_and_refuses_what_waits(
 
 
 def test_closing_what_was_never_used_does_nothing() -> None:
-    """An engine that nobody asked has no thread to wait for."""
+    """An engine without a request has no thread to wait for."""
     before = threading.active_count()
     LocalEngine().close()
     assert threading.active_count() == before

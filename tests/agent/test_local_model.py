@@ -38,7 +38,7 @@ from segue.errors import UsageError
 pytestmark = pytest.mark.anyio
 
 PIZZA: list[BaseMessage] = [
-    SystemMessage("You are a friendly companion. Answer briefly and naturally."),
+    SystemMessage("You are a friendly companion. Answer naturally, in one or two short sentences."),
     HumanMessage("I'm planning a pizza night with three friends on Friday."),
     AIMessage("That sounds like fun! What do your friends like on their pizza?"),
     HumanMessage("Two like mushrooms, and Sam wants pepperoni."),
@@ -107,6 +107,7 @@ async def test_settings_reach_the_engine() -> None:
         "temperature": 0,
         "seed": 3,
         "repeat_penalty": 1.1,
+        "top_p": 0.9,
     }
     assert "seed" not in LocalChatModel()._request(STORY, None, {})
 
@@ -124,7 +125,7 @@ async def test_tools_are_taken_and_not_called(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_a_call_that_is_demanded_is_refused() -> None:
-    """Whoever needs structured output hears that this model has none, instead of nothing."""
+    """A caller that needs structured output gets an error that says that this model has none."""
 
     class Plan(BaseModel):
         later: bool
@@ -190,7 +191,7 @@ async def test_a_prompt_that_is_too_long_is_refused_with_both_numbers() -> None:
 
 @pytest.mark.local
 async def test_cancelling_a_reply_stops_the_engine() -> None:
-    """A reply that nobody waits for any more makes at most a few words more."""
+    """A reply that was cancelled makes at most a few words more."""
     begun = asyncio.Event()
 
     async def listen() -> None:
@@ -218,7 +219,7 @@ async def test_walking_away_from_a_stream_stops_the_engine() -> None:
 
 @pytest.mark.local
 async def test_a_long_prompt_can_be_cancelled_while_it_is_read() -> None:
-    """Reading thousands of tokens takes long; it does not hold up whoever comes next."""
+    """Reading thousands of tokens takes long; a cancelled request does not hold up the next."""
     told: list[EngineEvent] = []
     generation = ENGINE.submit(request_of(HumanMessage("a word " * 3_000)), told.append)
     await asyncio.to_thread(wait_until_taken)

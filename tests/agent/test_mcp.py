@@ -19,8 +19,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from segue.agent.mcp.offers import tool_name
-from segue.agent.mcp.server import Toolbox
+from segue.agent.mcp.server import Toolbox, tool_name
 from segue.agent.middleware import McpTools, mcp_tools
 from segue.compose import Overrides
 from segue.errors import UsageError

@@ -109,7 +109,7 @@ def test_silence_is_a_timeout(provider: FailingProvider, name: str) -> None:
 def test_an_address_where_nobody_listens_is_a_connection_error(name: str) -> None:
     """A provider that is down or misspelled says what to check."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         failure = explained(raised_by(name, f"http://127.0.0.1:{taken.getsockname()[1]}"))
     assert (failure.kind, failure.retryable) == ("connection", True)
     assert "base_url" in str(failure)
@@ -178,7 +178,7 @@ def test_an_error_of_ours_stays_as_it_is() -> None:
 
 
 def test_a_date_to_wait_for_is_not_misread() -> None:
-    """A `Retry-After` that is no number of seconds is as good as none."""
+    """A `Retry-After` that is not a number of seconds is ignored."""
     answer = httpx.Response(429, headers={"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"})
     request = httpx.Request("POST", "https://example.org")
     failure = explained(httpx.HTTPStatusError("busy", request=request, response=answer))

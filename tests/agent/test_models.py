@@ -21,7 +21,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys of whoever runs the tests are none of theirs."""
+    """Keys in the environment of the test run are not used."""
     for name in ("OPENAI", "OPENAI_ADMIN", "ANTHROPIC", "GOOGLE", "GEMINI"):
         monkeypatch.delenv(f"{name}_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_ADMIN_KEY", raising=False)

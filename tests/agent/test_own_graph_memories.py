@@ -45,7 +45,7 @@ def own_agent(graph: Any, **config: Any) -> AgentConfig:
 
 
 async def test_found_memories_reach_the_graph(stage: Stage) -> None:
-    """Searched with the user's words before it runs, and told to who listens."""
+    """Searched with the user's words before it runs, and reported to listeners."""
     async with stage.world(own_agent(telling_graph(), memory=MEMORY)) as world:
         book = world.system.books["guide"]
         await book.remember("guide", "sam", FACT)
@@ -110,7 +110,7 @@ async def test_a_user_can_read_and_change_them(stage: Stage) -> None:
 
 
 async def test_without_the_setting_it_keeps_none(sqlite_stage: Stage) -> None:
-    """Nobody is told that a fact is kept which the graph would never hear of."""
+    """The user is not told that a fact is kept which the graph would never get."""
     async with (
         sqlite_stage.world(AgentConfig(id="guide", graph=telling_graph())) as world,
         site_of(world.segue) as site,
@@ -121,7 +121,7 @@ async def test_without_the_setting_it_keeps_none(sqlite_stage: Stage) -> None:
 
 
 async def test_memories_that_leave_no_room_for_the_talk_are_refused(sqlite_stage: Stage) -> None:
-    """As for the built-in agent, before anybody talks with it."""
+    """As for the built-in agent, before the first message."""
     agent = own_agent(telling_graph(), memory=MEMORY, context_tokens=1_000)
     with pytest.raises(UsageError, match=r"memory\.max_tokens is 500, more than half"):
         async with sqlite_stage.world(agent):

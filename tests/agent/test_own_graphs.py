@@ -1,4 +1,4 @@
-"""Graphs of somebody's own: what they say comes out, however they say it."""
+"""Custom graphs: their messages come out, in whatever form they return them."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
@@ -119,7 +119,7 @@ async def test_a_batch_that_goes_on_tells_the_graph_only_what_is_new(
 async def test_a_note_after_the_reply_does_not_fail_the_turn(
     journal: Journal, checkpoints: Checkpoints
 ) -> None:
-    """Nobody reads it any more, so it is not kept; a note before the reply is."""
+    """It has no reader any more, so it is dropped; a note before the reply is kept."""
     graph = graph_of(
         saying(HumanMessage("Think first.")),
         saying(AIMessage("Yes."), HumanMessage("Sounded sad.")),

@@ -55,7 +55,7 @@ async def test_no_search_fails_with_an_embedder(
 
 
 async def test_a_cancelled_search_is_cancelled(journal: Journal) -> None:
-    """Somebody who gives up waiting is not given words instead."""
+    """A cancelled search does not fall back to words."""
     search = asyncio.create_task(book_of(journal, Broken(slow)).search("guide", "ada", "tea"))
     await asyncio.sleep(0.01)
     search.cancel()

@@ -183,7 +183,7 @@ async def test_a_stored_result_answers_its_own_call_only(
 
 
 async def test_calls_that_share_an_id_run_again(journal: Journal, checkpoints: Checkpoints) -> None:
-    """Of two calls with one id nobody can say whose the stored result is."""
+    """Of two calls with one id it is not known which one the stored result belongs to."""
     bench = await Bench.begin(journal, checkpoints)
     first, second = (ToolCall(**{**call(name), "id": "same"}) for name in "ab")
     calling = AIMessage("Both.", id="calling", tool_calls=[first, second])
@@ -225,7 +225,7 @@ async def test_a_reply_that_is_stored_is_not_given_again(
 async def test_a_question_is_asked_again_without_its_checkpoint(
     journal: Journal, checkpoints: Checkpoints
 ) -> None:
-    """An answer to a question that nobody remembers leads to the question, and then to the end."""
+    """An answer without a checkpoint leads to the question again, and then to the end."""
 
     @tool
     async def order() -> str:

@@ -15,7 +15,6 @@ from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.middleware import Invisibility
 from segue.agent.retrieval import MemorySource, RetrieveMemories
 from segue.agent.scripted import ScriptedChatModel
-from segue.agent.tools import memory_tools
 from segue.core.memory import QuerySource
 from segue.events import MemoriesRecalled
 from segue.journal.journal import Journal
@@ -256,9 +255,7 @@ async def test_memories_are_told_again_at_the_second_model_call(
     model = ScriptedChatModel(script=[AIMessage("", tool_calls=calls), "Done."])
     book = book_of(journal, TOPICS)
     await book.remember("guide", "ada", FACTS[2])
-    session = await Session.begin(
-        journal, checkpoints, model, memories=book, tools=memory_tools(book)
-    )
+    session = await Session.begin(journal, checkpoints, model, memories=book)
     TOPICS.texts.clear()
     await session.say("Forget it, I want pizza.")
     assert [FACTS[2] in told(request) for request in model.seen] == [True, True]
@@ -308,9 +305,7 @@ async def test_the_agent_can_remember_and_forget(
             "I could not.",
         ]
     )
-    session = await Session.begin(
-        journal, checkpoints, model, memories=book, tools=memory_tools(book)
-    )
+    session = await Session.begin(journal, checkpoints, model, memories=book)
     await session.say("I am allergic to nuts.")
     [memory] = await journal.memories.list_of("guide", "ada")
     assert (memory.key, memory.content) == ("allergy", "Is allergic to nuts.")

@@ -199,7 +199,7 @@ async def test_a_demo_keeps_nothing() -> None:
 
 
 async def test_parallel_requests_take_a_line_each() -> None:
-    """No line is spoken twice and none is lost, whoever asks at the same time."""
+    """Parallel requests get each line once, and no line is lost."""
     lines = [str(n) for n in range(50)]
     model = ScriptedChatModel(script=lines)
     inputs = [[HumanMessage(line)] for line in lines]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
+from segue.agent import summariser
 from segue.agent.scripted import ScriptedChatModel
 from segue.agent.summariser import ModelSummariser, load_summariser
 from segue.core.metadata import KEYS
@@ -57,7 +58,7 @@ async def test_whatever_fails_is_told_without_quoting_anybody(
     assert "Ann" not in str(caught.value)
 
 
-async def test_a_model_that_hangs_is_given_up() -> None:
+async def test_a_model_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """And may be asked again."""
 
     async def hang(messages: list[BaseMessage]) -> str:
@@ -66,8 +67,9 @@ async def test_a_model_that_hangs_is_given_up() -> None:
         return "never"
 
     model = ScriptedChatModel(script=hang)
+    monkeypatch.setattr(summariser, "_TIME_LIMIT", timedelta(milliseconds=1))
     with pytest.raises(ModelFailure) as caught:
-        await ModelSummariser(model, time_limit=timedelta(milliseconds=1)).summarise("", "[]", 9)
+        await ModelSummariser(model).summarise("", "[]", 9)
     assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
 
 

@@ -94,7 +94,7 @@ async def test_a_result_with_a_foreign_id_answers_its_call(
 async def test_a_command_that_answers_no_call_is_an_error_result(
     journal: Journal, checkpoints: Checkpoints
 ) -> None:
-    """Which of a command's messages was meant nobody knows, so the model hears what was wrong."""
+    """It is not known which of a command's messages was meant, so the model gets an error."""
 
     @tool
     async def fetch() -> Command[Any]:

@@ -83,16 +83,18 @@ class Crew:
         return "\n".join(told)
 
     def surprises(self) -> list[str]:
-        """Tracebacks in the logs, by the line that says what was raised."""
+        """Tracebacks in the logs, whole."""
         found = []
         for log in self.folder.glob("worker-*.log"):
-            is_trace = False
+            trace: list[str] = []
             for line in log.read_text(errors="replace").splitlines():
                 if line.startswith("Traceback"):
-                    is_trace = True
-                elif is_trace and line and not line.startswith((" ", "\t")):
-                    is_trace = False
-                    found.append(f"{log.name}: {line}")
+                    trace = [log.name, line]
+                elif trace:
+                    trace.append(line)
+                    if line and not line.startswith((" ", "\t")):
+                        found.append("\n".join(trace))
+                        trace = []
         return found
 
     async def _until_at_work(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT
+from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT, NOT_CONTINUED, Batch
 from segue.core.calls import calls_of
 from segue.core.context import build_context
 from segue.core.messages import CONTINUATION_PROMPT, visible_messages
@@ -30,7 +30,13 @@ from tests.chaos.cast import BROKEN, MAX_CONSECUTIVE, planned_rounds, token_of
 from tests.chaos.driver import Sent
 
 # What no person may ever see.
-SECRET: Final = (*FIXED_PROMPTS.values(), CONTINUATION_PROMPT, CUT_OFF_REPLY, INTERRUPTED_RESULT)
+SECRET: Final = (
+    *FIXED_PROMPTS.values(),
+    CONTINUATION_PROMPT,
+    CUT_OFF_REPLY,
+    NOT_CONTINUED,
+    INTERRUPTED_RESULT,
+)
 NEVER_FINISHED: Final = "never finished"
 # Enough for each batch to be read as an earlier one of many others.
 WINDOW_TOKENS: Final = 2_000
@@ -64,8 +70,14 @@ def _unanswered(seen: Aftermath) -> Iterator[str]:
                 yield f"{sent.token} failed, and the user was not told."
         elif any(turn.state is not TurnState.DONE for turn in turns):
             yield f"{sent.token}: {[turn.state.value for turn in turns]}."
-        elif not is_final(segments_of(seen.batches[sent.batch])[-1][-1]):
+        elif not is_final(_last_said(seen.batches[sent.batch])):
             yield f"{sent.token} has no reply."
+
+
+def _last_said(batch: Batch) -> BaseMessage:
+    """Before the batch was settled: a continuation may be cancelled after the answer."""
+    said = segments_of(batch)[-1]
+    return next((m for m in reversed(said) if not MessageMetadata.of(m).settled), said[-1])
 
 
 def _is_honest(turn: Turn) -> bool:

@@ -52,6 +52,8 @@ class CalmDay:
         await self._world.pass_time(seconds=5)
         await self._request("planner")
         await self._change_mind("guide", "q6", "rounds")
+        await self._say("planner", "q7", "twice")
+        await self._world.segue.cancel("planner")  # the continuation: the answer is there
 
     async def _say(self, agent: str, token: str, plan: str) -> None:
         await self._send(agent, token, plan)

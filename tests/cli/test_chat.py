@@ -102,8 +102,8 @@ async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--user", "The user of thread 'talk' is 'ann', and --user says 'eve'."),
-        ("--agent", "The agent of thread 'talk' is 'ada', and --agent says 'eve'."),
+        ("--user", "The user of thread 'talk' is 'ann', and --user is 'eve'."),
+        ("--agent", "The agent of thread 'talk' is 'ada', and --agent is 'eve'."),
     ],
 )
 async def test_a_thread_is_gone_on_with_only_by_its_own(
@@ -299,7 +299,7 @@ async def test_a_terminal_says_that_the_server_is_away(
         (("--url", "http://127.0.0.1:1", "--database", "x"), "settings are the server's"),
         (("--url", "http://127.0.0.1:1"), "does not answer"),
         (("--thread", "nowhere"), "nowhere"),
-        (("--agent", "eve"), "There is no agent 'eve'; there are: ada"),
+        (("--agent", "eve"), "Unknown agent 'eve'; the agents are: ada"),
     ],
 )
 async def test_what_cannot_be_is_told_in_one_line(

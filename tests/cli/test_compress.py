@@ -11,7 +11,7 @@ from segue.journal.records import Thread
 from segue.settings import Settings
 from segue.simulate.world import Stage
 from segue.stores import open_journal
-from tests.cli.conftest import Segue
+from tests.cli.conftest import Play, Segue
 from tests.runtime.compressing import Speaker, small_agent, talk
 
 CONFIG = """
@@ -30,10 +30,10 @@ Shown = Callable[..., str]
 
 
 @pytest.fixture
-def story(database: str, tmp_path: Path) -> Thread:
+def story(database: str, tmp_path: Path, play: Play) -> Thread:
     """A long talk with an agent that compresses nothing by itself."""
 
-    async def play() -> Thread:
+    async def tell() -> Thread:
         agent = small_agent(enabled=False)
         async with Stage(database).world(agent, models={"guide": Speaker().model}) as world:
             thread = await world.segue.create_thread("ann")
@@ -41,7 +41,8 @@ def story(database: str, tmp_path: Path) -> Thread:
             return thread
 
     (tmp_path / "segue.toml").write_text(CONFIG.format(strategy="truncate"), encoding="utf-8")
-    return asyncio.run(play())
+    told: Thread = play(tell)
+    return told
 
 
 @pytest.fixture
@@ -87,9 +88,8 @@ def test_a_dry_run_shows_all_that_would_leave(shown: Shown, story: Thread, datab
     count, rounds = len(would["leaving"]), would["rounds"]
     assert 1 < rounds <= count == COUNT - 2
     assert would["certain"] == count
-    assert f"{count} batches would leave in {rounds} rounds." in shown(
-        "compress", story.id, "--dry-run"
-    )
+    forecast = f"Batches that would leave: {count}; rounds: {rounds}."
+    assert forecast in shown("compress", story.id, "--dry-run")
     printed = shown("compress", story.id)
     assert all(batch in printed for batch in would["leaving"])
     assert f"{rounds} summaries were stored; --undo undoes the newest" in printed
@@ -106,7 +106,7 @@ def test_a_dry_run_says_what_depends_on_the_summaries(shown: Shown, story: Threa
     least, most = would["certain"], len(would["leaving"])
     assert 0 < least < most
     told = shown("compress", story.id, "--dry-run")
-    assert f"At least {least} and at most {most} batches would leave" in told
+    assert f"Batches that would leave: {least} to {most}, depending on" in told
     done = json.loads(shown("compress", story.id, "--json"))
     assert least <= len(done["leaving"]) <= most
 
@@ -124,8 +124,7 @@ def test_what_leaves_can_be_taken_back(shown: Shown, story: Thread, database: st
     assert would["undone"]["id"] == summary["id"]
     assert live(database, story) != everything
     undone = shown("compress", story.id, "--undo")
-    count = len(done["leaving"])
-    assert undone == f"{count} batches are in the window again. No summary replaced them.\n"
+    assert undone == f"Batches that are in the window again: {len(done['leaving'])}.\n"
     assert live(database, story) == everything
     assert shown("history", story.id) == told
 

@@ -80,7 +80,7 @@ def test_every_command_is_on_its_page(name: str) -> None:
 def _loaded(code: str, folder: Path) -> str:
     heavy = (
         *("langchain_core", "langchain_core.language_models.chat_models", "langgraph"),
-        *("langsmith", "fastapi", "httpx", "segue.compose", "numpy"),
+        *("langsmith", "fastapi", "httpx", "segue.compose", "numpy", "structlog"),
     )
     told = f"print(*[name for name in {heavy} if name in sys.modules])"
     call = [sys.executable, "-c", f"import sys\n{code}\n{told}"]

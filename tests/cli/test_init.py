@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from segue.cli.output import program
 from segue.facade import Segue as RunningSegue
 from segue.server.settings import ServedSettings
 from segue.settings import load_settings
@@ -45,7 +46,7 @@ def test_nothing_is_overwritten_without_force(segue: Segue, tmp_path: Path, take
     (tmp_path / taken).write_text("mine")
     result = segue("init", "--graph")
     assert result.exit_code == 2
-    assert f"{taken} is there already; --force replaces it." in result.stderr
+    assert f"{taken} exists already; --force overwrites it." in result.stderr
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(taken, "mine")]
     assert segue("init", "--graph", "--force").exit_code == 0
     assert (tmp_path / taken).read_text() != "mine"
@@ -85,3 +86,16 @@ async def test_the_agent_runs_as_it_is(
         thread = await running.create_thread("sam")
         assert await running.reply(thread, "guitars") == "Noted, 1 so far: guitars"
         assert await running.reply(thread, "pianos") == "Noted, 2 so far: pianos"
+
+
+def test_the_next_command_runs_from_the_new_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that was called by a relative path is named by its whole one."""
+    typed = tmp_path / ".venv/bin/segue"
+    typed.parent.mkdir(parents=True)
+    typed.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [".venv/bin/segue", "init"])
+    assert program() == ".venv/bin/segue"
+    assert program(elsewhere=True) == str(typed)

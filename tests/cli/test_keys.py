@@ -77,8 +77,8 @@ def test_whom_a_key_speaks_for(
         (("create", "x", "--user", "a", "--any-user"), "not for both"),
         (("create", "  "), "1 to 200 plain characters"),
         (("create", "x", "--user", "a\nb"), "1 to 200 plain characters"),
-        (("list",), "There is no database in"),
-        (("revoke", "abc"), "There is no database in"),
+        (("list",), "has no database yet"),
+        (("revoke", "abc"), "has no database yet"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(

@@ -154,6 +154,11 @@ async def test_a_follow_up_is_requested_at_a_database_and_a_server_alike(
     assert (first["is_new"], second["is_new"]) == (True, False)
     told = await asyncio.to_thread(segue, *asked[:-1], "--database", stage.database)
     assert "It was asked for before as 'a'" in told.stdout
+    for name in ("follow-up", thread), ("remind", thread, "call mum"):
+        empty = await asyncio.to_thread(
+            segue, *name, "--after", "1h", "--once", "", "--database", stage.database
+        )
+        assert (empty.exit_code, "key is ''" in empty.stderr) == (2, True)
     wrong = await asyncio.to_thread(segue, "follow-up", thread, "--at", "soon")
     assert (wrong.exit_code, "expected a time with its zone" in wrong.stderr) == (2, True)
 
@@ -183,7 +188,7 @@ async def test_reminders_are_set_listed_and_cancelled_at_a_database_and_a_server
         ended = await asyncio.to_thread(segue, "reminders", "--cancel", reminder["id"], *remote)
         assert (ended.exit_code, "is cancelled" in ended.stdout) == (0, True), ended.stderr
     left = await asyncio.to_thread(segue, "reminders", "--user", "ann", *at)
-    assert "There is no reminder." in left.stdout
+    assert "No reminders." in left.stdout
     wrong = await asyncio.to_thread(segue, "remind", thread, "x", "--at", "soon", *at)
     assert (wrong.exit_code, "Write it like" in wrong.stderr) == (2, True)
 

@@ -19,7 +19,7 @@ from segue.runtime.ids import SnowflakeGenerator
 from segue.settings import Settings
 from segue.simulate.world import Stage, plain_agent
 from segue.stores import open_journal
-from tests.cli.conftest import Segue
+from tests.cli.conftest import Play, Segue
 from tests.runtime.scenes import Held, always, lines
 
 CONFIG = """
@@ -38,7 +38,7 @@ Shown = Callable[..., str]
 
 
 @pytest.fixture
-def story(database: str, tmp_path: Path) -> Thread:
+def story(database: str, tmp_path: Path, play: Play) -> Thread:
     """A question that the guide passes on to the clerk, an answer, silence, a follow-up."""
     (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
     guide = plain_agent("guide", may_ask=["clerk"])
@@ -49,7 +49,7 @@ def story(database: str, tmp_path: Path) -> Thread:
         "clerk": always("The third."),
     }
 
-    async def play() -> Thread:
+    async def tell() -> Thread:
         stage = Stage(database)
         async with stage.world(guide, plain_agent("clerk"), models=models) as world:
             thread = await world.segue.create_thread("ann")
@@ -58,7 +58,8 @@ def story(database: str, tmp_path: Path) -> Thread:
             assert (await world.heard(thread.id))[-1] == "Still here?"
             return await world.segue.get_thread(thread.id)
 
-    return asyncio.run(play())
+    told: Thread = play(tell)
+    return told
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_conversations_are_listed_by_user(shown: Shown, story: Thread) -> None:
     assert "Where are the maps?" in line
     [thread] = json.loads(shown("threads", "--user", "ann", "--json"))
     assert (thread["id"], thread["user_id"], thread["message_count"]) == (story.id, "ann", 3)
-    nothing = "me has no conversation here; --all lists those of all users.\n"
+    nothing = "me has no conversations here; --all lists those of all users.\n"
     assert shown("threads") == nothing
 
 
@@ -335,7 +336,7 @@ def test_no_database_is_made_by_looking(segue: Segue, tmp_path: Path, command: s
     args = [] if command == "threads" else ["t"]
     result = segue(command, *args, "--database", "slip")
     assert result.exit_code == 2
-    assert "There is no database in" in result.stderr
+    assert "has no database yet" in result.stderr
     assert [*tmp_path.iterdir()] == []
 
 

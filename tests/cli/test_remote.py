@@ -179,7 +179,7 @@ async def test_a_key_speaks_for_its_own_user_alone(sqlite_stage: Stage) -> None:
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
         await world.journal.keys.add(stored)
         async with open_client(site.address, key, "bob") as client:
-            with pytest.raises(UsageError, match="The key is of user 'ann', and --user says 'bob'"):
+            with pytest.raises(UsageError, match="The key is of user 'ann', and --user is 'bob'"):
                 await RemoteThread.open(client, None, None)
         assert await world.journal.threads.list_newest() == []
         async with open_client(site.address, key, None) as client:

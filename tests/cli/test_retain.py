@@ -1,6 +1,5 @@
 """`segue retain`: what would go, what went, and what is called wrongly."""
 
-import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from segue.simulate.world import Stage
-from tests.cli.conftest import Segue
+from tests.cli.conftest import Play, Segue
 
 CONFIG = """
 [agents.guide]
@@ -19,11 +18,11 @@ autonomy.enabled = false
 
 
 @pytest.fixture
-def thread(database: str, tmp_path: Path) -> str:
+def thread(database: str, tmp_path: Path, play: Play) -> str:
     """A thread of three batches."""
     (tmp_path / "segue.toml").write_text(CONFIG, encoding="utf-8")
 
-    async def play() -> str:
+    async def tell() -> str:
         stage = Stage(database)
         async with stage.world() as world:
             made = await world.segue.create_thread("ann", settings={"opted_out": True})
@@ -32,7 +31,8 @@ def thread(database: str, tmp_path: Path) -> str:
                 await world.pass_time(timedelta(minutes=1))
             return made.id
 
-    return asyncio.run(play())
+    told: str = play(tell)
+    return told
 
 
 def test_batches_are_shown_after_others_went(segue: Segue, thread: str, database: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from segue.cli.reload import watched_files
+from segue.cli.reload import look_at, watched_folders
 from segue.cli.serve import _greeting
 from segue.core.speech.stops import grammars
 from segue.errors import DeniedError
@@ -379,5 +379,5 @@ def test_code_of_other_folders_is_watched(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(package.parent)
     agent = {"id": "ada", "graph": "brain.graphs:graph"}
     settings = Settings.parse({"agents": [agent]}, "settings")
-    seen = watched_files(settings, Path("segue.toml")).look()
+    seen = look_at(Path("segue.toml"), watched_folders(settings))
     assert {path.name for path in seen} == {"c.py", "__init__.py", "segue.toml"}

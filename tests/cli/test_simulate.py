@@ -3,15 +3,15 @@
 import json
 import pkgutil
 import re
+import shutil
 import tomllib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from segue.cli import app
+from segue.cli import app, output
 from segue.core.autonomy.gates import FOR_FOLLOW_UPS, Gate
 from segue.core.triggers import TRIGGER_PROMPTS
 
@@ -192,8 +192,8 @@ def test_a_file_that_is_not_there_is_named(segue: Segue) -> None:
     result = segue("simulate", "nowhere.toml")
     assert result.exit_code == 2
     [line] = result.stderr.splitlines()
-    assert line.startswith("Error: There is no scenario '")
-    assert line.endswith("nowhere.toml'.")
+    assert line.startswith("Error: The scenario '")
+    assert line.endswith("nowhere.toml' does not exist.")
 
 
 def test_what_cannot_be_loaded_is_told_too(segue: Segue, story: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_page_shows_what_is_printed(
     segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scenario of the page gives the output of the page, at a terminal."""
-    monkeypatch.setattr(import_module("segue.cli.simulate"), "is_piped", lambda: False)
+    monkeypatch.setattr(output, "is_piped", lambda: False)
     page = (ROOT / "docs" / "simulate.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(toml|text)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (_, scenario), (_, shown) = blocks[:2]
@@ -233,11 +233,21 @@ def test_the_page_shows_what_is_printed(
     assert [line.rstrip() for line in printed] == shown.splitlines()
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of the story."""
+    folder = tmp_path_factory.mktemp("simulated")
+    story, data = folder / "story.toml", folder / "data"
+    story.write_text(STORY, encoding="utf-8")
+    assert CliRunner().invoke(app, ["simulate", str(story), "--database", str(data)]).exit_code == 0
+    return data
+
+
 @pytest.fixture
-def past(segue: Segue, story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose settings lead to the database of the story."""
+def past(simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose settings lead to a copy of the database of the story."""
     monkeypatch.chdir(tmp_path)
-    assert segue("simulate", story, "--database", "data").exit_code == 0
+    shutil.copytree(simulated, "data")
     settings = 'database = "data"\n[agents.coach.autonomy.policy]\nmax_consecutive = 1\n'
     (tmp_path / "segue.toml").write_text(settings, encoding="utf-8")
     return tmp_path
@@ -277,7 +287,7 @@ def test_a_policy_is_laid_over_the_settings(segue: Segue, past: Path, heading: s
     # The policy is meant for somebody else.
     other = segue("simulate", "--all", "--policy", "more.toml", "--agent", "bob")
     assert other.exit_code == 2
-    assert "There is no conversation with agent 'bob'; there are some with: coach." in other.stderr
+    assert "No conversation is with agent 'bob'; the agents are: coach." in other.stderr
 
 
 def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
@@ -308,7 +318,7 @@ def test_a_past_is_told_to_people(segue: Segue, past: Path) -> None:
         (["--from", "nobody"], "There is no thread 'nobody'"),
         (["--all", "--seed", "3"], "--seed needs a scenario."),
         (["story.toml", "--policy", "new.toml"], "--policy needs --from THREAD or --all."),
-        (["--all", "--policy", "missing.toml"], "There is no policy"),
+        (["--all", "--policy", "missing.toml"], "The policy "),
         (["--all", "--policy", "broken.toml"], "is not TOML"),
         (
             ["--all", "--policy", "slip.toml"],
@@ -336,5 +346,5 @@ def test_an_empty_database_has_no_past(segue: Segue, tmp_path: Path) -> None:
     """Nor is one made where there is none."""
     missing = segue("simulate", "--all", "--database", tmp_path / "none")
     assert missing.exit_code == 2
-    assert "There is no database" in missing.stderr
+    assert "has no database yet" in missing.stderr
     assert not (tmp_path / "none").exists()

@@ -12,7 +12,7 @@ import pytest
 
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.simulate.world import Stage, VirtualClock
-from tests.cli.conftest import Segue
+from tests.cli.conftest import Play, Segue
 from tests.stories.scenes import arm, eager_agent, model_of, new_thread
 
 # Long ago, so that this machine's clock is past every window.
@@ -25,12 +25,12 @@ Shown = Callable[..., str]
 
 
 @pytest.fixture
-def story(database: str, tmp_path: Path) -> None:
+def story(database: str, tmp_path: Path, play: Play) -> None:
     """Two follow-ups of one trigger, one answered; one of another that a mute suppressed."""
     (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
     agent = eager_agent(prompts=PROMPTS, policy={"max_consecutive": 1}, decider="none")
 
-    async def play() -> None:
+    async def tell() -> None:
         stage = Stage(database, VirtualClock(THEN))
         async with stage.world(agent, models={"guide": model_of()}) as world:
             threads = [await new_thread(world, user) for user in ("ann", "bo", "cy")]
@@ -42,7 +42,7 @@ def story(database: str, tmp_path: Path) -> None:
             await world.pass_time(HOUR)
             await world.say(threads[0], f"What is a {CANARY}?")
 
-    asyncio.run(play())
+    play(tell)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_tables_get_csv(shown: Shown) -> None:
 @pytest.mark.usefixtures("story")
 def test_one_agent_trigger_or_time_can_be_asked_for(shown: Shown) -> None:
     """By name, by date, and by how long ago."""
-    nothing = "There was no follow-up.\n"
+    nothing = "No follow-ups.\n"
     assert "check_in" not in shown("--trigger", "task_incomplete")
     assert shown("--since", "1h") == nothing
     assert shown("--until", "2026-01-14") == nothing
@@ -116,7 +116,7 @@ def test_one_agent_trigger_or_time_can_be_asked_for(shown: Shown) -> None:
         (("--window", "0s"), "window"),
         (("--since", "1h", "--until", "2h"), "is not after"),
         (("--csv", "--json"), "exclude each other"),
-        (("--agent", "nobody"), "There is no agent 'nobody', and nothing of one is stored"),
+        (("--agent", "nobody"), "Unknown agent 'nobody': nothing of it is stored"),
     ],
 )
 def test_a_mistake_is_told_in_a_line(
@@ -147,7 +147,7 @@ def test_of_held_out_users_it_is_told_who_wrote(
     (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
     agent = eager_agent(holdout=1.0, decider="none")
 
-    async def play() -> None:
+    async def tell() -> None:
         stage = Stage(database, VirtualClock(THEN))
         async with stage.world(agent, models={"guide": model_of()}) as world:
             thread = await new_thread(world)
@@ -155,6 +155,6 @@ def test_of_held_out_users_it_is_told_who_wrote(
             await world.pass_time(HOUR)
             await world.say(thread, "Hello!")
 
-    asyncio.run(play())
+    asyncio.run(tell())
     printed = shown()
     assert "check_in, held out: users wrote after 100 % (21 to 100) of the moments in 1" in printed

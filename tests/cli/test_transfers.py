@@ -11,24 +11,21 @@ import pytest
 from segue.settings import Settings
 from segue.stores import open_journal
 from segue.testing.postgres import PostgresServer
-from tests.cli.conftest import Segue
+from tests.cli.conftest import Play, Segue
 from tests.journal.stores import ask
 from tests.transfer.files import Lines, sealed
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
 
 
-def tell(database: str) -> None:
-    async def happen() -> None:
-        async with open_journal(Settings(database=database), make=True) as journal:
-            await (await Tale(journal).begin()).tell(EVERYTHING)
-
-    asyncio.run(happen())
+async def tell(database: str) -> None:
+    async with open_journal(Settings(database=database), make=True) as journal:
+        await (await Tale(journal).begin()).tell(EVERYTHING)
 
 
 @pytest.fixture
-def told(database: str) -> str:
+def told(database: str, play: Play) -> str:
     """A database in which much has happened, to Ada and to Bö."""
-    tell(database)
+    play(lambda: tell(database))
     return database
 
 
@@ -69,7 +66,7 @@ def test_a_trial_leaves_nothing_behind(
 
 def test_a_trial_makes_no_tables(segue: Segue, tmp_path: Path, server: PostgresServer) -> None:
     """An empty database of PostgreSQL stays empty."""
-    tell(str(tmp_path / "old"))
+    asyncio.run(tell(str(tmp_path / "old")))
     segue("export", "--full", "--out", "all.jsonl", "--database", "old")
     empty = server.create_database()
     tried = segue("import", "all.jsonl", "--dry-run", "--database", empty)
@@ -202,7 +199,7 @@ def test_how_much_would_be_deleted_is_told_before(segue: Segue, told: str) -> No
     assert amount in asked.stderr
     assert in_words.stdout.startswith(f"Would delete {amount[:-1]}, ")
     nothing = segue("forget", "ada", "--dry-run", "--database", told)
-    assert nothing.stdout == "There is no data of ada.\n"
+    assert nothing.stdout == "ada has no data here.\n"
 
 
 def test_a_key_is_not_told_as_deleted(segue: Segue, told: str) -> None:
@@ -242,7 +239,7 @@ def test_a_user_is_forgotten_only_if_that_is_meant(segue: Segue, told: str) -> N
     assert counted["threads"] > 0 < counted["memories"]
     assert '"ada"' not in segue("export", "--full", "--database", told).stdout
     again = segue("forget", "ada", "--yes", "--database", told)
-    assert again.stdout == "There is no data of ada.\n"
+    assert again.stdout == "ada has no data here.\n"
     assert '"Bö"' in segue("export", "--full", "--database", told).stdout
 
 

@@ -28,7 +28,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The pages of `examples/clients`, built, at an origin of their own."""
     sdk, folder = installed("sdk"), tmp_path_factory.mktemp("apps")
     for name in ("react", "hook"):
-        bundle(EXAMPLES / name, sdk, folder / name)
+        bundle(EXAMPLES / "react", name, sdk, folder / name)
     (folder / "favicon.ico").touch()
     with pages(folder) as origin:
         yield origin

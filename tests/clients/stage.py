@@ -1,5 +1,6 @@
 """What the tests of stock clients share: a server that records, and apps at their own origin."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,13 +12,17 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
-from playwright.async_api import Browser, Locator, Page
+from playwright.async_api import Browser, Locator, Page, expect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.server.settings import ServerSettings
 from segue.settings.agents import AgentConfig
-from tests.web.stage import PATIENCE, Served, eager
+from tests.web.stage import Halting, Served, eager
+
+# Milliseconds; only the limit of the whole test should end a wait on a busy machine.
+PATIENCE = 200_000.0
+expect.set_options(timeout=PATIENCE)
 
 
 @dataclass
@@ -55,22 +60,27 @@ class _Recorder:
 
 @dataclass
 class Site:
-    """A server, by default with two agents: Ada follows up after a second, Calm after an hour."""
+    """A server, by default with two agents: Ada follows up after a second, Calm after an hour.
+
+    The slow answer waits in its middle until `gate` is set.
+    """
 
     address: str
     served: Served
     traffic: Traffic
+    gate: asyncio.Event
 
 
 @asynccontextmanager
 async def serving(folder: str, *agents: AgentConfig, **settings: Any) -> AsyncIterator[Site]:
-    traffic = Traffic()
+    traffic, gate = Traffic(), asyncio.Event()
     agents = agents or (eager("ada", "Ada", 1.0), eager("calm", "Calm", 3_600))
     chosen = ServerSettings(port=0, rate_per_minute=None, **settings)
-    served = Served(folder, chosen, agents, prepare=traffic.record)
+    model = partial(Halting, gate=gate)
+    served = Served(folder, chosen, agents, model=model, prepare=traffic.record)
     await served.start()
     try:
-        yield Site(served.address, served, traffic)
+        yield Site(served.address, served, traffic, gate)
     finally:
         await served.stop()
 

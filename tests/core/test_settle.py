@@ -14,6 +14,7 @@ from segue import (
     synthetic_message,
     visible_messages,
 )
+from segue.core.batch import CUT_OFF_REPLY, NOT_CONTINUED
 from segue.core.messages import continuation_message
 from segue.testing.providers import request_problems
 from tests.histories import calling, exchange, result, stamped_cycle, ticking_generator
@@ -42,6 +43,14 @@ def test_open_calls_get_an_error_result_each() -> None:
     assert all(isinstance(m, ToolMessage) and m.status == "error" for m in results)
     assert all("Interrupted" in str(m.content) for m in results)
     assert isinstance(closing, AIMessage)
+
+
+def test_a_reply_that_is_whole_was_not_cut_off() -> None:
+    """Of a continuation that does not come, the model reads that it was called off."""
+    wish = MessageMetadata(continue_requested=True).onto(result("a"))
+    asked = (HumanMessage("hi"), calling("a"), wish)
+    assert [m.text for m in added(batch_of(*asked, AIMessage("More soon.")))] == [NOT_CONTINUED]
+    assert [m.text for m in added(batch_of(*asked))] == [CUT_OFF_REPLY]
 
 
 def test_finished_results_are_kept_beside_the_interrupted_ones() -> None:

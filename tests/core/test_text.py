@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from segue.core.batch import BatchState
-from segue.core.text import exact_json, plain_json, storable
+from segue.core.text import exact_json, is_deeper, plain_json, storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +64,14 @@ def test_plain_json_reaches_every_depth() -> None:
     assert plain == {"k\ufffd": [["a", 1.5, None, True]]}
     inner["k\x00"].append("later")
     assert plain == {"k\ufffd": [["a", 1.5, None, True]]}
+
+
+@pytest.mark.parametrize(
+    ("value", "depth"),
+    [("x", 0), ([], 1), ({}, 1), ([1, {}], 2), ({"a": [[]], "b": 1}, 3), ([[([],)]], 4)],
+)
+def test_the_depth_of_containers_is_counted_as_far_as_they_go(value: Any, depth: int) -> None:
+    """A limit far beyond costs nothing: almost every value is shallow."""
+    assert not is_deeper(value, depth)
+    assert depth == 0 or is_deeper(value, depth - 1)
+    assert not is_deeper(value, 10**12)

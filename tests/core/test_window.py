@@ -6,8 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.calls import calls_of
+from segue.core.text import cut_text
 from segue.core.tokens import estimate_tokens
-from segue.core.window import ShortenedViews, cut_text, shorten
+from segue.core.window import ShortenedViews, shorten
 from segue.testing.providers import request_problems
 from tests.histories import calling, result
 

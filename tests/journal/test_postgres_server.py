@@ -22,7 +22,7 @@ from tests.journal.stores import ask, change
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 QUESTION = "Is it open?"
 PASSWORD = "s3cret-words"  # noqa: S105 - of a role that lives for one test
 

@@ -22,7 +22,7 @@ from tests.journal.test_postgres_server import WAITS_FOR_A_LOCK, holding, until
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 THIS_THREAD = "SELECT * FROM threads WHERE id = 'chat' FOR UPDATE"
 THE_USER = f"SELECT pg_advisory_xact_lock({NAME_LOCK}, hashtext('user {USER}'))"
 LISTENING = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"

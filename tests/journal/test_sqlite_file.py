@@ -140,8 +140,8 @@ async def test_a_look_costs_what_it_finds(
     await journal.open()
     await Chat(journal, ticking_ids(), START).begin()
     look, indices = LOOKS[step]
-    for alone in (False, True):
-        await journal.db.read(lambda db: db.set_trace_callback(said.append), alone=alone)
+    for single in (False, True):
+        await journal.db.read(lambda db: db.set_trace_callback(said.append), single=single)
     await look(journal)
     await journal.close()
     looks = [sql for sql in said if sql.startswith("SELECT")]
@@ -226,7 +226,7 @@ async def test_a_step_is_undone_if_its_process_fails_inside(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("segue.journal.turns.queueing", broken)
+        patch.setattr("segue.journal.turns.effect_inserts", broken)
         with pytest.raises(ZeroDivisionError):
             await chat.finish(lease, AIMessage("Yes."))
     assert texts(await chat.messages()) == ["Is it open?"]

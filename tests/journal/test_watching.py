@@ -17,6 +17,8 @@ from tests.journal.stores import journal_at
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
+# Seconds, to end a wait that hangs.
+PATIENCE = 60.0
 PAUSES = (0, 0, 0.001, 0.003, 0.01, 0.02, 0.05)
 
 
@@ -34,7 +36,7 @@ async def read_to_the_end(journal: Journal) -> None:
 async def test_closing_the_journal_ends_a_watch(address: str) -> None:
     """Whoever waits for the next hint is told that none will come."""
     journal = await opened(address)
-    async with watching(journal) as hints, asyncio.timeout(20):
+    async with watching(journal) as hints, asyncio.timeout(PATIENCE):
         await hints.catch_up(await Chat(journal, ticking_ids(), START).begin())
         ending = asyncio.create_task(read_to_the_end(journal))
         await asyncio.sleep(0)
@@ -48,7 +50,7 @@ async def test_a_watch_that_nobody_reads_does_not_keep_the_journal_open(address:
     """The journal closes at once, and the watch is over when it is asked again."""
     journal, other = await opened(address), await opened(address)
     async with aclosing(journal.watch()) as hints:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             first = asyncio.create_task(anext(hints))
             chat = await Chat(other, ticking_ids(), START).begin()
             while not first.done():
@@ -90,7 +92,7 @@ async def test_what_a_journal_writes_itself_is_no_word_of_others(
     journal, other = await opened(address), await opened(address)
     chat = await Chat(journal, ticking_ids(), START).begin()
     monkeypatch.setattr(Database, "closes_within", closes_within)
-    async with asyncio.timeout(20), aclosing(journal.watch(of_others=True)) as hints:
+    async with asyncio.timeout(PATIENCE), aclosing(journal.watch(of_others=True)) as hints:
         assert await anext(hints) == Hint()  # what was written before
         await chat.say()
         word = asyncio.create_task(anext(hints))

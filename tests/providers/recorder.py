@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = json.loads(raw, parse_constant=_refuse)
         except ValueError:
-            self._answer(400, {"error": {"message": "The body is no JSON."}})
+            self._answer(400, {"error": {"message": "The body is not JSON."}})
             return
         cast("_Server", self.server).requests.append(Recorded(path, raw, body))
         self._answer(200, reply(body))

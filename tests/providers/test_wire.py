@@ -189,7 +189,7 @@ BROKEN_RESPONSES: Final[dict[str, tuple[Json, str]]] = {
     "long id": (item_input(USER, function_call("a" * 65)), "65 characters"),
     "bad name": (item_input(USER, function_call(name="a.b")), "named 'a.b'"),
     "arguments as object": (item_input(USER, function_call(arguments={})), "no JSON text"),
-    "custom input as object": (item_input(USER, custom_call(input={})), "no text"),
+    "custom input as object": (item_input(USER, custom_call(input={})), "not text"),
     "repeated id": (
         item_input(USER, function_call(), function_output(), function_call(), function_output()),
         "repeats the call id 'a'",
@@ -245,7 +245,7 @@ BROKEN_ANTHROPIC: Final[dict[str, tuple[Json, str]]] = {
     "bad name": (chat(USER, assistant(tool_use(name="a.b")), user(tool_result())), "named 'a.b'"),
     "input as text": (
         chat(USER, assistant(tool_use(input="{}")), user(tool_result())),
-        "input is no object",
+        "input is not an object",
     ),
     "repeated id in a message": (
         chat(USER, assistant(tool_use(), tool_use()), user(tool_result())),
@@ -310,11 +310,11 @@ BROKEN_GOOGLE: Final[dict[str, tuple[Json, str]]] = {
     "nameless call": (contents(said(), model(fcall("")), said(fresponse(""))), "without a name"),
     "args as text": (
         contents(said(), model(fcall(args="{}")), said(fresponse())),
-        "value is no object",
+        "value is not an object",
     ),
     "response as text": (
         contents(said(), model(fcall()), said(fresponse(response="rain"))),
-        "value is no object",
+        "value is not an object",
     ),
     "call after the model": (
         contents(said(), model(), model(fcall()), said(fresponse())),
@@ -397,7 +397,7 @@ def test_the_recorder_keeps_each_request_of_a_connection() -> None:
     ],
 )
 def test_the_recorder_refuses_what_it_does_not_know(path: str, body: bytes, status: int) -> None:
-    """A path of no API and a body that is no JSON get an error and are not recorded."""
+    """An unknown path and a body that is not JSON get an error and are not recorded."""
     with Recorder() as recorder:
         connection = connect(recorder)
         assert ask(connection, path, body)[0] == status
@@ -417,7 +417,7 @@ def test_the_recorder_refuses_a_body_of_unknown_length() -> None:
 
 
 def test_the_recorder_stops_while_a_client_holds_on() -> None:
-    """Leaving ends idle connections too, and nobody listens at the address afterwards."""
+    """Leaving ends idle connections, too, and nothing listens at the address afterwards."""
     with Recorder() as recorder:
         connection = connect(recorder)
         ask(connection, "/v1/messages", json.dumps(chat(USER)).encode())

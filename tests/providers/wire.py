@@ -203,7 +203,7 @@ def _responses_call(item: dict[str, Any], where: str, called: set[str]) -> list[
     if item["type"] == "function_call":
         problems += _function(item.get("name"), item.get("arguments"), where)
     elif not isinstance(item.get("input"), str):
-        problems.append(f"{where} has an input that is no text.")
+        problems.append(f"{where} has an input that is not text.")
     return problems
 
 
@@ -254,7 +254,7 @@ def _anthropic_call(block: dict[str, Any], where: str) -> list[str]:
     if not _ANTHROPIC_NAME.fullmatch(str(block.get("name") or "")):
         problems.append(f"{where} calls a tool named {block.get('name')!r}.")
     if not isinstance(block.get("input"), dict):
-        problems.append(f"{where} has a call whose input is no object.")
+        problems.append(f"{where} has a call whose input is not an object.")
     return problems
 
 
@@ -327,7 +327,7 @@ def _google_function(function: dict[str, Any], where: str) -> list[str]:
     problems = [] if function.get("name") else [f"{where} has a function without a name."]
     value = function.get("args", function.get("response", {}))
     if not isinstance(value, dict):
-        problems.append(f"{where} has a function whose value is no object.")
+        problems.append(f"{where} has a function whose value is not an object.")
     return problems
 
 

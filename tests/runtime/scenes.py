@@ -34,7 +34,7 @@ from segue.settings.agents import AgentConfig
 from segue.simulate.world import World, plain_agent
 
 # Far longer than anything takes; a test that waits so long has failed.
-PATIENCE = 30.0
+PATIENCE = 60.0
 HELLO = "Hello there my friend"
 EAGER = plain_agent(
     autonomy={
@@ -236,7 +236,7 @@ def pages(segue: Segue, thread: str, since: str | None = None) -> AsyncGenerator
     return segue.listen(thread, since)
 
 
-def _listeners(segue: Segue, thread: str) -> int:
+def listeners_of(segue: Segue, thread: str) -> int:
     listeners = segue._deps.bus._threads.get(thread)
     return len(listeners.queues) if listeners else 0
 
@@ -245,11 +245,11 @@ def _listeners(segue: Segue, thread: str) -> int:
 async def tab(segue: Segue, thread: str, since: str | None = "0") -> AsyncIterator[Tab]:
     """A client that listens until the block is left."""
     opened = Tab()
-    before = _listeners(segue, thread)
+    before = listeners_of(segue, thread)
     task = asyncio.create_task(opened.listen(segue, thread, since))
     try:
         # The bus tells nobody that one more listens.
-        while not task.done() and _listeners(segue, thread) == before:  # noqa: ASYNC110
+        while not task.done() and listeners_of(segue, thread) == before:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         yield opened
     finally:

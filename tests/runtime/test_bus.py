@@ -53,6 +53,11 @@ from tests.runtime.scenes import (
 pytestmark = pytest.mark.anyio
 
 
+def unfinished(bus: Bus) -> list[str]:
+    """The texts that a process is writing."""
+    return [text for runs in bus._own.values() for run in runs for text in run.texts.values()]
+
+
 def bus_of(world: World) -> Bus:
     return world.system.deps.bus
 
@@ -451,7 +456,7 @@ async def test_a_reply_that_another_process_writes_is_heard_as_it_grows(database
             assert seen.texts == ["Hi", HELLO, "Go on", "And more"]
             assert (seen.count(MessageRetracted), seen.drafts) == (0, {})
         assert here.system.deps.bus._threads == {}
-        assert here.system.deps.bus._drafts == {}
+        assert unfinished(here.system.deps.bus) == []
 
 
 @pytest.mark.usefixtures("drafts_kept")
@@ -473,7 +478,7 @@ async def test_a_tab_that_opens_does_not_take_a_piece_from_the_others(database: 
                 await bus_of(world).notify_stored(thread)
                 for each in (seen, late):
                     await each.until_draft("Hello there my ")
-        assert (bus_of(world)._threads, bus_of(world)._drafts) == ({}, {})
+        assert (bus_of(world)._threads, unfinished(bus_of(world))) == ({}, [])
         model.finish()
 
 
@@ -668,7 +673,8 @@ async def test_a_slow_tab_learns_that_what_it_saw_was_taken_back(
             await world.clock.settle()
             await world.pass_time(seconds=1)
             await screen.read(slow, lambda tab: HELLO in tab.texts and tab.drafts == {})
-            assert (screen.count(ListenerLagged), screen.count(MessageRetracted)) == (1, 1)
+            assert screen.count(ListenerLagged)  # on a busy machine more than once
+            assert screen.count(MessageRetracted) == 1
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -704,7 +710,7 @@ async def test_who_leaves_leaves_nothing_behind(stage: Stage) -> None:
         for _ in range(3):
             async with tab(world.segue, thread), tab(world.segue, thread, None):
                 await asyncio.sleep(0)
-        assert (here._threads, here._drafts) == ({}, {})
+        assert (here._threads, unfinished(here)) == ({}, [])
         async with tab(world.segue, thread) as seen:
             await world.segue.send(thread, "Hi")
             model.let(2)
@@ -715,7 +721,7 @@ async def test_who_leaves_leaves_nothing_behind(stage: Stage) -> None:
             model.finish()
             await seen.until_said(HELLO)
         await world.clock.settle()
-        assert (here._threads, here._drafts, here._own) == ({}, {}, {})
+        assert (here._threads, here._own) == ({}, {})
 
 
 @pytest.mark.usefixtures("drafts_kept")
@@ -744,7 +750,7 @@ async def test_who_leaves_while_the_store_is_read_leaves_nothing_behind(database
             await reading.wait()
         go_on.set()
         await looking
-        assert (bus_of(world)._threads, bus_of(world)._drafts) == ({}, {})
+        assert (bus_of(world)._threads, unfinished(bus_of(world))) == ({}, [])
         model.finish()
 
 

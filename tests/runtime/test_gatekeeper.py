@@ -49,7 +49,7 @@ async def check(
     parts = world.system.deps
     epoch = (await parts.journal.threads.get(thread)).epoch
     now = now or world.clock.now()
-    keeper = Gatekeeper(parts.journal, parts.ids, parts.zone)
+    keeper = Gatekeeper(parts.journal, parts.zone)
     return await keeper.check(due(thread, epoch, now), Autonomy(policy=policy or Policy()), now)
 
 
@@ -324,7 +324,7 @@ async def test_the_timer_of_an_agent_that_is_gone_is_closed_with_the_reason(stag
         await world.pass_time(SOON)
         [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.SUPPRESSED
-        assert timer.state_reason == "There is no agent 'guide'; there are: coach."
+        assert timer.state_reason == "Unknown agent 'guide'; the agents are: coach."
         assert (await world.segue.why(thread))[-1].why == timer.state_reason
 
 
@@ -358,9 +358,9 @@ async def test_the_gates_see_the_rules_of_the_timer(sqlite_stage: Stage) -> None
     async with sqlite_stage.world(quiet()) as world:
         parts, thread = world.system.deps, await new_thread(world.segue)
         timer = due(thread, 3, START, expires_at=START + SOON, missed="skip")
-        keeper = Gatekeeper(parts.journal, parts.ids, parts.zone)
+        keeper = Gatekeeper(parts.journal, parts.zone)
         checked = await keeper.check(timer, Autonomy(), world.clock.now())
-    facts, record = checked.facts, keeper.record(checked)
+    facts, record = checked.facts, checked.record(parts.ids.next())
     assert (facts.armed_epoch, facts.due_at, facts.expires_at) == (3, START, START + SOON)
     assert (facts.missed, record.timer_id, record.turn_id) == ("skip", 7, None)
 

@@ -158,7 +158,7 @@ def test_a_level_is_a_word(level: str, lines: Lines) -> None:
 def test_an_unknown_level_is_refused(level: str) -> None:
     """A slip in a config is told with the words that would do, and changes nothing."""
     before = list(logging.getLogger().handlers)
-    with pytest.raises(UsageError, match=r"There is no log level .* INFO"):
+    with pytest.raises(UsageError, match=r"Unknown log level .* INFO"):
         configure_logging(level)
     assert logging.getLogger().handlers == before
 

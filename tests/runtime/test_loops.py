@@ -1,6 +1,8 @@
 """The loop of a worker: it ends when it is told to, whatever its step makes of that."""
 
 import asyncio
+import queue
+import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -8,7 +10,7 @@ import pytest
 
 from segue.runtime.clock import SystemClock, Wakeup
 from segue.runtime.runtime import run_loop
-from segue.simulate.world import START
+from segue.simulate.world import START, Stage
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +76,16 @@ async def test_a_loop_looks_again_after_the_clock_was_set_back() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert looked == [START, START - timedelta(hours=1)]
+
+
+async def test_the_rules_are_compiled_beside_the_event_loop(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the better part of a second, for which the first message would stop everybody."""
+    compiled_in: queue.Queue[threading.Thread] = queue.Queue()
+    monkeypatch.setattr(
+        "segue.compose.read_request", lambda _: compiled_in.put(threading.current_thread())
+    )
+    async with sqlite_stage.world():
+        found = await asyncio.to_thread(compiled_in.get, timeout=60)
+    assert found is not threading.main_thread()

@@ -111,7 +111,7 @@ async def test_a_timer_that_nobody_can_answer_is_closed_and_others_fire(stage: S
         await world.pass_time(PATIENCE)
         [timer] = await world.segue.list_follow_ups(lost)
         assert timer.state is TimerState.SUPPRESSED
-        assert "no agent 'gone'" in (timer.state_reason or "")
+        assert "Unknown agent 'gone'" in (timer.state_reason or "")
         assert await sent_at(world, kept) == [START + PATIENCE]
         await world.pass_time(days=1)
         assert await world.segue.list_follow_ups(lost) == [timer]

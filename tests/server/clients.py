@@ -20,7 +20,7 @@ from segue.server.serving import open_socket, serving
 from segue.server.settings import ServerSettings
 
 # Far longer than anything takes; a test that waits so long has failed.
-PATIENCE = 20.0
+PATIENCE = 60.0
 Frame = dict[str, Any]
 _SCHEMA = jsonschema_rs.Draft202012Validator({**frames_schema(), "$ref": "#/$defs/ServerFrame"})
 

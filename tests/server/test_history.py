@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.messages import visible_messages
-from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
+from segue.core.metadata import KEYS, BatchType, MessageMetadata, is_synthetic
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.records import NewTimer
 from segue.settings.agents import AgentConfig
@@ -198,7 +198,7 @@ async def test_all_metadata_is_in_the_database_as_it_was_written(stage: Stage) -
 
 
 def _fields(metadata: MessageMetadata) -> dict[str, Any]:
-    return {name: getattr(metadata, name) for name in MessageMetadata.__slots__}
+    return {name: getattr(metadata, name) for name in KEYS}
 
 
 async def test_pages_lose_nothing_and_repeat_nothing_while_messages_come(stage: Stage) -> None:

@@ -172,13 +172,18 @@ async def test_a_program_requests_a_follow_up(stage: Stage) -> None:
         thread = await site.new_thread()
         path, body = f"/api/threads/{thread}/follow-ups", {"after": "20m", "key": "hi"}
         made = await site.post(path, {**body, "prompt": "Welcome me.", "data": {"name": "Sam"}})
-        assert await site.post(path, body) == made
+        assert await site.post(path, body) == {**made, "is_new": False}
         assert "Welcome me" not in json.dumps(await site.get(path))
         await world.pass_time(minutes=21)
         assert await world.heard(thread) == ["Welcome!"]
-        for wrong in ({"after": "soon"}, {"trigger": "birthday"}, {"at": "2001-01-01T00:00:00Z"}):
+        past = {"at": "2001-01-01T00:00:00Z"}
+        for wrong in ({"after": "soon"}, {"trigger": "birthday"}, past, {"key": ""}):
             refused = await site.http.post(path, json=wrong)
-            assert refused.status_code == 422
+            assert (refused.status_code, bool(refused.json()["detail"])) == (422, True)
+        for text in ('{"prompt": "half \\ud83d"}', '{"data": ["\\ud83d"]}', '{"key": "\\ud83d"}'):
+            headers = {"content-type": "application/json"}
+            refused = await site.http.post(path, content=text, headers=headers)
+            assert refused.status_code == 422, text
 
 
 async def test_no_user_sets_a_prompt(stage: Stage) -> None:

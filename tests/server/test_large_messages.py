@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket
 from segue.journal.records import PAGE_BYTES
 from segue.server import responses
 from segue.server.middleware import RequestMiddleware
+from segue.server.responses import LARGE, encode, size_of
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import always
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
@@ -167,21 +168,26 @@ async def test_four_large_frames_are_encoded_at_once_for_a_user(
     held, most, too_many = 0, 0, asyncio.Event()
     send_text = WebSocket.send_text
 
-    async def watched(socket: WebSocket, data: str) -> None:
+    async def encoding(body: Any) -> bytes:
         nonlocal held, most
-        if len(data) < PAGE_BYTES:
-            return await send_text(socket, data)
-        held += 1
-        most = max(most, held)
-        if held > 4:
-            too_many.set()
-        with suppress(TimeoutError):  # long enough for a fifth frame to come
-            async with asyncio.timeout(0.3):
-                await too_many.wait()
-        held -= 1
-        return await send_text(socket, data)
+        if size_of(body) > LARGE:
+            held += 1
+            most = max(most, held)
+            if held > 4:
+                too_many.set()
+            with suppress(TimeoutError):  # long enough for a fifth frame to come
+                async with asyncio.timeout(0.3):
+                    await too_many.wait()
+        return await encode(body)
 
-    monkeypatch.setattr(WebSocket, "send_text", watched)
+    async def sending(socket: WebSocket, data: str) -> None:
+        nonlocal held
+        await send_text(socket, data)
+        if len(data) > LARGE:
+            held -= 1
+
+    monkeypatch.setattr("segue.server.socket.encode", encoding)
+    monkeypatch.setattr(WebSocket, "send_text", sending)
     async with sqlite_stage.world(models={"guide": always("I see.")}) as world:
         thread = await thread_with(world)
         given: dict[str, Any] = {"max_size": None, "additional_headers": as_user("ann")}
@@ -193,7 +199,7 @@ async def test_four_large_frames_are_encoded_at_once_for_a_user(
             for socket in sockets:  # it listens
                 await socket.send('{"type": "ping"}')
                 await frames_until(socket, "pong")
-            await world.segue.send(thread, picture("0", PAGE_BYTES))
+            await world.segue.send(thread, picture("0", 2 * LARGE))
             for socket in sockets:
                 [*_, last] = await frames_until(socket, "message")
                 assert last["message"]["text"] == "The harbour 0"

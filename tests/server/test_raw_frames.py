@@ -69,7 +69,7 @@ async def test_a_socket_is_forgotten_when_its_client_goes(sqlite_stage: Stage) -
                     writer.write(late)
                     await asyncio.sleep(0.05)
                 try:
-                    async with asyncio.timeout(2):
+                    async with asyncio.timeout(PATIENCE):
                         while sockets.total():  # noqa: ASYNC110 - nobody tells
                             await asyncio.sleep(0.01)
                 except TimeoutError:

@@ -10,7 +10,7 @@ import pytest
 
 from segue.facade import Segue
 from segue.server.settings import ServerSettings
-from segue.simulate.comparison import describe_difference
+from segue.simulate.report import describe_difference
 from segue.simulate.simulator import Simulator
 from segue.simulate.stories import stories
 from segue.simulate.world import Stage, World, plain_agent
@@ -139,7 +139,9 @@ async def test_a_policy_without_end_is_stopped(
     body = {"scenario": "gone-silent", "policies": [always]}
     async with sqlite_stage.world() as world, patient_site(world.segue) as site:
         running = asyncio.create_task(site.http.post(PLACE, json=body))
-        await asyncio.sleep(0.5)
+        assert site.app is not None
+        while not site.app.state.simulating.locked():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
         assert (await site.http.post(PLACE, json=body)).status_code == 409
         assert (await site.http.get("/api/me")).status_code == 200
         answer = await running
@@ -160,7 +162,7 @@ async def talked(site: Site, world: World) -> str:
 
 
 async def test_the_past_of_a_thread_under_another_policy(stage: Stage) -> None:
-    """Under the settings of then it is the past; under calmer ones less is sent."""
+    """Under the settings that were in force it is the past; under calmer ones less is sent."""
     agent = eager_agent(policy={"max_consecutive": 2, "max_per_day": 10})
     models = {"guide": model_of()}
     async with stage.world(agent, models=models) as world, patient_site(world.segue) as site:

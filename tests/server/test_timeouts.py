@@ -234,7 +234,7 @@ async def test_a_flood_on_a_socket_that_was_closed_is_cut(sqlite_stage: Stage) -
         async with plain(site.address) as (reader, writer):
             writer.write(_upgrade("/api/threads/1/ws"))
             async with asyncio.timeout(PATIENCE):
-                await reader.readuntil(b"There is no thread")
+                await reader.readuntil(b"does not exist")
                 writer.write(many * ping)
                 heard = bytearray()
                 with suppress(ConnectionResetError):

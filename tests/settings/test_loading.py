@@ -237,7 +237,7 @@ def test_a_section_of_a_program_is_read_by_that_program_alone() -> None:
     [
         ("slots = 1\nslots = \npoll = 3", r"^bad\.toml: this is not TOML: .*line 2"),
         (b"\xff", r"'bad\.toml' cannot be read: it is not UTF-8"),
-        (None, r"^There is no settings file '/.*/bad\.toml'\.$"),
+        (None, r"^The settings file '/.*/bad\.toml' does not exist\.$"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(content: str | bytes | None, said: str) -> None:
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_read_is_named(content: str | bytes | None, said: 
         ("[[agents]]\nid = 'a'\n[[agents]]\nid = 'a'", "segue.toml: agents: two have the same id"),
         ("agents = 3", "segue.toml: agents: got a number; expected a section for each agent."),
         ("[agents]\nada = 3", "segue.toml: agents.ada: got a number; expected a section for each"),
-        ("[agents.ada]\nmay_ask = ['bob']", "segue.toml: agents.ada.may_ask: there is no agent"),
+        ("[agents.ada]\nmay_ask = ['bob']", "segue.toml: agents.ada.may_ask: unknown agent"),
     ],
 )
 def test_agents_that_cannot_be_meant_are_refused(text: str, said: str) -> None:

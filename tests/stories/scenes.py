@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -101,8 +102,8 @@ class Unhurried(ScriptedChatModel):
         """The clock does not see that a word is on its way from the model to the listeners."""
 
         def drafts() -> Iterator[str]:
-            for each in bus._drafts.values():
-                yield from (draft.partial.text for draft in each.values())
+            for run in chain.from_iterable(bus._own.values()):
+                yield from run.texts.values()
 
         while text not in drafts():  # noqa: ASYNC110 - a bus tells nobody who listens
             await asyncio.sleep(0.001)

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from segue.core.batch import CUT_OFF_REPLY, Batch, BatchState
+from segue.core.batch import NOT_CONTINUED, Batch, BatchState
 from segue.core.messages import CONTINUATION_PROMPT
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.journal.records import TimerKind, TimerState, TurnKind, TurnState
@@ -360,7 +360,7 @@ async def test_a_user_who_wants_no_more_of_it_hears_no_more(
             "",
             TOLD,
             "It is under way.",
-            CUT_OFF_REPLY,
+            NOT_CONTINUED,
             "Good evening.",
         ]
         assert request_problems(request) == []

@@ -1,5 +1,6 @@
 """Stories of graphs with a state of their own, which lives from turn to turn of a thread."""
 
+import json
 import logging
 import operator
 from dataclasses import dataclass
@@ -7,19 +8,24 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import EphemeralValue, UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, MessagesState, StateGraph
 from langgraph.graph import START as BEGIN
-from langgraph.graph import MessagesState, StateGraph
 from langgraph.managed import RemainingSteps
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
+from segue.agent.checkpoints.store import StrictSerializer
+from segue.agent.scripted import ScriptedChatModel
+from segue.core.metadata import is_synthetic
 from segue.errors import BackendError, UsageError
 from segue.runtime.clock import sleep
 from segue.settings.agents import AgentConfig, Limits, MemoryConfig
@@ -32,7 +38,7 @@ ALONE = {"enabled": False}
 
 
 class Tally(MessagesState):
-    """A counter, a list with a reducer, and what does not outlive a turn."""
+    """A counter, a list with a reducer, middleware's own, and what does not outlive a turn."""
 
     turns: int
     said: Annotated[list[str], operator.add]
@@ -40,6 +46,7 @@ class Tally(MessagesState):
     passing: Annotated[str, EphemeralValue]
     handle: Annotated[str, UntrackedValue]
     own: NotRequired[Annotated[str, PrivateStateAttr]]
+    view: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
 
 def count(state: Tally) -> dict[str, Any]:
@@ -48,12 +55,14 @@ def count(state: Tally) -> dict[str, Any]:
     if word == "fail":
         raise ValueError("This node fails.")
     found = f"{state.get('turns', 0)} {len(state['said'])}"
-    found += "".join(f" {name}" for name in ("passing", "handle", "own") if state.get(name))
-    once = dict.fromkeys(("passing", "handle", "own"), "here")
+    found += "".join(f" {name}" for name in ("passing", "handle", "view") if state.get(name))
+    once = dict.fromkeys(("passing", "handle"), "here")
     return {
         "messages": [AIMessage(found)],
         "turns": state.get("turns", 0) + 1,
         "said": [word[:20]],
+        "own": "kept",
+        "view": {"cutoff": 3, "summary": [AIMessage("Long ago …")]},
         **once,
     }
 
@@ -88,7 +97,10 @@ async def channels(world: World, thread: str) -> list[str]:
 
 
 async def test_state_lives_from_turn_to_turn(stage: Stage) -> None:
-    """The counter counts, and a list with a reducer grows by one a turn; over a restart, too."""
+    """The counter counts, and a list with a reducer grows by one a turn; over a restart, too.
+
+    A private view of the messages is not kept: the next turn has others.
+    """
     async with stage.world(counter()) as world:
         thread = await new_thread(world)
         for turn in range(3):
@@ -97,7 +109,7 @@ async def test_state_lives_from_turn_to_turn(stage: Stage) -> None:
     async with stage.world(counter()) as world:
         await world.say(thread, "Again.")
         assert await last(world, thread) == "3 3"
-        assert await channels(world, thread) == ["said", "turns"]
+        assert await channels(world, thread) == ["own", "said", "turns"]
         other = await new_thread(world)
         await world.say(other, "Hello.")
         assert await last(world, other) == "0 0"
@@ -254,6 +266,86 @@ async def test_a_question_keeps_the_state_and_its_answer_goes_on(stage: Stage) -
         assert await last(world, thread) == "yes: ['one', 'two', 'three']"
 
 
+class Shop(MessagesState):
+    item: str
+    mood: str
+    log: Annotated[list[str], operator.add]
+
+
+def take(state: Shop) -> Command[str]:
+    """A follow-up offers something else; a message is an order, to be confirmed."""
+    last = state["messages"][-1]
+    if is_synthetic(last):
+        offer = {"item": "laptop", "mood": "hopeful", "log": ["offered"]}
+        return Command(goto=END, update={**offer, "messages": [AIMessage("Or a laptop?")]})
+    return Command(goto="confirm", update={"item": last.text, "mood": "calm", "log": ["took"]})
+
+
+def confirm(state: Shop) -> dict[str, Any]:
+    answer = interrupt(f"Order {state['item']}?")
+    done = f"{answer}, {state['item']}"
+    return {"messages": [AIMessage(done)], "log": [f"ordered {state['item']}"]}
+
+
+@pytest.mark.parametrize("breaks", ["not at all", "in a step", "at its end"])
+async def test_an_answer_is_about_what_was_asked_and_undoes_no_follow_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, breaks: str
+) -> None:
+    """The turn that waited goes on with its own state; what it writes joins the newer one.
+
+    Also if it has to be tried again.
+    """
+    tries = iter([breaks == "in a step"])
+
+    def deliver(state: Shop) -> dict[str, Any]:
+        if next(tries, False):
+            raise ConnectionError("The courier is away.")
+        return {"log": [f"delivered {state['item']}"]}
+
+    builder = StateGraph(Shop)
+    builder.add_node("take", take, destinations=("confirm", END))
+    builder.add_sequence([confirm, deliver])
+    builder.add_edge(BEGIN, "take")
+    agent = agent_of(builder.compile(), eager_agent(policy={"max_consecutive": 1}))
+    async with stage.world(agent) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "pizza")
+        await world.pass_time(PATIENCE)
+        assert await last(world, thread) == "Or a laptop?"
+        finish = world.journal.turns.finish
+
+        async def away(*_: Any, **__: Any) -> Any:
+            monkeypatch.setattr(world.journal.turns, "finish", finish)
+            raise BackendError("The database is away.")
+
+        if breaks == "at its end":
+            monkeypatch.setattr(world.journal.turns, "finish", away)
+        [turn] = await world.journal.turns.list_of(thread, only_waiting=True)
+        await world.segue.answer(turn.id, "yes")
+        await world.pass_time(PATIENCE / 2)
+        assert "yes, pizza" in await replies(world, thread)
+        stored = await world.journal.states.load(thread)
+    found = {
+        name: StrictSerializer().loads_typed((value.form, value.value))
+        for name, value in stored.items()
+    }
+    log = ["took", "offered", "ordered pizza", "delivered pizza"]
+    assert found == {"item": "laptop", "mood": "hopeful", "log": log}
+
+
+async def test_limits_of_middleware_count_over_the_turns_of_a_thread(stage: Stage) -> None:
+    """Middleware's private state lives on, as it does on LangGraph's own checkpointers."""
+    limit = ModelCallLimitMiddleware(thread_limit=2, exit_behavior="end")
+    graph = create_agent(ScriptedChatModel(script=lambda _: "Fine."), middleware=[limit])
+    async with stage.world(agent_of(graph)) as world:
+        thread = await new_thread(world)
+        for _ in range(3):
+            await world.say(thread, "Hello.")
+        first, second, third = await replies(world, thread)
+    assert (first, second) == ("Fine.", "Fine.")
+    assert "thread limit (2/2)" in third
+
+
 class Model(BaseModel):
     messages: Annotated[list[Any], operator.add] = []
     turns: int = 0
@@ -311,9 +403,23 @@ async def test_deleting_a_thread_or_a_user_deletes_the_state(stage: Stage) -> No
         for thread in threads:
             await world.say(thread, "Hello.")
         deleted = await world.journal.threads.delete(threads[0])
-        assert deleted.rows["states"] == 2
+        assert deleted.rows["states"] == 3
         user = (await world.journal.threads.get(threads[1])).user_id
-        assert (await world.journal.removal.delete_user(user)).rows["states"] == 2
+        assert (await world.journal.removal.delete_user(user)).rows["states"] == 3
+
+
+async def test_a_users_export_has_no_state(stage: Stage) -> None:
+    """A graph may note a trigger there, as this one does, which users must not see."""
+    async with stage.world(counter(eager_agent(policy={"max_consecutive": 1}))) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Hello.")
+        await world.pass_time(PATIENCE)
+        user = (await world.journal.threads.get(thread)).user_id
+        own = [json.loads(line)["type"] async for line in world.segue.export(user)]
+        full = [json.loads(line)["type"] async for line in world.segue.export_all()]
+    assert "message" in own
+    assert "state" not in own
+    assert "state" in full
 
 
 # Ids and context

@@ -46,7 +46,7 @@ def remembering() -> AgentConfig:
 def said(stats: Stats) -> list[tuple[str | None, str | None, dict[str, int]]]:
     """Trigger, variant and counts of each row."""
     return [
-        (row.trigger_type, row.variant, {o.value: n for o, n in row.counts.items()})
+        (row.trigger, row.variant, {o.value: n for o, n in row.counts.items()})
         for row in stats.outcomes
     ]
 
@@ -71,7 +71,7 @@ async def test_a_follow_up_that_is_answered_is_replied_to(stage: Stage) -> None:
         await world.pass_time(HOUR)
         await world.say(thread, "And Bergen?")
         row = the_only(await world.segue.stats())
-        assert (row.agent_id, row.trigger_type, row.variant) == ("guide", "check_in", "default")
+        assert (row.agent, row.trigger, row.variant) == ("guide", "check_in", "default")
         assert row.counts[FollowUpOutcome.REPLIED] == 1
         # Who answers at once must not count before those who keep silent.
         assert (row.latency, row.replied) == (None, None)
@@ -252,8 +252,8 @@ async def test_whose_words_searched_memories_is_counted(
         await world.pass_time(HOUR)
         searches = (await world.segue.stats()).searches
         assert searches.by_source == {"last_real_user_message": 1, "none": 1}
-        assert searches.fallbacks is not None
-        assert (searches.fallbacks.value, searches.fallbacks.cases) == (0.5, 2)
+        assert searches.fallback_rate is not None
+        assert (searches.fallback_rate.value, searches.fallback_rate.cases) == (0.5, 2)
         assert searches.failed == 0
 
         async def fail(*_: Any, **__: Any) -> list[Any]:

@@ -117,6 +117,33 @@ async def test_a_recurring_reminder_waits_for_the_morning(stage: Stage) -> None:
             await w.segue.cancel_reminder(made.id)
 
 
+async def test_a_daily_reminder_follows_a_user_who_moves(stage: Stage) -> None:
+    """9 o'clock is 9 where the user is, in the east and in the west; a single moment stays."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.remind("one", "stretch", every="FREQ=DAILY;BYHOUR=9")
+        await w.segue.remind("one", "call mum", at="2027-01-17T10:00")
+        await w.segue.set_user_preferences("sam", time_zone="Asia/Tokyo")
+        [stretch, _] = await w.segue.list_reminders("sam")
+        assert stretch.description.startswith("Saturday 16 January 2027, 09:00 (Asia/Tokyo), then")
+        await w.pass_time(days=1)
+        assert await sent(w) == ["16 Jan 00:00"]
+        await w.segue.set_thread_preferences("one", time_zone="America/New_York")
+        await w.pass_time(days=1, hours=2)
+        assert await sent(w) == ["16 Jan 00:00", "16 Jan 14:00", "17 Jan 09:00"]
+
+
+async def test_a_move_that_was_missed_is_noticed_at_the_next_time(stage: Stage) -> None:
+    """Such as one at the moment of a crash: the series goes on on the new clock."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.remind("one", "stretch", every="FREQ=DAILY;BYHOUR=9")
+        moved = {"time_zone": "America/New_York"}
+        await w.journal.users.update_settings("sam", moved, now=w.clock.now())
+        await w.pass_time(days=2)
+        assert await sent(w) == ["16 Jan 08:00", "16 Jan 14:00"]
+
+
 async def test_a_reminder_survives_a_restart_and_says_that_it_is_late(stage: Stage) -> None:
     """A missed one comes late within 12 hours; a recurring one waits for its next time."""
     async with world(stage) as w:
@@ -131,8 +158,9 @@ async def test_a_reminder_survives_a_restart_and_says_that_it_is_late(stage: Sta
         assert '"meant_for": "Friday 15 January 2027, 10:00"' in (await prompts(w))[0]
         timers = {t.payload["text"]: t for t in await w.journal.timers.list_of("one")}
         assert timers["too late"].state is TimerState.MISSED
+        assert timers["breathe"].state is TimerState.PENDING
         assert timers["breathe"].due_at == datetime(2027, 1, 16, 9, 30, tzinfo=UTC)
-        await w.segue.set_user_preferences("sam", time_zone="Europe/Oslo")
+        await w.segue.set_user_preferences("sam", quiet_hours={"start": "01:00", "end": "02:00"})
         await w.pass_time(minutes=1)
         assert await sent(w) == ["15 Jan 20:30"]
         assert any("suppress" in line for line in await told(w, "one", "gates"))
@@ -215,6 +243,36 @@ async def test_the_same_reminder_is_one(stage: Stage) -> None:
         assert [r.id for r in await w.segue.list_reminders(thread="one")] == [anew.id, weekly[0].id]
 
 
+async def test_a_reminder_that_is_sent_again_is_one(stage: Stage) -> None:
+    """As by a client whose first try went unanswered; but "in a while" said later is another."""
+    async with world(stage) as w:
+        await start(w)
+        asked = [w.segue.remind("one", "call mum", after="20m") for _ in range(20)]
+        assert len({reminder.id for reminder in await asyncio.gather(*asked)}) == 1
+        await w.pass_time(seconds=30)
+        await w.segue.remind("one", "call mum", after="20m")
+        assert len(await w.segue.list_reminders("sam")) == 1
+        await w.segue.remind("one", "call mum", after="20m 10s")
+        await w.pass_time(minutes=2)
+        await w.segue.remind("one", "call mum", after="20m")
+        assert len(await w.segue.list_reminders("sam")) == 3
+
+
+async def test_the_same_key_is_one_reminder(stage: Stage) -> None:
+    """At any time, also after it was sent."""
+    async with world(stage, "Call your mum!") as w:
+        await start(w)
+        first = await w.segue.remind("one", "call mum", after="20m", key="mum")
+        await w.pass_time(hours=1)
+        again = await w.segue.remind("one", "call mum", after="20m", key="mum")
+        assert (again.id, await w.segue.list_reminders("sam")) == (first.id, [])
+        for key in ("", "half \ud83d"):
+            with pytest.raises(UsageError, match="key is"):
+                await w.segue.remind("one", "call mum", after="20m", key=key)
+        with pytest.raises(UsageError, match="surrogate"):
+            await w.segue.remind("one", "call \ud83d", after="20m")
+
+
 async def test_tools_list_and_cancel_the_reminders_of_their_thread_only(stage: Stage) -> None:
     """Another thread's reminder is as if it were not there."""
     stranger: list[str] = []
@@ -260,6 +318,40 @@ async def test_a_promise_without_the_tool_is_kept(stage: Stage) -> None:
         assert (await told(w, "one", "promise"))[0].startswith("kept:")
         await w.pass_time(minutes=20)
         assert await sent(w) == ["15 Jan 08:20"]
+
+
+async def test_a_request_that_the_reply_agrees_to_is_kept(stage: Stage) -> None:
+    """A model without tools says only that it will; the user is reminded all the same."""
+    async with world(stage, "I'll make sure to do that.", "Sure, enjoy your tea!") as w:
+        await start(w)
+        await w.say("one", "remind me tomorrow at 9 to call mum")
+        [reminder] = await w.segue.list_reminders("sam")
+        assert reminder.text == "call mum"
+        assert (await told(w, "one", "promise"))[0].startswith("kept:")
+        await w.pass_time(days=1)
+        assert await sent(w) == ["16 Jan 08:00"]  # 9 in Berlin
+        await w.say("one", "I had tea tomorrow at 9.")
+        assert await w.segue.list_reminders("sam") == []
+
+
+async def test_an_agreement_after_another_tool_is_left_alone(stage: Stage) -> None:
+    """The tool may be the user's own calendar."""
+    other = calling("list_reminders", {})
+    async with world(stage, other, "Sure, it is in your list.") as w:
+        await start(w)
+        await w.say("one", "remind me tomorrow at 9 to call mum")
+        assert await told(w, "one", "promise") == []
+
+
+async def test_a_promise_to_a_user_who_opted_out_is_recorded(stage: Stage) -> None:
+    """It is neither kept nor asked about, since agents may not write first."""
+    lines = ("Sure, I'll remind you in 20 minutes.", "Of course, I'll remind you.")
+    async with world(stage, *lines) as w:
+        await start(w, opted_out=True)
+        await w.say("one", "Remind me in 20 minutes to call mum.")
+        await w.say("one", "Remind me to call mum.")
+        assert [text.split(":")[0] for text in await told(w, "one", "promise")] == ["unwanted"] * 2
+        assert await w.journal.timers.list_of("one") == []
 
 
 async def test_a_promise_without_a_time_is_corrected(stage: Stage) -> None:

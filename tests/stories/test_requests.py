@@ -1,5 +1,6 @@
 """Follow-ups that a program requests, and events that it reports."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -76,6 +77,16 @@ async def test_the_same_key_is_one_follow_up(stage: Stage) -> None:
         await world.segue.follow_up("one", after=timedelta(hours=1), key="exam")
         await world.pass_time(hours=2)
         assert await world.heard("one") == ["How did it go?"]
+
+
+async def test_of_equal_keys_at_once_one_is_new(stage: Stage) -> None:
+    """A program that sends a request twenty times at once learns that it made one follow-up."""
+    async with stage.world(calm()) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        asked = [world.segue.follow_up("one", after="1h", key="exam") for _ in range(20)]
+        made = await asyncio.gather(*asked)
+        assert sum(timer.is_new for timer in made) == 1
+        assert len({timer.id for timer in made}) == 1
 
 
 async def test_a_reply_beats_a_requested_follow_up(stage: Stage) -> None:
@@ -286,6 +297,12 @@ async def test_what_cannot_be_right_is_refused_with_a_sentence(stage: Stage) -> 
             {"trigger": "reminder"},
             {"trigger": "event"},
             {"key": "two\nlines"},
+            {"key": ""},
+            {"key": "half \ud83d"},
+            {"prompt": "half \ud83d"},
+            {"reason": "half \ud83d"},
+            {"data": {"parcels": [{"half \ud83d": 1}]}},
+            {"data": {"parcels": ["a\0b"]}},
             {"when": hour},
             {"after": 7},
             {"after": "soon"},

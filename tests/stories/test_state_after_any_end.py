@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langgraph.graph import START as BEGIN
@@ -182,6 +182,7 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> NewDatabase:
     max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example(moves=[asks, follows_up, is_answered])
 @given(moves=st.lists(st.sampled_from(MOVES), min_size=2, max_size=6))
 def test_the_state_is_that_of_the_last_turn_that_ended_well(
     new_database: NewDatabase, moves: list[Move]

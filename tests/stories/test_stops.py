@@ -1,10 +1,15 @@
 """Stop means stop: a user who asks to be left alone is not written to until they want it again."""
 
 import tomllib
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from segue.core.autonomy.decide import Plan
+from segue.core.batch import Batch
+from segue.core.triggers import TriggerType
 from segue.runtime.wishes import PROMISED
 from segue.simulate.world import Stage, World
 from tests.stories.scenes import TOLD, eager_agent, model_of
@@ -12,7 +17,11 @@ from tests.stories.scenes import TOLD, eager_agent, model_of
 pytestmark = pytest.mark.anyio
 
 TABLE = tomllib.loads((Path(__file__).parents[1] / "core/speech/requests.toml").read_text())
-STOPS = [text for language in TABLE.values() for text in language["stop"][:40]]
+
+
+def stops(each: int) -> list[str]:
+    """Some ways to say stop of each language."""
+    return [text for language in TABLE.values() for text in language["stop"][:each]]
 
 
 async def follow_ups(world: World, thread: str) -> int:
@@ -47,6 +56,21 @@ async def test_a_follow_up_that_is_being_written_is_stopped_too(stage: Stage) ->
         assert await follow_ups(world, "one") == 0
 
 
+async def test_in_doubt_the_agent_does_not_follow_up(stage: Stage) -> None:
+    """A stop in words that the rules do not know sets no preference, and is not followed up."""
+    async with stage.world(eager_agent("ada")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "All this pinging makes me want to unplug you, so less.")
+        await world.pass_time(days=10)
+        assert await follow_ups(world, "one") == 0
+        assert not (await world.segue.get_user_preferences("sam")).get("opted_out")
+        reasons = [reason.why for reason in await world.segue.why("one")]
+        assert "The user may have asked not to be written to." in reasons
+        await world.say("one", "I want to learn the guitar.")
+        await world.pass_time(days=2)
+        assert await follow_ups(world, "one") > 0
+
+
 async def test_a_word_undoes_a_stop(stage: Stage) -> None:
     """Other messages do not: who chats on has not asked for follow-ups."""
     async with stage.world(eager_agent("ada")) as world:
@@ -59,6 +83,38 @@ async def test_a_word_undoes_a_stop(stage: Stage) -> None:
         await world.pass_time(days=2)
         assert await follow_ups(world, "one") > 0
         assert "opted_out" not in await world.segue.get_user_preferences("sam")
+
+
+@pytest.mark.parametrize("decider", ["rules", "custom"])
+@pytest.mark.parametrize("preference", ["opted_out", "muted"])
+async def test_for_a_user_who_wants_none_no_follow_up_is_planned(
+    stage: Stage, preference: str, decider: str
+) -> None:
+    """In a thread that is new since, the record says why, and a decider is not asked; when the user
+    wants them again, the next reply is followed up.
+    """
+    asked = list[str]()
+
+    def decide(batch: Batch, *_: Any, **_facts: Any) -> Plan:
+        asked.append(batch.messages[-1].text)
+        return Plan(TriggerType.CHECK_IN, timedelta(hours=1), "Why not?")
+
+    chosen: Any = "rules" if decider == "rules" else decide
+    async with stage.world(eager_agent("ada", decider=chosen)) as world:
+        segue = world.segue
+        await segue.set_user_preferences("sam", **{preference: True})
+        await segue.create_thread("sam", thread_id="one")
+        await world.say("one", "I want to learn the guitar.")
+        [planned] = [r for r in await segue.why("one") if r.what == "planning a follow-up"]
+        assert planned.outcome == "nothing"
+        assert planned.why in ("The user opted out of follow-ups.", "The user muted all threads.")
+        assert (await segue.list_follow_ups("one"), asked) == ([], [])
+        await segue.set_user_preferences("sam", **{preference: None})
+        await world.pass_time(days=2)
+        assert await follow_ups(world, "one") == 0
+        await world.say("one", "How do I hold the guitar?")
+        await world.pass_time(days=2)
+        assert await follow_ups(world, "one") > 0
 
 
 async def test_a_user_who_wants_to_talk_tomorrow_is_not_written_to_today(stage: Stage) -> None:
@@ -98,6 +154,7 @@ async def test_the_agents_promise_counts_where_the_users_words_were_not_understo
         assert (await segue.get_user_preferences("sam"))["opted_out"] is True
         await world.pass_time(days=10)
         assert (await follow_ups(world, "one"), await follow_ups(world, "two")) == (0, 0)
+        assert await segue.list_follow_ups("one") == []
         requests = [d for d in await world.journal.decisions.list_of("one") if d.kind == "request"]
         assert [(d.outcome, d.reasons) for d in requests] == [("stop", (PROMISED,))]
         await world.say("one", "You can write to me again.")
@@ -115,14 +172,27 @@ async def test_a_promise_in_a_follow_up_sets_no_preference(stage: Stage) -> None
         assert "opted_out" not in await world.segue.get_user_preferences("sam")
 
 
-async def test_nothing_is_sent_after_any_way_to_say_stop(stage: Stage) -> None:
-    """In all languages that the rules know."""
+async def check_nothing_is_sent(stage: Stage, texts: list[str]) -> None:
     async with stage.world(eager_agent("ada")) as world:
-        for number, text in enumerate(STOPS):
+        for number, text in enumerate(texts):
             await world.segue.create_thread(f"user {number}", thread_id=f"talk {number}")
             await world.say(f"talk {number}", "I want to learn the guitar.")
             await world.say(f"talk {number}", text)
         await world.pass_time(days=10)
-        sent = [text for n, text in enumerate(STOPS) if await follow_ups(world, f"talk {n}")]
-    assert len(STOPS) >= 7 * 40
+        sent = [text for n, text in enumerate(texts) if await follow_ups(world, f"talk {n}")]
     assert sent == []
+
+
+async def test_nothing_is_sent_after_a_stop_in_any_language(stage: Stage) -> None:
+    """Of those that the rules know."""
+    texts = stops(each=6)
+    assert len(texts) >= 7 * 6
+    await check_nothing_is_sent(stage, texts)
+
+
+@pytest.mark.long
+async def test_nothing_is_sent_after_any_way_to_say_stop(sqlite_stage: Stage) -> None:
+    """In all languages that the rules know."""
+    texts = stops(each=40)
+    assert len(texts) >= 7 * 40
+    await check_nothing_is_sent(sqlite_stage, texts)

@@ -1,12 +1,15 @@
 """Stories of checkpoints: they last as long as somebody may go on from them, and no longer."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from segue.agent.scripted import ScriptedChatModel
+from segue.core.messages import user_message
+from segue.errors import NotFoundError
 from segue.simulate.world import Stage, World, plain_agent
-from tests.runtime.scenes import calling
+from tests.runtime.scenes import Held, calling, lines
 from tests.stories.scenes import listening, new_thread
 from tests.stories.test_questions import ask_for_a_table, waiter
 
@@ -15,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def attempts(world: World) -> set[tuple[str, int]]:
     """What there is of checkpoints: batches, each with the turn that stored them."""
-    return await world.system.runtime.sweeper._checkpoints.attempts()
+    return await world.system.runtime.sweeper.checkpoints.attempts()
 
 
 async def test_a_question_keeps_its_checkpoints_until_it_is_answered(stage: Stage) -> None:
@@ -79,3 +82,29 @@ async def test_a_turn_whose_thread_is_deleted_under_it_leaves_nothing(
         await world.clock.settle()
         assert await attempts(world) == set()
     assert [r.message for r in caplog.records if r.levelname == "ERROR"] == []
+
+
+async def test_a_temporary_thread_goes_a_minute_after_its_turn(stage: Stage) -> None:
+    """Not before, however long the turn took: its client reads the reply after its end."""
+    held = Held()
+    async with stage.world(models={"guide": lines(held)}) as world:
+        journal, discarder = world.journal, world.system.runtime.discarder
+        deps, minute = world.system.deps, timedelta(minutes=1)
+        before = deps.clock.now() - 5 * minute
+        await world.clock.settle()  # the look at what an earlier process left
+        await journal.threads.create(
+            "chat", agent_id="guide", user_id="ada", now=before, settings={"temporary": True}
+        )
+        await journal.inbox.accept("chat", user_message("Where?"), ids=deps.ids, now=before)
+        deps.wakeups.turns.now()
+        await held.asked.wait()
+        assert await discarder.step() == world.clock.now() + minute
+        held.go.set()
+        await world.clock.settle()
+        assert await discarder.step() == world.clock.now() + minute
+        assert await world.heard("chat") == ["Where?", "Here I am."]
+        await world.pass_time(minutes=1)
+        assert await discarder.step() == world.clock.now() + timedelta(days=1)
+        with pytest.raises(NotFoundError):
+            await world.segue.get_thread("chat")
+        assert await attempts(world) == set()

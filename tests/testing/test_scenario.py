@@ -211,7 +211,7 @@ def agent(**settings: Any) -> dict[str, Any]:
         ),
         ({"events": 3}, "events: "),
         ({"events": [3]}, "event 1: "),
-        ({"agents": []}, "agents: there is none"),
+        ({"agents": []}, "agents: the list is empty"),
         ({"agents": [{"id": "a"}, {"id": "a"}]}, "agents: two have the same id"),
         ({"agents": [{}]}, "agents.0.id: missing; expected a text"),
         ({"agents": [3]}, "agents.0: "),
@@ -228,7 +228,7 @@ def agent(**settings: Any) -> dict[str, Any]:
         (agent(autonomy={"holdout": 3}), "agents.a.autonomy.holdout: "),
         (agent(autonomy={"prompts": {"hi": "x"}}), "agents.a.autonomy.prompts.hi: "),
         (agent(autonomy={"decider": "model"}), "agents.a.autonomy.decider: the scripted model"),
-        (agent(may_ask=["b"]), "agents.a.may_ask: there is no agent 'b'"),
+        (agent(may_ask=["b"]), "agents.a.may_ask: unknown agent 'b'"),
         (agent(model="openai:x") | event(replies=["x"]), "event 1: replies: the model of 'a' is"),
         (agent(graph="x:y") | event(replies=["x"]), "event 1: replies: the model of 'a' is"),
     ],
@@ -267,7 +267,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"start = ", "is not TOML"), (b"\xff", "it is not UTF-8"), (None, "There is no scenario")],
+    [(b"start = ", "is not TOML"), (b"\xff", "it is not UTF-8"), (None, "does not exist")],
 )
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, content: bytes | None, said: str

@@ -11,7 +11,7 @@ import pytest
 
 from segue.events import QuestionAsked
 from segue.journal.memories import NewMemory
-from segue.journal.push import PushSubscription
+from segue.journal.registry import PushSubscription
 from segue.server.auth import new_key
 from segue.simulate.world import Stage, World
 from tests.runtime.scenes import Held, lines

@@ -9,6 +9,12 @@ from segue.simulate.world import plain_agent
 from tests.web.stage import Served, asker, browsing, eager, served
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer for a simulation than a server waits for it."""
+    monkeypatch.setattr("segue.simulate.simulator._SECONDS", 600.0)
+
+
 @pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with browsing() as opened:

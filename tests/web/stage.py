@@ -9,16 +9,25 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
 from langgraph.graph import START as BEGIN
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import interrupt
-from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from segue.agent.scripted import Answer, ScriptedChatModel
 from segue.compose import Overrides, compose
@@ -37,7 +46,12 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--no-proxy-server"),
     "--disable-dev-shm-usage",
 ]
-PATIENCE = 20_000.0
+# Milliseconds; it only ends a wait that hangs, and a busy machine may take long.
+PATIENCE = 90_000.0
+expect.set_options(timeout=PATIENCE)
+# The id of the conversation on the screen.
+SHOWN = """(document.querySelector("segue-app")?.shadowRoot
+  ?.querySelector("segue-conversation")?.conversation?.id ?? null)"""
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)>
 [a](javascript:alert(1)) [b](data:text/html,x) [c](vbscript:x) [rel](/api/me) [good](https://example.org)
 ![p](https://example.org/p.png) ![q](javascript:alert(1))
@@ -96,6 +110,20 @@ def asker() -> AgentConfig:
     return with_graph(plain_agent("asker", name="Asker"), builder)
 
 
+class Halting(ScriptedChatModel):
+    """Writes the second half of the slow answer when its gate is open."""
+
+    gate: asyncio.Event
+
+    async def _astream(
+        self, messages: list[BaseMessage], *_: Any, **_options: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in super()._astream(messages):
+            if piece.text.strip() == "word200":
+                await self.gate.wait()
+            yield piece
+
+
 @dataclass
 class Served:
     """A server that can be stopped and started again on its port."""
@@ -105,6 +133,7 @@ class Served:
     agents: Sequence[AgentConfig]
     answer: Answer = script
     delay: float = 0.005
+    model: Callable[..., ScriptedChatModel] = ScriptedChatModel
     prepare: Callable[[FastAPI], None] = lambda _: None
     address: str = ""
     segue: Segue = field(init=False)
@@ -115,7 +144,7 @@ class Served:
         stack = AsyncExitStack()
         chosen = Settings(database=self.folder, agents=tuple(self.agents), max_attempts=1)
         models = {
-            agent.id: ScriptedChatModel(script=self.answer, delay=self.delay, keep=10)
+            agent.id: self.model(script=self.answer, delay=self.delay, keep=10)
             for agent in self.agents
             if agent.graph is None
         }
@@ -137,8 +166,10 @@ class Served:
 
 @asynccontextmanager
 async def served(folder: str, *agents: AgentConfig, **settings: Any) -> AsyncIterator[Served]:
+    """The slow answer stays in its middle."""
     chosen = ServerSettings(port=0, rate_per_minute=None, **settings)
-    site = Served(folder, chosen, agents or (eager("ada", "Ada", 1.0),))
+    model = partial(Halting, gate=asyncio.Event())
+    site = Served(folder, chosen, agents or (eager("ada", "Ada", 1.0),), model=model)
     await site.start()
     try:
         yield site
@@ -177,10 +208,14 @@ class Tab:
         await box.press("Enter")
 
     async def begin(self, agent: str | None = None) -> None:
-        """A new conversation."""
+        """A new conversation; until it is drawn, the page shows the one before."""
+        before = await self.page.evaluate(SHOWN)
         await self.page.get_by_role("button", name="New", exact=True).click()
         if agent is not None:
             await self.page.get_by_role("button", name=agent, exact=True).click()
+        await self.page.wait_for_function(
+            f"before => ![null, before].includes({SHOWN})", arg=before
+        )
         await self.log.wait_for()
 
     @property

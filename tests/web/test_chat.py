@@ -1,12 +1,14 @@
 """The chat in a real browser, as a person uses it."""
 
+import asyncio
 import base64
+from datetime import timedelta
 
 import pytest
 from playwright.async_api import Browser, FilePayload, expect
 
 from segue.core.triggers import TRIGGER_PROMPTS
-from tests.web.stage import FOLLOW_UP, HOSTILE, Served, open_tab, tab_of
+from tests.web.stage import FOLLOW_UP, HOSTILE, Served, look_up, open_tab, tab_of
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +65,8 @@ async def test_tabs_are_in_step(browser: Browser, site: Served) -> None:
         await one.say("First.")
         await two.check_shows("You said: First.")
         await two.say("Second.")
-        await one.check_shows("You said: Second.")
+        for tab in (one, two):
+            await tab.check_shows("You said: Second.")
         expected = ["First.", "You said: First.", "Second.", "You said: Second."]
         assert await one.words() == expected
         assert await two.words() == expected
@@ -168,10 +171,12 @@ async def test_a_draft_survives_a_reload(browser: Browser, site: Served) -> None
 async def test_a_follow_up_elsewhere_is_marked_unread(browser: Browser, site: Served) -> None:
     """It is heard in a thread that is not open, and read once it is."""
     async with tab_of(browser, site) as tab:
-        await tab.begin("Ada")
-        await tab.say("Which chords would you unread?")
-        await tab.check_shows("Start with G")
         await tab.begin("Calm")
+        await tab.say("Which chords would you unread?")
+        await tab.check_shows("Shall we go on?")
+        thread = tab.page.url.rpartition("/")[2]
+        await tab.begin("Calm")
+        await site.segue.follow_up(thread, after=timedelta(seconds=0.2))
         row = tab.page.get_by_role("link", name="Which chords would you unread?")
         await expect(row).to_contain_text("unread")
         await row.click()
@@ -201,13 +206,23 @@ async def test_a_stop_in_plain_words_leaves_a_line_with_undo(
         await expect(bell).to_have_attribute("aria-pressed", "false")
 
 
-async def test_tools_at_work_are_shown(browser: Browser, site: Served) -> None:
+async def test_tools_at_work_are_shown(
+    browser: Browser, site: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While they run, by their names; the inspector has both calls of the batch."""
+    seen = asyncio.Event()
+
+    async def wait(what: str) -> str:
+        await seen.wait()
+        return f"Found {what}."
+
+    monkeypatch.setattr(look_up, "coroutine", wait)
     async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
         await tab.begin("Calm")
         await tab.page.get_by_role("button", name="Inspector").click()
         await tab.say("Please use tools.")
         await tab.page.get_by_text("Calm uses look up, look up").wait_for()
+        seen.set()
         await tab.check_shows("You said: Found G.")
         await expect(tab.page.get_by_text("Calm uses")).to_have_count(0)
         await expect(tab.page.locator("segue-timeline rect.call")).to_have_count(2)

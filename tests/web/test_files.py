@@ -25,7 +25,7 @@ async def _get(path: str, method: str = "GET", **headers: str) -> httpx.Response
     async def never() -> None:
         raise AssertionError
 
-    app = create_app(never)  # type: ignore[arg-type] # nobody opens it
+    app = create_app(never)  # type: ignore[arg-type] # it is never opened
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
         return await client.request(method, path, headers=headers)

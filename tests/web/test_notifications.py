@@ -1,15 +1,29 @@
 """Notifications in a real browser: the service worker shows them, a switch subscribes."""
 
+import asyncio
+
 import pytest
 from playwright.async_api import Browser, CDPSession, Page
 
 from segue.web_push import public_bytes, to_base64
-from tests.web.stage import FOLLOW_UP, Served, tab_of
+from tests.web.stage import FOLLOW_UP, PATIENCE, Served, tab_of
 
 pytestmark = pytest.mark.anyio
 
 SHOWN = """async () => (await (await navigator.serviceWorker.ready).getNotifications())
   .map((each) => [each.title, each.body, each.data.thread])"""
+# How many events the worker has finished with.
+HANDLED = """() => {
+  if (self.handled === undefined) {
+    self.handled = 0;
+    const wait = ExtendableEvent.prototype.waitUntil;
+    ExtendableEvent.prototype.waitUntil = function (done) {
+      Promise.resolve(done).finally(() => (self.handled += 1));
+      return wait.call(this, done);
+    };
+  }
+  return self.handled;
+}"""
 # A push service is not at hand: this stands for the browser's part, with keys as it would make.
 SUBSCRIBE = """
   let made = null;
@@ -29,9 +43,14 @@ SUBSCRIBE = """
 
 
 async def push(page: Page, session: CDPSession, origin: str, registration: str, data: str) -> None:
+    """Push, and wait until the worker has done with it."""
+    [worker] = page.context.service_workers
+    before = await worker.evaluate(HANDLED)
     pushed = {"origin": origin, "registrationId": registration, "data": data}
     await session.send("ServiceWorker.deliverPushMessage", pushed)
-    await page.wait_for_timeout(300)
+    async with asyncio.timeout(PATIENCE / 1_000):
+        while await worker.evaluate(HANDLED) == before:
+            await page.wait_for_timeout(20)
 
 
 async def test_the_worker_shows_what_is_pushed_and_opens_it(browser: Browser, site: Served) -> None:
@@ -106,9 +125,10 @@ async def test_without_push_services_there_is_no_switch(browser: Browser, site: 
     try:
         async with tab_of(browser, site) as tab:
             tab.mistakes.clear()
-            await tab.page.goto(f"{site.address}/#/preferences")
-            await tab.page.get_by_text("Agents may write to me first").wait_for()
-            await tab.page.wait_for_timeout(300)
+            async with tab.page.expect_response(lambda found: "push" in found.url):
+                await tab.page.goto(f"{site.address}/#/preferences")
+                await tab.page.get_by_text("Agents may write to me first").wait_for()
+            await tab.page.evaluate("new Promise(requestAnimationFrame)")
             assert await tab.page.get_by_text("Notify this browser").count() == 0
             tab.mistakes[:] = [each for each in tab.mistakes if "404" not in each]
     finally:
@@ -122,9 +142,7 @@ async def test_an_open_page_keeps_other_devices_quiet(browser: Browser, site: Se
         await tab.say("Which chords first?")
         await tab.check_shows(FOLLOW_UP)
         thread = tab.page.url.rpartition("/")[2]
-        for _ in range(40):
-            stored = await site.segue.get_thread(thread)
-            if not stored.unread:
-                break
-            await tab.page.wait_for_timeout(100)
+        async with asyncio.timeout(PATIENCE / 1_000):
+            while (stored := await site.segue.get_thread(thread)).unread:
+                await tab.page.wait_for_timeout(50)
         assert (stored.unread, stored.preview) == (0, FOLLOW_UP)

@@ -37,7 +37,7 @@ async def test_a_restart_loses_and_doubles_nothing(browser: Browser, own: Served
     await tab.page.get_by_text("Not sent:").wait_for()
     await own.start()
     again = tab.page.get_by_role("button", name="Try again")
-    await expect(tab.page.get_by_text("The server is away")).to_have_count(0, timeout=PATIENCE)
+    await expect(tab.page.get_by_text("The server is away")).to_have_count(0)
     await again.click()
     await tab.check_shows("You said: During.")
     await tab.say("After.")
@@ -99,7 +99,7 @@ async def test_pages_of_operators_ask_for_a_key(browser: Browser, own: Served, n
     await page.wait_for_function("key => sessionStorage.getItem('segue.key') === key", arg=secret)
     await expect(page.get_by_label("Key", exact=True)).to_have_count(0)
     if name == "Simulator":  # a story that still ran would be cut off with the server
-        await page.locator("figure").first.wait_for(timeout=90_000)
+        await page.locator("figure").first.wait_for()
     await context.close()
 
 

@@ -10,9 +10,6 @@ from tests.web.test_views import AXE, check_accessible
 
 pytestmark = pytest.mark.anyio
 
-# A scenario starts a process, which takes long on a busy machine.
-PATIENCE = 90_000
-
 
 async def test_two_policies_are_compared_on_one_story(browser: Browser, site: Served) -> None:
     """A cap is lowered: the second week has fewer marks, and the sentence says how many."""
@@ -20,7 +17,6 @@ async def test_two_policies_are_compared_on_one_story(browser: Browser, site: Se
         browser, site, bypass_csp=True, viewport={"width": 1440, "height": 900}
     ) as tab:
         page = tab.page
-        page.set_default_timeout(PATIENCE)
         await page.add_init_script(AXE)
         await page.get_by_role("link", name="Simulator").click()
         await page.get_by_role("heading", name="Simulator").wait_for()
@@ -44,7 +40,6 @@ async def test_a_mark_says_why_and_a_wrong_field_is_named(browser: Browser, site
     """By keyboard as by pointer; a mistake is shown at its field and runs nothing."""
     async with tab_of(browser, site, viewport={"width": 390, "height": 800}) as tab:
         page = tab.page
-        page.set_default_timeout(PATIENCE)
         await page.goto(f"{site.address}/simulate")
         await page.locator("figure").first.wait_for()
         await page.get_by_label("Quiet hours, policy A").fill("21:00 to 09:30")
@@ -76,7 +71,6 @@ async def test_the_past_of_a_conversation_is_a_story_too(browser: Browser, site:
         await tab.say("Which chords first, in the past?")
         await tab.check_shows(FOLLOW_UP)
         page = tab.page
-        page.set_default_timeout(PATIENCE)
         await page.goto(f"{site.address}/simulate")
         await page.locator("figure").first.wait_for()
         story = page.get_by_label("Story")

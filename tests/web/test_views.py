@@ -1,5 +1,6 @@
 """The views beside the chat: inspector and outcomes for operators, and what belongs to the user."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import axe_playwright_python  # type: ignore[import-untyped] # it has no types
@@ -72,6 +73,34 @@ async def test_the_inspector_shows_the_trigger_that_the_chat_does_not(
         await panel.get_by_text("trigger", exact=True).first.wait_for()
 
 
+async def test_a_share_is_of_follow_ups_whose_time_is_over(browser: Browser, site: Served) -> None:
+    """An answer that came early says nothing about those that are still awaited."""
+    async with tab_of(browser, site) as tab:
+        say = """async (rate) => {
+          const { sentence } = await import("./web/outcomes.js");
+          const counts = { replied: 1, ignored: 0, pending: 1, total: 2, reply_rate: rate };
+          return sentence([{ agent: "ada", trigger: null, variant: null, ...counts }], []);
+        }"""
+        assert "2 follow-ups were sent; how many" in await tab.page.evaluate(say, None)
+        over = {"cases": 4, "value": 0.25, "low": 0.05, "high": 0.7}
+        assert "25 % of 4 follow-ups" in await tab.page.evaluate(say, over)
+
+
+async def test_what_arrives_does_not_move_the_focus(browser: Browser, site: Served) -> None:
+    """A keyboard user stays where they are when an agent writes."""
+    async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
+        await tab.begin("Calm")
+        await tab.page.get_by_role("button", name="Inspector").click()
+        await tab.say("Which chords first?")
+        await tab.check_shows("Shall we go on?")
+        decisions = tab.page.get_by_role("tab", name="Decisions")
+        await decisions.click()
+        thread = tab.page.url.rpartition("/")[2]
+        await site.segue.follow_up(thread, after=timedelta(seconds=0.2))
+        await tab.check_shows(FOLLOW_UP)
+        await expect(decisions).to_be_focused()
+
+
 async def test_preferences_memories_and_reminders_are_kept(browser: Browser, site: Served) -> None:
     """Set in the page, read back from the server."""
     async with tab_of(browser, site) as tab:
@@ -79,7 +108,7 @@ async def test_preferences_memories_and_reminders_are_kept(browser: Browser, sit
         await tab.page.goto(f"{site.address}/#/preferences")
         await tab.page.get_by_label("From", exact=True).fill("21:30")
         await tab.page.get_by_role("button", name="Set", exact=True).click()
-        await tab.page.get_by_text("Nobody writes first between these hours.").wait_for()
+        await tab.page.get_by_text("No agent writes first between these hours.").wait_for()
         wishes = await site.segue.get_user_preferences("me")
         assert wishes["quiet_hours"] == {"start": "21:30", "end": "08:00"}
         await tab.page.get_by_role("button", name="Clear").click()
@@ -100,6 +129,7 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
         await page.get_by_role("button", name="New", exact=True).wait_for()
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
+        await page.get_by_role("button", name="Ada", exact=True).wait_for()
         await page.keyboard.press("Tab")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")  # the first agent
@@ -109,6 +139,7 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
         await page.keyboard.press("Enter")
         await tab.check_shows("You said: Keys only, xylophone.")
         await page.keyboard.press("Control+k")
+        await expect(page.get_by_role("dialog").get_by_role("searchbox")).to_be_focused()
         await page.keyboard.type("xylophone")
         await page.get_by_role("dialog").get_by_role("link").first.wait_for()
         await page.keyboard.press("ArrowDown")
@@ -177,7 +208,7 @@ async def test_a_refused_reminder_speaks_to_the_user(browser: Browser, site: Ser
 
 
 async def test_an_operator_settles_a_batch_in_the_inspector(browser: Browser, site: Served) -> None:
-    """A question that nobody will answer: the batch is whole then, and the form is gone."""
+    """A question that stays unanswered: the batch is whole then, and the form is gone."""
     async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
         await tab.begin("Asker")
         await tab.page.get_by_role("button", name="Inspector").click()

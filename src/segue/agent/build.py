@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
@@ -15,36 +15,19 @@ from langgraph.constants import END
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
+from segue.agent import middleware
 from segue.agent.current import check_context
-from segue.agent.memory import MemoryBook
-from segue.agent.middleware import (
-    Bounds,
-    ContextWindow,
-    Invisibility,
-    McpTools,
-    MiddlewareChain,
-    TellTime,
-    UniqueIds,
-)
 from segue.agent.models import load_model
-from segue.agent.retrieval import MemorySource, RetrieveMemories
-from segue.agent.state import MESSAGES, PREVIOUS
-from segue.agent.tools import memory_tools
+from segue.agent.retrieval import RetrieveMemories
+from segue.agent.state import MESSAGES, PREVIOUS, Graph
+from segue.agent.tools import forget, remember
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
-
-if TYPE_CHECKING:
-    from segue.agent.mcp.server import Toolbox
-
-Graph = Pregel[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltGraph:
-    """A compiled graph, and whether its state holds the window or only the batch.
-
-    `output` is the channel with its messages. `notes` are for the operator.
-    """
+    """A compiled graph; `output` is the channel with its messages, `notes` are for the operator."""
 
     graph: Graph
     holds_window: bool
@@ -56,13 +39,12 @@ def build_graph(
     config: AgentConfig,
     *,
     model: BaseChatModel | None = None,
-    memories: MemorySource | None = None,
     tools: Sequence[BaseTool] = (),
-    toolbox: "Toolbox | None" = None,
+    memories: bool = False,
 ) -> BuiltGraph:
     """The graph of an agent. `tools` are added to those of the config, unless their name is taken;
-    `model` replaces its model, `toolbox` has the tools of its MCP servers. With a `MemoryBook` the
-    model can also remember and forget.
+    `model` replaces its model. With `memories` the model gets those of the run, and can remember
+    and forget.
     """
     has_memories = memories or (config.keeps_memories and config.graph)
     memory_tokens = config.memory.max_tokens if has_memories else 0
@@ -72,26 +54,27 @@ def build_graph(
             f"context_tokens ({config.context_tokens}); lower it."
         )
     if config.graph is not None:
-        if model is not None or memories is not None or tools or config.tools:
+        if model is not None or memories or tools or config.tools:
             raise UsageError(
                 f"agent {config.id!r} has a graph of its own; its model, tools and memories are "
                 "that graph's. Put RetrieveMemories into its middleware."
             )
         return _custom(load_graph(config.graph, f"agent {config.id!r}"), config)
-    middleware: list[AgentMiddleware[Any, Any, Any]] = [McpTools(toolbox)] if toolbox else []
-    middleware.append(ContextWindow(config.context_tokens - memory_tokens))
-    if memories is not None:
-        middleware.append(RetrieveMemories(memories, config.memory))
-    middleware += [TellTime(), UniqueIds(), Invisibility(), Bounds(config.limits)]
+    parts: list[AgentMiddleware[Any, Any, Any]] = [middleware.McpTools()] if config.mcp else []
+    parts.append(middleware.ContextWindow(config.context_tokens - memory_tokens))
+    if memories:
+        parts.append(RetrieveMemories())
+    parts += [middleware.TellTime(), middleware.UniqueIds()]
+    parts += [middleware.Invisibility(), middleware.Bounds(config.limits)]
     own = [load_tool(given, config.id) for given in config.tools]
     taken = {given.name for given in own}
-    added = [*tools, *(memory_tools(memories) if isinstance(memories, MemoryBook) else ())]
+    added = [*tools, remember, forget] if memories else tools
     all_tools = [*own, *(given for given in added if given.name not in taken)]
     built: Any = create_agent(
         model or load_model(config.model, config.model_settings),
         all_tools,
         system_prompt=config.system_prompt,
-        middleware=[MiddlewareChain(*middleware)],
+        middleware=[middleware.MiddlewareChain(*parts)],
     )
     return BuiltGraph(built, holds_window=False)
 

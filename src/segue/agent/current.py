@@ -2,7 +2,6 @@
 not know Segue read of it: ids in `configurable`, and the fields of their `context_schema`.
 """
 
-from collections.abc import Collection
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final
 
@@ -50,42 +49,30 @@ def context_of(schema: Any, run: Run) -> dict[str, Any] | None:
     """The fields of a graph's `context_schema` that Segue knows; LangGraph makes the object."""
     if schema is None:
         return None
-    clock = run.clock
-    known = {
-        "user_id": run.user_id,
-        "agent_id": run.agent_id,
-        "thread_id": run.thread_id,
-        "trigger": ids_of(run)[TRIGGER_KEY],
-        "local_time": clock and clock.local_time,
-        "time_zone": clock and clock.zone,
-    }
-    wanted = _fields(schema)
-    return {name: value for name, value in known.items() if name in wanted}
+    ids, clock, wanted = ids_of(run), run.clock, _fields(schema)
+    times = {"local_time": clock and clock.local_time, "time_zone": clock and clock.zone}
+    known = {**ids, "trigger": ids[TRIGGER_KEY], **times}
+    return {name: known[name] for name in _CONTEXT if name in wanted}
 
 
 def check_context(schema: Any, whose: str) -> None:
     """Refuse a schema that cannot be made of what Segue knows: each run would fail."""
-    missing = sorted(_required(schema) - {*_CONTEXT})
-    if missing:
+    required = {name for name, is_required in _fields(schema).items() if is_required}
+    if missing := sorted(required - {*_CONTEXT}):
         raise UsageError(
             f"{whose}: the graph's context needs {', '.join(map(repr, missing))}, which Segue does "
             f"not know; give it a default. Segue fills: {', '.join(_CONTEXT)}."
         )
 
 
-def _fields(schema: Any) -> Collection[str]:
-    """The names alone: their types may be known to type checkers only."""
+def _fields(schema: Any) -> dict[str, bool]:
+    """Names, and whether each is required; types may be known to type checkers only."""
     if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return schema.model_fields.keys()
+        return {name: field.is_required() for name, field in schema.model_fields.items()}
     if is_dataclass(schema):
-        return {each.name for each in fields(schema) if each.init}
-    return getattr(schema, "__annotations__", {}).keys()
-
-
-def _required(schema: Any) -> set[str]:
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return {name for name, field in schema.model_fields.items() if field.is_required()}
-    if is_dataclass(schema):
-        given = (each for each in fields(schema) if each.init)
-        return {f.name for f in given if f.default is MISSING and f.default_factory is MISSING}
-    return set()
+        return {
+            each.name: each.default is MISSING and each.default_factory is MISSING
+            for each in fields(schema)
+            if each.init
+        }
+    return dict.fromkeys(getattr(schema, "__annotations__", {}), False)

@@ -22,7 +22,7 @@ import numpy as np
 from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
-from segue.agent.models import describe_missing_package, find_key_variable
+from segue.agent.models import find_key_variable, loading
 from segue.core.text import storable
 from segue.errors import BackendError, UsageError
 from segue.settings.agents import POSSIBLE_EMBEDDERS, check_embedder
@@ -135,17 +135,14 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """Stored with every vector; vectors of another name are never compared."""
-        ...
 
     @property
     def dimension(self) -> int | None:
         """Length of the vectors; None before the first one if only the provider knows it."""
-        ...
 
     @property
     def threshold(self) -> float:
         """The lowest similarity of related texts."""
-        ...
 
     async def embed_query(self, text: str) -> list[float]: ...
 
@@ -187,29 +184,22 @@ def load_embedder(name: str) -> Embedder:
     if check_embedder(name) == "local":
         require_minilm()
         return _minilm()
-    provider = name.partition(":")[0]
-    try:
+    with loading(f"embedder {name!r}", name.partition(":")[0], _describe):
         return LangChainEmbedder(name, init_embeddings(name))
-    except ImportError as error:
-        raise UsageError(describe_missing_package(f"embedder {name!r}", provider, error)) from None
-    # Clients raise any error here. Its text may quote the settings, so it is never passed on, not
-    # even as a cause.
-    except Exception as error:  # noqa: BLE001
-        raise UsageError(_describe(name, provider, error)) from None
 
 
 _minilm: Final = cache(MiniLM)
 
 
-def _describe(name: str, provider: str, error: Exception) -> str:
+def _describe(what: str, provider: str, error: Exception) -> str:
     if providers := _PROVIDER.findall(str(error)):
         return (
             f"There is no provider {provider!r} of embedders; an embedder is {POSSIBLE_EMBEDDERS}. "
             f"Providers are: {', '.join(providers)}."
         )
     if variable := find_key_variable(error):
-        return f"The embedder {name!r} needs a key: set {variable} in the environment."
+        return f"The {what} needs a key: set {variable} in the environment."
     return (
-        f"The embedder {name!r} cannot be set up ({type(error).__name__}). Its provider's own "
-        "settings in the environment are missing or wrong."
+        f"The {what} cannot be set up ({type(error).__name__}). Its provider's own settings in the "
+        "environment are missing or wrong."
     )

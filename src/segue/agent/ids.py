@@ -34,11 +34,14 @@ def id_in_thread(id: str, batch: int) -> str:
 
 
 def with_position_ids(messages: Iterable[BaseMessage], batch: int) -> list[BaseMessage]:
-    """History as input of a graph, with positions as ids, which no id of the graph can equal.
+    """History as a graph's input, with positions as ids; its batch's human messages keep theirs."""
 
-    Human messages of this batch keep their ids.
-    """
-    return [message if _keeps_id(message, batch) else _renamed(message) for message in messages]
+    def named(message: BaseMessage) -> BaseMessage:
+        is_own = isinstance(message, HumanMessage) and MessageMetadata.of(message).batch == batch
+        position = None if is_own else _find_position(message)
+        return message if position is None else message.model_copy(update={"id": to_text(position)})
+
+    return [*map(named, messages)]
 
 
 def is_graph_input(message: BaseMessage) -> bool:
@@ -59,15 +62,6 @@ def missing_messages(held: Iterable[BaseMessage], batch: Batch) -> list[BaseMess
 def is_same_message(stored: BaseMessage, held: BaseMessage, batch: Batch) -> bool:
     """Whether a stored message of the batch is the one that its graph holds."""
     return stored.id is not None and stored.id in (held.id, id_in_thread(f"{held.id}", batch.id))
-
-
-def _keeps_id(message: BaseMessage, batch: int) -> bool:
-    return isinstance(message, HumanMessage) and MessageMetadata.of(message).batch == batch
-
-
-def _renamed(message: BaseMessage) -> BaseMessage:
-    position = _find_position(message)
-    return message if position is None else message.model_copy(update={"id": to_text(position)})
 
 
 def _find_position(message: BaseMessage) -> int | None:

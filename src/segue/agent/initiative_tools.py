@@ -7,25 +7,25 @@ repeats it in words, so that the reply confirms what is stored.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal
 
 from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import BaseTool, InjectedToolCallId
 
 from segue.agent.current import required_run
+from segue.agent.tools import closure_tool
 from segue.core.autonomy.local_time import as_utc, find_zone
-from segue.core.autonomy.policy import Preferences
 from segue.core.metadata import MessageMetadata, is_synthetic
-from segue.core.sentences import is_quote
 from segue.core.snowflake import parse, to_text
-from segue.core.speech.stops import FollowUpRequest, When, Wish
+from segue.core.speech.sentences import is_quote
+from segue.core.speech.stops import UserRequest, When, Wish
 from segue.core.triggers import REMINDER, without_data
 from segue.errors import OptedOut, SegueError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import NESTING, Thread
-from segue.runtime.deps import Deps
+from segue.journal.records import NESTING
+from segue.runtime.deps import Deps, read_preferences
 from segue.runtime.reminders import Reminder, Reminders
 from segue.runtime.run import Run
 from segue.runtime.wishes import ASKED, grant
@@ -45,7 +45,7 @@ _UNCHANGED: Final = {
 def initiative_tools(deps: Deps) -> list[BaseTool]:
     """`set_follow_ups`, for the user of the run that it is called in."""
 
-    @tool
+    @closure_tool
     async def set_follow_ups(mode: Literal["off", "on", "until"], until: str | None = None) -> str:
         """Record whether the user wants messages that you start yourself, when they say so in any
         language: "off", "on", or "until" for none before a local time ("2027-03-01T09:00").
@@ -62,9 +62,9 @@ def initiative_tools(deps: Deps) -> list[BaseTool]:
     return [set_follow_ups]
 
 
-async def _request(deps: Deps, run: Run, mode: str, until: str | None) -> FollowUpRequest:
+async def _request(deps: Deps, run: Run, mode: str, until: str | None) -> UserRequest:
     if mode != "until":
-        return FollowUpRequest(Wish.STOP if mode == "off" else Wish.RESUME)
+        return UserRequest(Wish.STOP if mode == "off" else Wish.RESUME)
     try:
         local = datetime.fromisoformat(until or "")
     except ValueError:
@@ -72,16 +72,15 @@ async def _request(deps: Deps, run: Run, mode: str, until: str | None) -> Follow
             f"until is {until!r:.60}; expected the user's local time, such as '2027-03-01T09:00'."
         ) from None
     thread = await deps.journal.threads.get(run.thread_id)
-    settings = await deps.journal.users.get_settings(run.user_id)
-    zone = Preferences.of(settings, thread.settings, deps.zone).time_zone
+    zone = (await read_preferences(deps.journal, thread, deps.zone)).time_zone
     moment = local if local.tzinfo else local.replace(tzinfo=find_zone(zone) or UTC)
     wait = as_utc(moment) - deps.clock.now()
     if wait <= timedelta():
         raise UsageError(f"{local.isoformat()} is past; expected a later time of {zone}.")
-    return FollowUpRequest(Wish.LATER, When(after=wait))
+    return UserRequest(Wish.LATER, When(after=wait))
 
 
-async def _record(deps: Deps, run: Run, request: FollowUpRequest) -> bool:
+async def _record(deps: Deps, run: Run, request: UserRequest) -> bool:
     """Whether the request changed something."""
     granted = await grant(deps, run.thread_id, request, ASKED[request.wish])
     if not granted.preferences:
@@ -117,7 +116,7 @@ _HINTS: Final[Mapping[type[SegueError], str]] = {
 def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
     """`remind`, `list_reminders` and `cancel_reminder`, for the run that they are called in."""
 
-    @tool
+    @closure_tool
     async def remind(
         text: str,
         tool_call_id: Annotated[str, InjectedToolCallId],
@@ -138,52 +137,48 @@ def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
         given = {"after": after, "at": at, "every": every, "until": until}
         # Some models pass empty texts for what they leave out.
         given = {name: text or None for name, text in given.items()}
-        if refusal := _refusal(run, text):
-            return _result("remind", tool_call_id, UsageError(refusal))
-        thread = await _thread(journal, run)
         key = _key(run, tool_call_id, {"text": text, **given})
-        made = await _tried(lambda: reminders.remind(thread, text, key=key, **given))
-        return _result("remind", tool_call_id, made)
 
-    @tool
+        async def step() -> Reminder:
+            _check_text(run, text)
+            thread = await journal.threads.get(run.thread_id)
+            return await reminders.remind(thread, text, key=key, **given)
+
+        return await _result("remind", tool_call_id, step())
+
+    @closure_tool
     async def list_reminders() -> str:
         """List the user's reminders in this conversation, with their ids and next times."""
-        found = await reminders.list_of_thread(await _thread(journal, required_run()))
+        thread = await journal.threads.get(required_run().thread_id)
+        found = await reminders.list_of_thread(thread)
         return "\n".join(map(_line, found)) or "There is no reminder."
 
-    @tool
+    @closure_tool
     async def cancel_reminder(
         id: str, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> ToolMessage:
         """Cancel a reminder of this conversation by its id, as list_reminders names it."""
-        thread = await _thread(journal, required_run())
-        done = await _tried(lambda: reminders.cancel(parse(id), thread_id=thread.id))
-        return _result("cancel_reminder", tool_call_id, done)
+        thread_id = required_run().thread_id
+
+        async def step() -> Reminder:
+            return await reminders.cancel(parse(id), thread_id=thread_id)
+
+        return await _result("cancel_reminder", tool_call_id, step())
 
     return [remind, list_reminders, cancel_reminder]
 
 
-async def _tried(step: Callable[[], Awaitable[Reminder]]) -> Reminder | SegueError:
+async def _result(name: str, call_id: str, step: Awaitable[Reminder]) -> ToolMessage:
     try:
-        return await step()
+        text = f"{'Set' if name == 'remind' else 'Cancelled'}: {_line(await step)}"
     except SegueError as error:
-        return error
-
-
-def _result(name: str, call_id: str, done: Reminder | SegueError) -> ToolMessage:
-    if isinstance(done, Reminder):
-        what = "Set" if name == "remind" else "Cancelled"
-        return ToolMessage(f"{what}: {_line(done)}", tool_call_id=call_id, name=name)
-    text = " ".join([f"Nothing was changed: {done}", _HINTS.get(type(done), "")]).rstrip()
-    return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
+        text = f"Nothing was changed: {error} {_HINTS.get(type(error), '')}".rstrip()
+        return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
+    return ToolMessage(text, tool_call_id=call_id, name=name)
 
 
 def _line(reminder: Reminder) -> str:
     return f"{reminder.description}: {reminder.text!r} (id {to_text(reminder.id)})"
-
-
-async def _thread(journal: Journal, run: Run) -> Thread:
-    return await journal.threads.get(run.thread_id)
 
 
 def _key(run: Run, call_id: str, given: dict[str, str | None]) -> str:
@@ -192,17 +187,15 @@ def _key(run: Run, call_id: str, given: dict[str, str | None]) -> str:
     return f"call:{to_text(run.batch.id)}:{hashlib.sha256(written.encode()).hexdigest()[:24]}"
 
 
-def _refusal(run: Run, text: str) -> str | None:
-    """Users must not read a trigger's words in a list of reminders.
-
-    An earlier reminder's text is the user's own: it may be put off.
-    """
+def _check_text(run: Run, text: str) -> None:
+    """No trigger's words in a list of reminders; an earlier reminder's text is the user's own."""
     if NESTING in run.thread_id:
-        return _NOT_HERE
+        raise UsageError(_NOT_HERE)
     asked = [message for message in run.messages if isinstance(message, HumanMessage)]
     hidden = [_hidden(message) for message in asked if is_synthetic(message)]
     visible = [message.text for message in asked if not is_synthetic(message)]
-    return _NOT_FROM_USER if is_quote(text, hidden, visible) else None
+    if is_quote(text, hidden, visible):
+        raise UsageError(_NOT_FROM_USER)
 
 
 def _hidden(message: HumanMessage) -> str:

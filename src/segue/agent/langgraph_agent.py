@@ -19,19 +19,19 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot, StreamMode
 
-from segue.agent.build import BuiltGraph, Graph
+from segue.agent.build import BuiltGraph
 from segue.agent.checkpoints.savers import AttemptSaver
-from segue.agent.checkpoints.store import Checkpoints, declared_types, named_types
+from segue.agent.checkpoints.store import Checkpoints, declared_types
 from segue.agent.current import MEMORIES_KEY, RUN_KEY, TOOLBOX_KEY, context_of, ids_of
 from segue.agent.ids import missing_messages, with_position_ids
-from segue.agent.memory import MemoryBook
 from segue.agent.models import counting_callbacks
-from segue.agent.retrieval import recall_for
-from segue.agent.state import MESSAGES, SEED_STEP, GraphState, input_of, messages_in, seed
+from segue.agent.retrieval import MemorySource, recall_for
+from segue.agent.state import MESSAGES, SEED_STEP, Graph, GraphState, input_of, messages_in, seed
 from segue.agent.stream import MODEL_NODE, GraphEvents
 from segue.core.batch import Batch
 from segue.core.context import build_context
 from segue.errors import BackendError, UsageError
+from segue.journal.records import StateValue
 from segue.runtime.run import AgentEvent, Run, StateChanged, log_if_empty, log_shortened
 from segue.settings.agents import AgentConfig
 
@@ -51,29 +51,20 @@ class LangGraphAgent:
         config: AgentConfig,
         built: BuiltGraph,
         checkpoints: Checkpoints,
-        book: MemoryBook | None = None,
+        memories: MemorySource | None = None,
         toolbox: Any = None,
     ) -> None:
-        """`book` and `toolbox` are for a custom graph; the built-in one has middleware for them."""
-        if not isinstance(built, BuiltGraph):
-            raise UsageError(
-                f"LangGraphAgent takes what build_graph() returns, not {type(built).__name__}; "
-                "a graph of your own goes into AgentConfig(graph=...)."
-            )
-        if not hasattr(checkpoints, "saver"):
-            raise UsageError(
-                f"LangGraphAgent takes Checkpoints such as SqliteCheckpoints, not "
-                f"{type(checkpoints).__name__}."
-            )
+        """`memories` are searched before each run; `toolbox` has the tools of MCP servers."""
         self.config = config
         self._built = built
         self._checkpoints = checkpoints
-        self._book = book
+        self._memories = memories
         self._toolbox = toolbox
         # By batch, until it is forgotten.
         self._savers: dict[int, AttemptSaver] = {}
         self._silent = _tool_nodes(built.graph) if built.holds_window else None
-        self._types = declared_types(built.graph) | named_types(config.checkpoint_types)
+        named = {tuple(name.split(":", 1)) for name in config.checkpoint_types}
+        self._types = declared_types(built.graph) | named
         self._state: GraphState | None = None
         if built.holds_window:
             self._state = GraphState(built.graph, self._types, config.limits.state_bytes)
@@ -86,7 +77,9 @@ class LangGraphAgent:
         Yields each new message once, and none that the batch already has. Close the iterator to
         stop the model and the tools.
         """
-        _log_if_empty(run)
+        if run.is_new:  # once per batch, however often it is retried
+            where = {"thread_id": run.thread_id, "agent_id": run.agent_id}
+            log_if_empty(run.messages, run.summary, **where)
         graph, config = await self._graph_for(run)
         events = GraphEvents(run, self._silent, self._built.output)
         state = await self._find_state(graph, config, run)
@@ -97,21 +90,30 @@ class LangGraphAgent:
             for event in events.from_state(state, is_answered=isinstance(given, Command)):
                 yield event
         if given is not _NOTHING:
-            if recalled := await recall_for(run, self._book, self.config.memory):
+            if recalled := await recall_for(run, self._memories, self.config.memory):
                 yield recalled
             async with aclosing(self._answer(graph, given, config, run, events)) as answer:
                 async for event in answer:
                     yield event
-        if self._state is not None and (changes := self._state.changes(events.values, run)):
+        if changes := await self._changes(events.values, run):
             yield StateChanged(changes)
 
     async def _answer(
         self, graph: Graph, given: Any, config: RunnableConfig, run: Run, events: GraphEvents
     ) -> AsyncGenerator[AgentEvent]:
-        # Typed as an iterator, but a generator: closing it stops the graph.
-        stream = cast("AsyncGenerator[Any]", self._stream(graph, given, config, run))
+        stream = graph.astream(
+            given,
+            config,
+            context=context_of(graph.context_schema, run),
+            stream_mode=_MODES,
+            version="v2",
+            durability="async",
+            # Graphs inside tools of the built-in agent stay invisible.
+            subgraphs=self._built.holds_window,
+        )
         try:
-            async with aclosing(stream) as parts:
+            # Typed as an iterator, but a generator: closing it stops the graph.
+            async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
                 async for part in parts:
                     for event in events.from_part(part):
                         yield event
@@ -123,6 +125,15 @@ class LangGraphAgent:
                 ) from error
         for message in events.at_end():
             yield message
+
+    async def _changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
+        """What of the graph's state is to be stored; nothing if the graph did not come that far."""
+        if self._state is None or values is None:
+            return {}
+        if run.answer is not None and run.attempt:
+            # A follow-up may have changed the state while the question waited.
+            values = self._state.rebase(values, run, *await self._savers[run.batch.id].own_steps())
+        return self._state.changes(values, run)
 
     async def forget(self, batch: int) -> None:
         """Delete the checkpoints of a finished batch."""
@@ -150,7 +161,7 @@ class LangGraphAgent:
             "configurable": {
                 **ids_of(run),
                 RUN_KEY: run,
-                MEMORIES_KEY: self._book,
+                MEMORIES_KEY: self._memories,
                 TOOLBOX_KEY: self._toolbox,
             },
             "recursion_limit": self.config.limits.steps,
@@ -158,20 +169,6 @@ class LangGraphAgent:
             "callbacks": counting_callbacks(),
         }
         return graph, config
-
-    def _stream(
-        self, graph: Graph, given: Any, config: RunnableConfig, run: Run
-    ) -> AsyncIterator[Any]:
-        return graph.astream(
-            given,
-            config,
-            context=context_of(graph.context_schema, run),
-            stream_mode=_MODES,
-            version="v2",
-            durability="async",
-            # Graphs inside tools of the built-in agent stay invisible.
-            subgraphs=self._built.holds_window,
-        )
 
     async def _find_state(
         self, graph: Graph, config: RunnableConfig, run: Run
@@ -186,7 +183,7 @@ class LangGraphAgent:
         state = await graph.aget_state(config)
         if state.created_at is None or (state.metadata or {}).get("step") == SEED_STEP:
             return None
-        missing = missing_messages(self._messages_in(state), run.batch)
+        missing = missing_messages(messages_in(state.values, self._built.output), run.batch)
         if not self._built.holds_window and any(isinstance(m, AIMessage) for m in missing):
             await self._checkpoints.drop(str(run.batch.id))
             return None
@@ -199,7 +196,7 @@ class LangGraphAgent:
         if self._state is not None:
             if values := self._state.decode(run):
                 await seed(graph, self._savers[run.batch.id], config, values)
-            memory_tokens = self.config.memory.max_tokens if self._book else 0
+            memory_tokens = self.config.memory.max_tokens if self._memories else 0
             max_tokens = self.config.context_tokens - memory_tokens
             context = build_context(run.batches, run.batch.id, max_tokens, summary=run.summary)
             log_shortened(run, context)
@@ -221,18 +218,8 @@ class LangGraphAgent:
         if self._built.output != MESSAGES:
             return _NOTHING
         # A continuation: the batch got a message after the graph had ended.
-        later = _later(run.batch, self._messages_in(state))
+        later = _later(run.batch, messages_in(state.values, MESSAGES))
         return {MESSAGES: later} if later else _NOTHING
-
-    def _messages_in(self, state: StateSnapshot) -> list[BaseMessage]:
-        return messages_in(state.values, self._built.output)
-
-
-def _log_if_empty(run: Run) -> None:
-    """Once per batch, however often it is retried."""
-    if run.is_new:
-        where = {"thread_id": run.thread_id, "agent_id": run.agent_id}
-        log_if_empty(run.messages, run.summary, **where)
 
 
 def _may_have_checkpoints(run: Run) -> bool:

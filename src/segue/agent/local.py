@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -54,9 +53,12 @@ _PROMPT_CACHE_MIB: Final = 256
 # Some systems allow 104 bytes for the path of a Unix socket.
 _LONGEST_SOCKET_PATH: Final = 100
 _CLOSING_SECONDS: Final = 5.0
-_ROLES: Final[Mapping[type[BaseMessage], str]] = MappingProxyType(
-    {HumanMessage: "user", AIMessage: "assistant", SystemMessage: "system"}
-)
+_SETTINGS: Final = ("max_tokens", "temperature", "seed")
+_ROLES: Final[Mapping[type[BaseMessage], str]] = {
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    SystemMessage: "system",
+}
 
 
 # The last chunk has `chunk_position="last"`.
@@ -71,6 +73,26 @@ class Generation:
     request: dict[str, Any]
     listener: Listener
     cancelled: threading.Event = field(default_factory=threading.Event)
+    is_done: bool = False
+    reason: str = "stop"
+
+    def parse(self, event: dict[str, Any]) -> Iterator[EngineEvent]:
+        """An event of the engine, which has the format of OpenAI's chat stream."""
+        if error := event.get("error"):
+            self.is_done = True
+            yield _refused(error)
+        for choice in event.get("choices", ()):
+            self.reason = choice.get("finish_reason") or self.reason
+            if text := choice["delta"].get("content"):
+                yield AIMessageChunk(content=text)
+        if usage := event.get("usage"):
+            self.is_done = True
+            yield AIMessageChunk(
+                content="",
+                usage_metadata=_usage(usage),
+                response_metadata={"finish_reason": self.reason, "model_name": MODEL_NAME},
+                chunk_position="last",
+            )
 
 
 class LocalEngine:
@@ -139,13 +161,12 @@ class LocalEngine:
     def _generate(self, generation: Generation) -> None:
         if self._server is None:
             self._server = _load()
-        parser = _EventParser()
 
         def on_event(event: dict[str, Any]) -> bool:
             """Called for each step of the prompt and each token; true means stop."""
             if generation.cancelled.is_set() or self._closing.is_set():
                 return True
-            for parsed in parser.parse(event):
+            for parsed in generation.parse(event):
                 _notify(generation, parsed)
             return False
 
@@ -160,33 +181,8 @@ class LocalEngine:
             on_event,
         )
         # The engine swallows errors of the callback; the caller must still get an end.
-        if not parser.is_done and not generation.cancelled.is_set():
+        if not generation.is_done and not generation.cancelled.is_set():
             raise BackendError("The local model stopped before the end of its reply.")
-
-
-@dataclass(slots=True)
-class _EventParser:
-    """Parses the engine's events, which have the format of OpenAI's chat stream."""
-
-    reason: str = "stop"
-    is_done: bool = False
-
-    def parse(self, event: dict[str, Any]) -> Iterator[EngineEvent]:
-        if error := event.get("error"):
-            self.is_done = True
-            yield _refused(error)
-        for choice in event.get("choices", ()):
-            self.reason = choice.get("finish_reason") or self.reason
-            if text := choice["delta"].get("content"):
-                yield AIMessageChunk(content=text)
-        if usage := event.get("usage"):
-            self.is_done = True
-            yield AIMessageChunk(
-                content="",
-                usage_metadata=_usage(usage),
-                response_metadata={"finish_reason": self.reason, "model_name": MODEL_NAME},
-                chunk_position="last",
-            )
 
 
 def _usage(usage: dict[str, Any]) -> UsageMetadata:
@@ -268,6 +264,7 @@ class LocalChatModel(BaseChatModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     max_tokens: Annotated[int, Field(ge=1)] = 256
+    # Lower ones repeat the last reply as a follow-up, word for word.
     temperature: Annotated[float, Field(ge=0)] = 0.4
     # The same seed and prompt give the same reply; None means a random seed.
     seed: int | None = None
@@ -278,18 +275,10 @@ class LocalChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {
-            "model_name": MODEL_NAME,
-            "max_tokens": self.max_tokens,
-            "temperature": self.temperature,
-            "seed": self.seed,
-        }
+        return {"model_name": MODEL_NAME, **self.model_dump(include={*_SETTINGS})}
 
     def bind_tools(self, tools: Sequence[Any], *, tool_choice: str | None = None, **_: Any) -> Self:
-        """The model without the tools, which it cannot call.
-
-        `UsageError` if a call is required, as for structured output.
-        """
+        """The model itself; `UsageError` if a call is required, as for structured output."""
         if tool_choice not in (None, "auto", "none"):
             raise UsageError(
                 f"The local model does not call tools, so it supports neither "
@@ -303,8 +292,7 @@ class LocalChatModel(BaseChatModel):
         return generate_from_stream(self._stream(*args, **options))
 
     async def _agenerate(self, *args: Any, **options: Any) -> ChatResult:
-        chunks = [chunk async for chunk in self._astream(*args, **options)]
-        return generate_from_stream(iter(chunks))
+        return await agenerate_from_stream(self._astream(*args, **options))
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **options: Any
@@ -312,10 +300,9 @@ class LocalChatModel(BaseChatModel):
         events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         generation = ENGINE.submit(self._request(messages, stop, options), events.put)
         try:
-            is_last = False
-            while not is_last:
+            chunk = AIMessageChunk(content="")
+            while chunk.chunk_position != "last":
                 chunk = _chunk_of(events.get())
-                is_last = chunk.chunk_position == "last"
                 yield ChatGenerationChunk(message=chunk)
         finally:
             ENGINE.cancel(generation)
@@ -331,10 +318,9 @@ class LocalChatModel(BaseChatModel):
 
         generation = ENGINE.submit(self._request(messages, stop, options), put)
         try:
-            is_last = False
-            while not is_last:
+            chunk = AIMessageChunk(content="")
+            while chunk.chunk_position != "last":
                 chunk = _chunk_of(await events.get())
-                is_last = chunk.chunk_position == "last"
                 yield ChatGenerationChunk(message=chunk)
         finally:
             # Also reached if the reader is cancelled or stops early.
@@ -343,16 +329,14 @@ class LocalChatModel(BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, given: dict[str, Any]
     ) -> dict[str, Any]:
-        settings = {"max_tokens": self.max_tokens, "temperature": self.temperature}
-        settings |= {key: given[key] for key in ("max_tokens", "temperature") if key in given}
-        seed = given.get("seed", self.seed)
+        settings = {name: given.get(name, getattr(self, name)) for name in _SETTINGS}
         return {
             "messages": [turn for m in messages if (turn := _as_request(m)) is not None],
             "stop": stop or [],
             # Without it small models repeat themselves.
             "repeat_penalty": 1.1,
-            **settings,
-            **({} if seed is None else {"seed": seed}),
+            "top_p": 0.9,
+            **{name: value for name, value in settings.items() if value is not None},
         }
 
 

@@ -43,10 +43,7 @@ class RememberResult:
 
 
 class MemoryBook:
-    """The memories of agents with one config and embedder, of all users.
-
-    Without an embedder memories are found by their words only.
-    """
+    """Memories of agents with one config; without an embedder they are found by words only."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import ReferenceType, ref
 
 from langchain.agents.middleware import (
@@ -92,11 +92,8 @@ class Invisibility(AgentMiddleware[Any, Any, Any]):
         self._cache: dict[int, tuple[ReferenceType[BaseMessage], BaseMessage]] = {}
 
     async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return await handler(self._without_metadata(request))
-
-    def _without_metadata(self, request: Request) -> Request:
         messages: list[Any] = [*map(self._strip, request.messages)]
-        return request.override(messages=messages)
+        return await handler(request.override(messages=messages))
 
     def _strip(self, message: BaseMessage) -> BaseMessage:
         key = id(message)
@@ -171,13 +168,18 @@ def with_system_part(request: Request, part: str) -> Request:
 
 
 class UniqueIds(AgentMiddleware[Any, Any, Any]):
-    """Gives a message a new id if the batch has it already, since some models repeat their ids.
-
-    A graph's state would replace the earlier message by the later one.
-    """
+    """Gives a message a new id if the batch has it: the state would replace the earlier message."""
 
     async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
-        return _with_unique_ids(request, await handler(request))
+        response = await handler(request)
+        taken = {message.id for message in request.state["messages"]}
+        run = current_run()
+        result: list[BaseMessage] = []
+        for message in response.result:
+            new_id = message.id and unused_id(message.id, taken, run.batch.id if run else None)
+            taken.add(new_id)
+            result.append(message.model_copy(update={"id": new_id}))
+        return replace(response, result=result)
 
 
 class Bounds(AgentMiddleware[Any, Any, Any]):
@@ -218,20 +220,10 @@ class Bounds(AgentMiddleware[Any, Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            is_late = isinstance(error, TimeoutError) and clock.expired()
-            reason = f"It did not finish within {_seconds(limit)}." if is_late else _describe(error)
+            reason = f"{type(error).__name__}: {error}"[:1_000]
+            if isinstance(error, TimeoutError) and clock.expired():
+                reason = f"It did not finish within {_seconds(limit)}."
             return error_result(request, reason, error)
-
-
-def _with_unique_ids(request: Request, response: ModelResponse[Any]) -> ModelResponse[Any]:
-    taken = {message.id for message in request.state["messages"]}
-    run = current_run()
-    result: list[BaseMessage] = []
-    for message in response.result:
-        new_id = message.id and unused_id(message.id, taken, run.batch.id if run else None)
-        taken.add(new_id)
-        result.append(message.model_copy(update={"id": new_id}))
-    return replace(response, result=result)
 
 
 def _describe_overflow(agent_id: str, context: Context, tools: int, room: int) -> str:
@@ -269,50 +261,29 @@ def _refuse_cut_calls(response: ModelResponse[Any]) -> None:
             )
 
 
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:1_000]
-
-
 def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():g} s"
 
 
-class OffersTools(Protocol):
-    """The MCP servers of an agent, such as `segue.agent.mcp.server.Toolbox`."""
-
-    async def tools(self) -> Sequence[BaseTool]:
-        """The tools of all servers that are connected."""
-
-
 class McpTools(AgentMiddleware[Any, Any, Any]):
-    """Offers the tools of the agent's MCP servers to the model, and runs them; for async runs.
-
-    A tool of the graph hides one of a server with the same name.
-    """
-
-    def __init__(self, toolbox: OffersTools | None = None) -> None:
-        """Without `toolbox`, it uses that of the run's agent."""
-        super().__init__()
-        self._toolbox = toolbox
+    """Offers the tools of MCP servers, and runs them; a tool of the graph hides one of theirs."""
 
     async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         taken = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
-        added = [tool for tool in await self._tools() if tool.name not in taken]
+        added = [tool for tool in await mcp_tools() if tool.name not in taken]
         return await handler(request.override(tools=[*request.tools, *added]))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolResult:
         if request.tool is None:
             name = request.tool_call["name"]
-            for tool in await self._tools():
+            for tool in await mcp_tools():
                 if tool.name == name:
                     return await handler(request.override(tool=tool))
         return await handler(request)
 
-    async def _tools(self) -> Sequence[BaseTool]:
-        return await (self._toolbox.tools() if self._toolbox else mcp_tools())
-
 
 async def mcp_tools() -> Sequence[BaseTool]:
     """The tools of the MCP servers of the run's agent that are connected; none outside of Segue."""
-    toolbox: OffersTools | None = get_config().get("configurable", {}).get(TOOLBOX_KEY)
-    return await toolbox.tools() if toolbox else ()
+    toolbox = get_config().get("configurable", {}).get(TOOLBOX_KEY)
+    tools: Sequence[BaseTool] = await toolbox.tools() if toolbox else ()
+    return tools

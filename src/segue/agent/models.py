@@ -4,17 +4,22 @@ A model that cannot be loaded raises a `UsageError` that says what to install, s
 and never contains a key.
 """
 
+import asyncio
 import re
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import SecretStr, ValidationError
 
 from segue.agent.local import LocalChatModel
@@ -23,12 +28,29 @@ from segue.errors import UsageError
 from segue.settings.settings import require_local
 from segue.telemetry import count, is_observed
 
+T = TypeVar("T")
+
 _MODEL: Final = "ls_model_name"
 
 
 def counting_callbacks() -> list[BaseCallbackHandler]:
     """Callbacks for the config of a run; none if metrics are off."""
     return [_ModelCalls()] if is_observed() else []
+
+
+async def ask_aside(
+    model: Runnable[LanguageModelInput, T],
+    messages: LanguageModelInput,
+    name: str,
+    limit: timedelta,
+) -> T:
+    """Ask a model outside of a conversation, such as for a summary; `TimeoutError` if it is slow.
+
+    Without the callbacks of a run, which would stream the answer to the user.
+    """
+    config = RunnableConfig(run_name=name, callbacks=counting_callbacks())
+    async with asyncio.timeout(limit.total_seconds()):
+        return await model.ainvoke(messages, config)
 
 
 class _ModelCalls(BaseCallbackHandler):
@@ -92,11 +114,23 @@ _KEY_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY\b")
 _PACKAGE: Final = re.compile(r"pip install ([\w.-]+\w)")
 
 
-def describe_missing_package(what: str, provider: str, error: ImportError) -> str:
-    """Which package to install for `what`, such as "model 'openai:gpt-4o'"."""
-    named = _PACKAGE.search(str(error))
-    package = named[1] if named else f"langchain-{provider.replace('_', '-')}"
-    return f"The {what} needs a package that is not installed: pip install {package}."
+@contextmanager
+def loading(
+    what: str, provider: str, describe: Callable[[str, str, Exception], str]
+) -> Iterator[None]:
+    """Any error of a provider's client is a `UsageError` that says what to do. The client's text
+    may quote the settings, so it is never passed on, not even as a cause.
+    """
+    try:
+        yield
+    except ImportError as error:
+        named = _PACKAGE.search(str(error))
+        package = named[1] if named else f"langchain-{provider.replace('_', '-')}"
+        raise UsageError(
+            f"The {what} needs a package that is not installed: pip install {package}."
+        ) from None
+    except Exception as error:  # noqa: BLE001 - clients raise any error
+        raise UsageError(describe(what, provider, error)) from None
 
 
 def find_key_variable(error: Exception) -> str | None:
@@ -123,16 +157,10 @@ def load_model(name: str, settings: Mapping[str, Any]) -> BaseChatModel:
     provider, _, model = name.partition(":")
     if not provider or not model:
         raise UsageError(f"There is no model {name!r}; a model is {_POSSIBLE}.")
-    try:
+    with loading(f"model {name!r}", provider, _describe):
         loaded: BaseChatModel = init_chat_model(model, model_provider=provider, **settings)
-    except ImportError as error:
-        raise UsageError(describe_missing_package(f"model {name!r}", provider, error)) from None
-    # Clients raise any error here. Its text may quote the settings, so it is never passed on, not
-    # even as a cause.
-    except Exception as error:  # noqa: BLE001
-        raise UsageError(_describe(name, provider, error)) from None
     if variable := _empty_key(loaded, settings):
-        raise UsageError(_missing_key(name, variable))
+        raise UsageError(_missing_key(f"model {name!r}", variable))
     return loaded
 
 
@@ -140,30 +168,30 @@ def _create(model: type[BaseChatModel], name: str, settings: Mapping[str, Any]) 
     try:
         return model(**settings)
     except ValidationError as error:
-        raise UsageError(_wrong_settings(name, error)) from None
+        raise UsageError(_wrong_settings(f"model {name!r}", error)) from None
 
 
-def _describe(name: str, provider: str, error: Exception) -> str:
+def _describe(what: str, provider: str, error: Exception) -> str:
     if unknown := _UNKNOWN_PROVIDER.match(str(error)):
         return (
-            f"There is no provider {provider!r} for the model {name!r}; a model is {_POSSIBLE}. "
+            f"There is no provider {provider!r} for the {what}; a model is {_POSSIBLE}. "
             f"Providers are: {unknown[1]}."
         )
     if variable := find_key_variable(error):
-        return _missing_key(name, variable)
+        return _missing_key(what, variable)
     if isinstance(error, ValidationError):
-        return _wrong_settings(name, error)
-    return f"The model {name!r} cannot be set up ({type(error).__name__}); check model_settings."
+        return _wrong_settings(what, error)
+    return f"The {what} cannot be set up ({type(error).__name__}); check model_settings."
 
 
-def _missing_key(name: str, variable: str) -> str:
+def _missing_key(what: str, variable: str) -> str:
     return (
-        f"The model {name!r} needs a key: set {variable} in the environment, or api_key in the "
-        "agent's model_settings."
+        f"The {what} needs a key: set {variable} in the environment, or api_key in the agent's "
+        "model_settings."
     )
 
 
-def _wrong_settings(name: str, error: ValidationError) -> str:
+def _wrong_settings(what: str, error: ValidationError) -> str:
     """Which settings are wrong, without their values: one of them may be a key."""
     wrong = []
     for problem in error.errors(include_url=False, include_input=False):
@@ -171,7 +199,7 @@ def _wrong_settings(name: str, error: ValidationError) -> str:
         # The provider's own validators may quote the value.
         free_text = problem["type"] in {"value_error", "assertion_error"}
         wrong.append(f"{place}: {'is not valid' if free_text else problem['msg']}")
-    return f"The model {name!r} cannot be set up: {'; '.join(wrong)}."
+    return f"The {what} cannot be set up: {'; '.join(wrong)}."
 
 
 def _empty_key(model: BaseChatModel, settings: Mapping[str, Any]) -> str | None:

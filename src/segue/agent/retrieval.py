@@ -107,21 +107,23 @@ async def _recall(
     summary: str | None,
 ) -> tuple[Sequence[str], MemoriesRecalled | None]:
     query = find_query(messages, summary, namespace)
-    _note_search(namespace, source=query.source.value if query else "none", failed=False)
+    facts: dict[str, Any] = {"source": query.source.value if query else "none", "failed": False}
+    if isinstance(namespace, Run):
+        namespace.notes[SEARCHED] = facts  # for the record of a follow-up
     if query is None:
         return (), None
-    found = _fit(await _search(memories, config, namespace, query), config.max_tokens)
-    if isinstance(namespace, Run):
-        namespace.notes[SEARCHED]["keys"] = [each.memory.key for each in found]
-    if not found:
-        return (), None
-    keys = tuple(memory.memory.key for memory in found)
-    return [memory.memory.content for memory in found], MemoriesRecalled(keys, query.source)
+    results = await _search(memories, config, namespace, query)
+    facts["failed"] = results is None
+    found = [each.memory for each in _fit(results or (), config.max_tokens)]
+    facts["keys"] = keys = [memory.key for memory in found]
+    recalled = MemoriesRecalled(tuple(keys), query.source) if found else None
+    return [memory.content for memory in found], recalled
 
 
 async def _search(
     memories: MemorySource, config: MemoryConfig, namespace: Namespace, query: MemoryQuery
-) -> list[FoundMemory]:
+) -> list[FoundMemory] | None:
+    """The results, best first; None if the search failed."""
     limit = config.time_limit.total_seconds()
     try:
         async with asyncio.timeout(limit):
@@ -135,8 +137,7 @@ async def _search(
             type(error).__name__,
         )
         logger.debug("The error of the search", exc_info=error)
-        _note_search(namespace, source=query.source.value, failed=True)
-        return []
+        return None
 
 
 def find_query(
@@ -168,12 +169,6 @@ def find_query(
         text = "Memory query used fallback strategy due to synthetic trigger: {source}"
         log_event(logger, "memory_query_fell_back", text, logging.INFO, **chosen)
     return query
-
-
-def _note_search(namespace: Namespace, **facts: Any) -> None:
-    """For the record of a follow-up; only runs have one."""
-    if isinstance(namespace, Run):
-        namespace.notes[SEARCHED] = facts
 
 
 def _fit(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:

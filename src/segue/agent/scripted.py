@@ -19,7 +19,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -45,6 +44,7 @@ from segue.core.tokens import estimate_tokens
 from segue.core.triggers import (
     EVENT_PROMPT,
     FIXED_PROMPTS,
+    REMINDER,
     REMINDER_PROMPT,
     TRIGGER_PROMPTS,
     TriggerType,
@@ -235,44 +235,39 @@ _CHOICE: Final = re.compile(r"(?i)(?<![\w'-])[\w'-]+ or [\w'-]+")
 _QUESTION: Final = re.compile(r"(?i)\?\s*$|^(how|what|when|where|which|who|why)\b")
 
 # The first pattern that matches decides.
-_SMALL_TALK: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        r"(?i)\b(good)?bye\b|\bgood night\b|\bsee you\b": "Goodbye, and take care!",
-        r"(?i)\bthank(s| you)\b": "You're welcome! Just write whenever you like.",
-        r"(?i)\bhow are you\b": "Very well, thanks. What are you up to?",
-        r"(?i)^(hi|hello|hey|good (morning|afternoon|evening))\b[^?]{0,20}$": (
-            "Hi there! How is your day going?"
-        ),
-    }
-)
+_SMALL_TALK: Final[Mapping[str, str]] = {
+    r"(?i)\b(good)?bye\b|\bgood night\b|\bsee you\b": "Goodbye, and take care!",
+    r"(?i)\bthank(s| you)\b": "You're welcome! Just write whenever you like.",
+    r"(?i)\bhow are you\b": "Very well, thanks. What are you up to?",
+    r"(?i)^(hi|hello|hey|good (morning|afternoon|evening))\b[^?]{0,20}$": (
+        "Hi there! How is your day going?"
+    ),
+}
 _TO_QUESTION: Final = (
     "Hard to say from here, but {topic} is worth a closer look. What do you think?"
 )
 _TO_REMARK: Final = "And how do you feel about {topic}?"
 # By prompt.
-_FOLLOW_UPS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        TRIGGER_PROMPTS[TriggerType.CHECK_IN]: "By the way, how are things with {topic}?",
-        TRIGGER_PROMPTS[TriggerType.QUESTION_UNANSWERED]: (
-            "Did my answer about {topic} help, or shall we look at it from another side?"
-        ),
-        TRIGGER_PROMPTS[TriggerType.TASK_INCOMPLETE]: (
-            "How far did you get with {topic}? I'm happy to take the next step with you."
-        ),
-        TRIGGER_PROMPTS[TriggerType.WAITING_FOR_DECISION]: (
-            "Have you made up your mind about {choice}?"
-        ),
-        REMINDER_PROMPT: "It is time for what you asked me to remind you of.",
-        EVENT_PROMPT: "There is news for you. Shall I tell you more?",
-        CONTINUATION_PROMPT: "That is done now. What would you like to do next?",
-    }
-)
+_FOLLOW_UPS: Final[Mapping[str, str]] = {
+    TRIGGER_PROMPTS[TriggerType.CHECK_IN]: "By the way, how are things with {topic}?",
+    TRIGGER_PROMPTS[TriggerType.QUESTION_UNANSWERED]: (
+        "Did my answer about {topic} help, or shall we look at it from another side?"
+    ),
+    TRIGGER_PROMPTS[TriggerType.TASK_INCOMPLETE]: (
+        "How far did you get with {topic}? I'm happy to take the next step with you."
+    ),
+    TRIGGER_PROMPTS[TriggerType.WAITING_FOR_DECISION]: (
+        "Have you made up your mind about {choice}?"
+    ),
+    REMINDER_PROMPT: "It is time for what you asked me to remind you of.",
+    EVENT_PROMPT: "There is news for you. Shall I tell you more?",
+    CONTINUATION_PROMPT: "That is done now. What would you like to do next?",
+}
 _NEWS: Final = "There is news for you: {topic}. Shall I tell you more?"
-_REMINDER: Final = re.compile(r'"reminder": ("(?:[^"\\]|\\.)*")')
 _SECOND_FOLLOW_UP: Final = "I was just thinking of {topic}. Is there anything new?"
 _WITHOUT_TOPIC: Final = "Is there anything new with you?"
 # Speakers quoted in a summary, by their names in a transcript.
-_QUOTED: Final = MappingProxyType({"user": "The user", "another agent": "Another agent"})
+_QUOTED: Final = {"user": "The user", "another agent": "Another agent"}
 _QUOTE_TOKENS: Final = 30
 _GREETING_WORDS: Final = 5
 
@@ -281,23 +276,24 @@ def demo_reply(messages: Sequence[BaseMessage]) -> str:
     """The next reply, or the summary that the messages ask for."""
     if (request := SummaryRequest.find(messages)) is not None:
         return _summarise(request)
-    if (reminder := _due_reminder(messages)) is not None:
-        return f"Here is your reminder: {reminder}"
+    asked = [message for message in messages if isinstance(message, HumanMessage)]
+    last = asked[-1].text if asked else ""
+    data = _data_behind(last)
+    if last.startswith(REMINDER_PROMPT) and data:
+        return f"Here is your reminder: {data[REMINDER]}"
     prompts = _prompts_in_run()
     texts = [
         prompts.get(message.id) or prompts.get(text) or _without_facts(text)
-        for message in messages
-        if isinstance(message, HumanMessage)
+        for message in asked
         for text in [message.text.strip()]
     ]
     real = [text for text in texts if text not in _FOLLOW_UPS]
-    told = _given_facts(messages)
+    told = ", ".join(_leaves(data, ""))
     topic = told or _latest(real, find_topic)
-    choice = _latest(real, find_choice) or topic
     template = _template(texts, has_topic=bool(topic))
     if told and template == _FOLLOW_UPS[EVENT_PROMPT]:
         template = _NEWS
-    return template.format(topic=topic or "that", choice=choice)
+    return template.format(topic=topic or "that", choice=_latest(real, _find_choice) or topic)
 
 
 def _template(texts: Sequence[str], *, has_topic: bool) -> str:
@@ -318,26 +314,19 @@ def _prompts_in_run() -> dict[str | None, str]:
     for message in run.messages if run else ():
         if isinstance(message, HumanMessage) and is_synthetic(message):
             trigger = MessageMetadata.of(message).trigger_type
-            standard = _standard_prompt(trigger) if trigger else CONTINUATION_PROMPT
+            # A trigger of an owner's own is taken for a check-in.
+            known = FIXED_PROMPTS.get(trigger or "") or FIXED_PROMPTS[TriggerType.CHECK_IN]
+            standard = known if trigger else CONTINUATION_PROMPT
             found |= {name: standard for name in (message.id, message.text.strip()) if name}
     return found
 
 
-def _due_reminder(messages: Sequence[BaseMessage]) -> str | None:
-    """What the user wants to be reminded of now."""
-    last = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), "")
-    found = _REMINDER.search(last) if last.startswith(REMINDER_PROMPT) else None
-    return None if found is None else str(json.loads(found[1]))
-
-
-def _given_facts(messages: Sequence[BaseMessage]) -> str:
-    """The data that came with the trigger to answer, as a list of words; empty without data."""
-    last = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), "")
+def _data_behind(text: str) -> Any:
+    """The data that came with a trigger; None if there is none."""
     try:
-        given = data_of(last)
+        return data_of(text)
     except ValueError:  # a user typed something like it
-        return ""
-    return ", ".join(_leaves(given, ""))
+        return None
 
 
 def _without_facts(text: str) -> str:
@@ -356,11 +345,6 @@ def _leaves(value: Any, name: str) -> Iterator[str]:
             yield from _leaves(each, name)
     elif value is not None:
         yield value if isinstance(value, str) else f"{name} {value}".replace("_", " ").strip()
-
-
-def _standard_prompt(trigger: str) -> str:
-    """The demo takes a trigger of an owner's own for a check-in."""
-    return FIXED_PROMPTS.get(trigger) or FIXED_PROMPTS[TriggerType.CHECK_IN]
 
 
 def find_topic(text: str) -> str:
@@ -384,7 +368,7 @@ def find_topic(text: str) -> str:
     return max(long_words, key=len, default="")
 
 
-def find_choice(text: str) -> str:
+def _find_choice(text: str) -> str:
     """The "this or that" of a text; empty if there is none."""
     found = _CHOICE.search(text)
     return found[0] if found else ""

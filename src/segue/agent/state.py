@@ -2,8 +2,8 @@
 
 Each channel beside `messages` starts a turn with the value that it had at the end of the last one.
 It is given back as a first checkpoint and not as input, so that no reducer applies it again. What
-the graph marks as private, ephemeral or untracked is not kept. The journal stores the values with
-the end of the turn.
+the graph marks as ephemeral or untracked is not kept. The journal stores the values with the end of
+the turn.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -47,7 +47,6 @@ _PASSING: Final = (
     NamedBarrierValueAfterFinish,
 )
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
-
 _LISTS: Final = ("list", "List", "Sequence")
 
 Graph = Pregel[Any, Any, Any, Any]
@@ -60,12 +59,9 @@ class GraphState:
     def __init__(self, graph: Graph, types: Collection[TypeName], max_bytes: int) -> None:
         self._channels = kept_channels(graph)
         self._declared = {name: _declaration(each) for name, each in self._channels.items()}
+        self._private = _private(graph)
         self._serde = StrictSerializer().with_msgpack_allowlist(types)
         self._max_bytes = max_bytes
-
-    @property
-    def names(self) -> list[str]:
-        return [*self._channels]
 
     def decode(self, run: Run) -> dict[str, Any]:
         """The stored values that the graph can take. Those that it cannot are logged."""
@@ -83,7 +79,8 @@ class GraphState:
             except Exception as error:  # noqa: BLE001 - the graph's own types may raise anything
                 refused[name] = f"It cannot be read ({type(error).__name__})."
                 continue
-            if stored.declared != self._declared[name] and not _fits(value, self._type(name)):
+            declared = self._channels[name].ValueType
+            if stored.declared != self._declared[name] and not _fits(value, declared):
                 refused[name] = "The channel has another type now."
             else:
                 values[name] = value
@@ -91,8 +88,8 @@ class GraphState:
             log_event(
                 logger,
                 "state_left_out",
-                "Thread {thread_id}: of the state of agent {agent_id}, these values cannot be "
-                "taken up: {reasons}",
+                "Thread {thread_id}: these values of the state of agent {agent_id} are left out: "
+                "{reasons}",
                 logging.WARNING,
                 thread_id=run.thread_id,
                 agent_id=run.agent_id,
@@ -100,18 +97,38 @@ class GraphState:
             )
         return values
 
-    def changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
-        """What to store of a graph's last values; None removes a channel.
+    def rebase(
+        self,
+        values: Any,
+        run: Run,
+        began_with: Mapping[str, Any],
+        steps: Sequence[Sequence[tuple[str, Any]]],
+    ) -> dict[str, Any]:
+        """The values of a turn that went on after an answer, on top of what was stored meanwhile.
 
-        `UsageError` if all values together are too large.
+        The turn saw the state in which it asked, so that the answer is about what was asked. What
+        its steps wrote since then is applied to the newer values, by the channels' own reducers.
         """
-        if values is None:  # the graph did not come that far
-            return {}
+        merged = {name: value_of(values, name, _NOTHING) for name in self._channels}
+        for name, newer in self.decode(run).items():
+            if name in began_with and self._encode(name, began_with[name]) == run.state[name]:
+                continue
+            channel = self._channels[name].from_checkpoint(newer)
+            for writes in steps:
+                channel.update([value for target, value in writes if target == name])
+            merged[name] = channel.get() if channel.is_available() else _NOTHING
+        return merged
+
+    def changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
+        """What to store of the last values; None removes a channel. `UsageError` if too large."""
         new: dict[str, StateValue] = {}
         for name in self._channels:
-            if (value := value_of(values, name, _NOTHING)) is not _NOTHING:
-                form, body = self._serde.dumps_typed(value)
-                new[name] = StateValue(form, self._declared[name], body)
+            value = value_of(values, name, _NOTHING)
+            # Middleware's own view of the messages, such as a place in their list, is not valid in
+            # the next turn, whose window begins with another message.
+            if value is _NOTHING or (name in self._private and _holds_message(value)):
+                continue
+            new[name] = self._encode(name, value)
         size = sum(len(each.value) for each in new.values())
         if size > self._max_bytes:
             largest = max(new, key=lambda name: len(new[name].value))
@@ -123,8 +140,9 @@ class GraphState:
         changed = {name: value for name, value in new.items() if run.state.get(name) != value}
         return changed | dict.fromkeys(run.state.keys() - new.keys())
 
-    def _type(self, name: str) -> Any:
-        return self._channels[name].ValueType
+    def _encode(self, name: str, value: Any) -> StateValue:
+        form, body = self._serde.dumps_typed(value)
+        return StateValue(form, self._declared[name], body)
 
 
 def kept_channels(graph: Graph) -> dict[str, BaseChannel[Any, Any, Any]]:
@@ -135,7 +153,7 @@ def kept_channels(graph: Graph) -> dict[str, BaseChannel[Any, Any, Any]]:
             name for name in graph.channels if name == PREVIOUS or not name.startswith("__")
         } - {START, END}
     else:
-        named = {*builder.schemas[builder.state_schema]} - _private(builder.state_schema)
+        named = {*builder.schemas[builder.state_schema]}
     return {
         name: channel
         for name, channel in graph.channels.items()
@@ -206,13 +224,22 @@ async def seed(
     await saver.aput(place, checkpoint, metadata, {**versions})
 
 
-def _private(schema: Any) -> set[str]:
-    """The fields that middleware keeps for itself; some of them count messages of one window."""
+def _private(graph: Graph) -> set[str]:
+    """The fields that middleware keeps for itself."""
+    builder = getattr(graph, "builder", None)
     try:
-        hints = get_type_hints(schema, include_extras=True)
+        hints = get_type_hints(builder.state_schema, include_extras=True) if builder else {}
     except (NameError, TypeError):  # a schema that LangGraph could read without its annotations
         return set()
     return {name for name, hint in hints.items() if _is_private(hint)}
+
+
+def _holds_message(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_message, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_message, value))
+    return isinstance(value, BaseMessage)
 
 
 def _is_private(hint: Any) -> bool:

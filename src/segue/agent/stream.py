@@ -19,7 +19,7 @@ from langchain_core.messages import (
 from langgraph.types import Interrupt, StateSnapshot
 
 from segue.agent.ids import id_in_thread, is_graph_input, unused_id
-from segue.agent.state import MESSAGES, messages_in
+from segue.agent.state import messages_in
 from segue.core.calls import calls_of, has_content
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.stamp import plain_type
@@ -41,9 +41,7 @@ class GraphEvents:
     built-in agent, where only the model's node speaks. `output` is the channel with the messages.
     """
 
-    def __init__(
-        self, run: Run, silent: Collection[str] | None = None, output: str = MESSAGES
-    ) -> None:
+    def __init__(self, run: Run, silent: Collection[str] | None, output: str) -> None:
         self._run = run
         self._output = output
         self._silent = silent
@@ -83,10 +81,7 @@ class GraphEvents:
             yield from self._questions(state.interrupts)
 
     def at_end(self) -> Iterator[MessageFinished]:
-        """The reply of a run that a tool ended: the tool's result.
-
-        `BackendError` if the graph ended without any answer.
-        """
+        """The tool's result, if a tool ended the run; `BackendError` if there is no answer."""
         if self._has_question:
             return
         if self._notes:

@@ -4,14 +4,12 @@ The model answers a `SummaryRequest` with the new summary. Every error is a `Mod
 quotes nothing. The caller limits the answer's length.
 """
 
-import asyncio
 from datetime import timedelta
 from typing import Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
 
-from segue.agent.models import counting_callbacks, load_model
+from segue.agent.models import ask_aside, load_model
 from segue.core.compression import SummaryRequest
 from segue.core.memory import text_of
 from segue.errors import UsageError
@@ -25,22 +23,18 @@ _WORDS_PER_TOKEN: Final = 0.7
 class ModelSummariser:
     """Summarises by asking a model. Stateless."""
 
-    def __init__(self, model: BaseChatModel, *, time_limit: timedelta = _TIME_LIMIT) -> None:
+    def __init__(self, model: BaseChatModel) -> None:
         self._model = model
-        self._time_limit = time_limit
 
     async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
-        """The summary of the `earlier` summary and a `segue.core.compression`.
+        """The summary of the `earlier` summary and the transcript `retold`.
 
         The model is asked for at most `max_tokens`. `ModelFailure` if it fails or gives no text.
         """
         words = max(round(max_tokens * _WORDS_PER_TOKEN), 1)
         messages = SummaryRequest(earlier, retold, words).messages()
-        # Not the run's own callbacks: they would stream the summary to the user.
-        config = RunnableConfig(run_name="summarise", callbacks=counting_callbacks())
         try:
-            async with asyncio.timeout(self._time_limit.total_seconds()):
-                answer = await self._model.ainvoke(messages, config)
+            answer = await ask_aside(self._model, messages, "summarise", _TIME_LIMIT)
         except Exception as error:
             raise _failure(error) from error
         if not (summary := text_of(answer)):
@@ -49,10 +43,7 @@ class ModelSummariser:
 
 
 def load_summariser(config: AgentConfig, own: BaseChatModel | None = None) -> ModelSummariser:
-    """The summariser of an agent, with `compression.model` or the agent's own model.
-
-    `UsageError` if it cannot be loaded.
-    """
+    """With `compression.model` or the agent's model; `UsageError` if it cannot be loaded."""
     named = config.compression.model
     if named is None and own is not None:
         return ModelSummariser(own)
@@ -73,12 +64,11 @@ def load_summariser(config: AgentConfig, own: BaseChatModel | None = None) -> Mo
 def _failure(error: Exception) -> ModelFailure:
     """Without the provider's text, which may quote the conversation."""
     explained = explain_model_error(error)
-    if not isinstance(explained, ModelFailure):
-        text = f"The summary failed: {explained.code} ({type(error).__name__})."
-        return ModelFailure(text, kind=explained.code, retryable=False)
+    failure = explained if isinstance(explained, ModelFailure) else None
+    kind = failure.kind if failure else explained.code
     return ModelFailure(
-        f"The summary failed: {explained.kind} ({type(error).__name__}).",
-        kind=explained.kind,
-        retryable=explained.retryable,
-        retry_after=explained.retry_after,
+        f"The summary failed: {kind} ({type(error).__name__}).",
+        kind=kind,
+        retryable=failure is not None and failure.retryable,
+        retry_after=failure.retry_after if failure else None,
     )

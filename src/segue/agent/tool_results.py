@@ -124,7 +124,5 @@ def _earlier_results(request: ToolCallRequest) -> list[str]:
 
 
 def _messages(request: ToolCallRequest) -> Sequence[BaseMessage]:
-    found: Sequence[BaseMessage] = (
-        request.state["messages"] if isinstance(request.state, dict) else []
-    )
-    return found
+    state: Any = request.state
+    return [*state["messages"]] if isinstance(state, dict) else []

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from types import CodeType
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
@@ -31,12 +32,24 @@ from segue.telemetry import trace_context
 
 _MAX_SECONDS: Final = 7 * 24 * 3600
 _SECOND: Final = timedelta(seconds=1)
+_SCHEMAS: Final[dict[CodeType, Any]] = {}
+
+
+def closure_tool(function: Callable[..., Any]) -> BaseTool:
+    """A tool of a function that is defined anew for each agent.
+
+    All agents share the schema of its arguments, since LangChain takes milliseconds to derive it.
+    """
+    code = function.__code__
+    made: BaseTool = tool(args_schema=_SCHEMAS.get(code))(function)
+    _SCHEMAS[code] = made.args_schema
+    return made
 
 
 def continue_tool(most: int, now: Callable[[], datetime]) -> BaseTool:
     """The tool `continue_later`, for at most `most` continuations per batch."""
 
-    @tool
+    @closure_tool
     async def continue_later(
         after_seconds: float, reason: str, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> ToolMessage:
@@ -86,48 +99,39 @@ _NOT_FROM_USER: Final = (
 )
 
 
-def memory_tools(memories: MemoryBook | None = None) -> list[BaseTool]:
-    """`remember` and `forget`, for the user of the run they are called in.
+@tool
+async def remember(content: str, key: str | None = None) -> str:
+    """Keep a lasting fact about the user for later conversations.
 
-    Without `memories` they use those of the run's agent.
+    Use it for preferences, plans, names and dates that the user told you. Say the fact in one
+    sentence. A key (such as "favourite_food") replaces what was kept under it before.
     """
-
-    @tool
-    async def remember(content: str, key: str | None = None) -> str:
-        """Keep a lasting fact about the user for later conversations.
-
-        Use it for preferences, plans, names and dates that the user told you. Say the fact in one
-        sentence. A key (such as "favourite_food") replaces what was kept under it before.
-        """
-        run = required_run()
-        if run.quotes_trigger(f"{content}\n{key or ''}"):
-            return _NOT_FROM_USER
-        try:
-            kept = await _book(memories).remember(run.agent_id, run.user_id, content, key)
-        except SegueError as error:
-            return f"Not remembered: {error}"
-        outcome = "added" if kept.is_new else "updated"
-        room = " There is little room left for more." if kept.nearly_full else ""
-        return f"Remembered as {kept.memory.key!r} ({outcome}).{room}"
-
-    @tool
-    async def forget(key: str) -> str:
-        """Drop a fact about the user that is wrong or no longer wanted, by its key."""
-        run = required_run()
-        was_there = await _book(memories).forget(run.agent_id, run.user_id, key)
-        return f"Forgot {key!r}." if was_there else f"There is nothing under {key!r}."
-
-    return [remember, forget]
+    run = required_run()
+    if run.quotes_trigger(f"{content}\n{key or ''}"):
+        return _NOT_FROM_USER
+    try:
+        kept = await _book().remember(run.agent_id, run.user_id, content, key)
+    except SegueError as error:
+        return f"Not remembered: {error}"
+    outcome = "added" if kept.is_new else "updated"
+    room = " There is little room left for more." if kept.nearly_full else ""
+    return f"Remembered as {kept.memory.key!r} ({outcome}).{room}"
 
 
-def _book(given: MemoryBook | None) -> MemoryBook:
-    found: MemoryBook | None = given or get_config()["configurable"].get(MEMORIES_KEY)
+@tool
+async def forget(key: str) -> str:
+    """Drop a fact about the user that is wrong or no longer wanted, by its key."""
+    run = required_run()
+    was_there = await _book().forget(run.agent_id, run.user_id, key)
+    return f"Forgot {key!r}." if was_there else f"There is nothing under {key!r}."
+
+
+def _book() -> MemoryBook:
+    found: MemoryBook | None = get_config()["configurable"].get(MEMORIES_KEY)
     if found is None:
         raise UsageError("This agent keeps no memories; set memory.enabled.")
     return found
 
-
-remember, forget = memory_tools()
 
 CHAIN: Final = "chain"
 # The user may read the questions of agents to each other.
@@ -168,8 +172,7 @@ def ask_agent_tool(
     ask_agent.__doc__ = (
         f"Ask another agent and get its answer. Agents that you can ask: {', '.join(names)}."
     )
-    made: BaseTool = tool(ask_agent)
-    return made
+    return closure_tool(ask_agent)
 
 
 def _cannot_ask(run: Run, name: str, names: Sequence[str]) -> str | None:

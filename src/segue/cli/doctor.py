@@ -1,4 +1,4 @@
-"""`segue doctor`: checks whether Segue would run here, and says how to fix what would not.
+"""`segue doctor`: checks whether Segue would run here, and suggests how to fix what would not.
 
 With `--live`, it also opens and closes a connection to each address; nothing is sent.
 """
@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import typer
 
-from segue.agent.build import BuiltGraph, build_graph, load_attribute, load_tool
+from segue.agent.build import build_graph, load_attribute, load_tool
 from segue.agent.checkpoints.selftest import check_integrity
 from segue.agent.embedders import load_embedder, require_minilm
 from segue.agent.models import load_model
 from segue.agent.state import kept_channels
-from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer
+from segue.cli.target import Place
 from segue.compose import load_toolbox, webhook_target
 from segue.core.snowflake import time_of
 from segue.errors import SegueError, UsageError
@@ -61,7 +61,7 @@ class Diagnosis:
 
 def doctor(
     *,
-    live: Annotated[bool, typer.Option("--live", help=_LIVE)] = False,
+    live: Annotated[bool, _LIVE] = False,
     place: Place,
 ) -> Answer:
     """Check settings, database, models, clock and time zones; exit code 1 if anything fails.
@@ -90,7 +90,7 @@ async def _diagnose(place: Place, *, is_live: bool) -> list[Diagnosis]:
         found = [Diagnosis("settings", "fail", line) for line in str(error).splitlines()]
         return [*found[:-1], replace(found[-1], fix="docs/settings.md lists all settings.")]
     agents = ", ".join(agent.id for agent in settings.agents)
-    found = [Diagnosis("settings", "ok", f"They are valid. Agents: {agents}.")]
+    found = [Diagnosis("settings", "ok", f"Valid. Agents: {agents}.")]
     found += [each async for each in _check_database(settings)]
     for agent in settings.agents:
         found += _check_agent(agent)
@@ -169,23 +169,24 @@ async def _store_and_load(segue: OfflineSegue) -> None:
 
 def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
     """Whether its parts can be loaded; none of them is called."""
-    if agent.graph is None:
-        yield _check_model(agent)
-    else:
-        fix = "docs/agent.md says what a graph needs."
-        yield _check_graph(agent, fix)
+    yield _check_model(agent) if agent.graph is None else _check_graph(agent)
     if agent.tools or agent.autonomy.decider not in _BUILT_IN_DECIDERS:
         fix = "Name modules of the working directory or installed ones: 'module:name'."
-        names: list[str] = []
-        name = f"tools of {agent.id}"
-        found = _attempt(name, lambda: names.extend(_load_own_code(agent)), "", fix)
-        yield replace(found, detail=found.detail or f"Found: {', '.join(names)}.")
+        yield _attempt(f"tools of {agent.id}", lambda: _load_own_code(agent), "Found: {}.", fix)
     if agent.keeps_memories:
         yield _check_embedder(agent)
     if agent.webhook is not None:
         detail = f"It has an address and a secret. {_NOT_TRIED}"
-        fix = "docs/runtime.md says what a webhook needs."
+        fix = "See docs/runtime.md for what a webhook needs."
         yield _attempt(f"webhook of {agent.id}", lambda: webhook_target(agent), detail, fix)
+
+
+def _attempt(name: str, load: Callable[[], object], detail: str, fix: str) -> Diagnosis:
+    """Ok unless `load` raises `SegueError`; `{}` in `detail` is what it returned."""
+    try:
+        return Diagnosis(name, "ok", detail.format(load()))
+    except SegueError as error:
+        return Diagnosis(name, "fail", str(error), fix)
 
 
 async def _check_mcp(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
@@ -209,36 +210,26 @@ async def _check_mcp(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
             yield Diagnosis(where, "fail", problem, fix)
 
 
-def _check_graph(agent: AgentConfig, fix: str) -> Diagnosis:
-    built: list[BuiltGraph] = []
+def _check_graph(agent: AgentConfig) -> Diagnosis:
     name = f"graph of {agent.id}"
-    found = _attempt(name, lambda: built.append(build_graph(agent)), "It can be loaded.", fix)
-    if not built:
-        return found
-    kept = ", ".join(sorted(kept_channels(built[0].graph))) or "nothing"
-    detail = f"It can be loaded. It keeps from turn to turn, beside its messages: {kept}."
-    if notes := built[0].notes:
-        return Diagnosis(name, "warn", " ".join([detail, *notes]), "Compile it without one.")
-    return replace(found, detail=detail)
-
-
-def _attempt(name: str, load: Callable[[], object], detail: str, fix: str) -> Diagnosis:
-    """Ok unless `load` raises `SegueError`."""
     try:
-        load()
+        built = build_graph(agent)
     except SegueError as error:
-        return Diagnosis(name, "fail", str(error), fix)
+        return Diagnosis(name, "fail", str(error), "See docs/agent.md for what a graph needs.")
+    kept = ", ".join(sorted(kept_channels(built.graph))) or "nothing"
+    detail = f"It can be loaded. It keeps from turn to turn, beside its messages: {kept}."
+    if built.notes:
+        return Diagnosis(name, "warn", " ".join([detail, *built.notes]), "Compile it without one.")
     return Diagnosis(name, "ok", detail)
 
 
-def _load_own_code(agent: AgentConfig) -> list[str]:
-    """The names of its own tools and decider."""
+def _load_own_code(agent: AgentConfig) -> str:
     names = [load_tool(given, agent.id).name for given in agent.tools]
     decider = agent.autonomy.decider
     if isinstance(decider, str) and decider not in _BUILT_IN_DECIDERS:
         load_attribute(decider, f"agent {agent.id!r}: decider")
         names.append("its own decider")
-    return names
+    return ", ".join(names)
 
 
 def _check_model(agent: AgentConfig) -> Diagnosis:
@@ -313,9 +304,9 @@ def _check_zones() -> Diagnosis:
         zoneinfo.ZoneInfo(_ANY_ZONE)
     except (zoneinfo.ZoneInfoNotFoundError, OSError):
         fix = "pip install tzdata, or install it with the system's package manager."
-        detail = "There is no time zone data; quiet hours need it."
+        detail = "Time zone data is missing; quiet hours need it."
         return Diagnosis("time zones", "fail", detail, fix)
-    return Diagnosis("time zones", "ok", "They are known.")
+    return Diagnosis("time zones", "ok", "Time zone data is installed.")
 
 
 def _check_server() -> tuple[type[Settings], Diagnosis]:

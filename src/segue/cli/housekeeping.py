@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from segue.cli.access import Place, of_thread
 from segue.cli.output import Answer, ThreadId, print_lines, print_table, when
+from segue.cli.target import Place, of_thread
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
 from segue.core.durations import parse_duration
@@ -23,7 +23,6 @@ from segue.runtime.housekeeping import ThreadRemoval
 
 _SHOWN: Final = 80
 _DRY_RUN = "Only show which batches would leave or come back; calls no model, stores nothing."
-_UNDO = "Undo the newest summary; its batches are in the window again."
 _OLDER_THAN = "Delete batches with no new message for this long, such as 90d."
 _KEEP_LAST = "Number of each thread's newest batches that are kept at any age."
 _TYPE = "Delete only batches of this type; may be given several times."
@@ -64,8 +63,8 @@ class CompressResult:
 def compress(
     thread_id: ThreadId,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
-    undo: Annotated[bool, typer.Option("--undo", help=_UNDO)] = False,
+    dry_run: Annotated[bool, _DRY_RUN] = False,
+    undo: Annotated[bool, "Undo the newest summary; its batches are in the window again."] = False,
     place: Place,
 ) -> Answer:
     """Move old batches out of a thread's window, down to the target; history keeps them.
@@ -128,7 +127,7 @@ def _print(result: CompressResult) -> None:
         print_lines([f"Nothing can leave, or has to. {size}"])
         return
     rows = ((str(left.id), when(left.started_at), left.text) for left in result.leaving)
-    print_table(("leaving" if result.is_dry_run else "left", "when", "what"), rows, nothing="")
+    print_table(("leaving" if result.is_dry_run else "left", "when", "what"), rows)
     if result.is_dry_run:
         print_lines([_forecast(result)])
         return
@@ -143,40 +142,29 @@ def _print(result: CompressResult) -> None:
 
 def _forecast(result: CompressResult) -> str:
     most = len(result.leaving)
-    rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     if result.certain == most:
-        return f"{_batches(most)} would leave in {rounds}."
+        return f"Batches that would leave: {most}; rounds: {result.rounds}."
     return (
-        f"At least {result.certain} and at most {_batches(most)} would leave, in up to {rounds}: "
-        "it depends on how long the summaries become."
+        f"Batches that would leave: {result.certain} to {most}, depending on the length of the "
+        f"summaries; rounds: up to {result.rounds}."
     )
 
 
 def _print_undone(undone: Summary, *, is_dry_run: bool) -> None:
-    is_one = len(undone.batches) == 1
-    are = "would be" if is_dry_run else "is" if is_one else "are"
-    back = f"{_batches(len(undone.batches))} {are} in the window again."
+    are = "would be" if is_dry_run else "are"
+    print_lines([f"Batches that {are} in the window again: {len(undone.batches)}."])
     if undone.text:
-        print_lines([f"{back} This summary {'would be' if is_dry_run else 'is'} undone:"])
-        print_lines([undone.text])
-    else:
-        print_lines([f"{back} No summary replaced {'it' if is_one else 'them'}."])
+        print_lines([f"Summary that {'would be' if is_dry_run else 'is'} undone:", undone.text])
     if undone.previous_id is not None:
         print_lines(["Batches that left before stay out; --undo once more undoes that too."])
 
 
-def _batches(count: int) -> str:
-    return "1 batch" if count == 1 else f"{count} batches"
-
-
 def retain(
     *,
-    older_than: Annotated[str | None, typer.Option(help=_OLDER_THAN)] = None,
+    older_than: Annotated[str | None, _OLDER_THAN] = None,
     keep_last: Annotated[int | None, typer.Option(min=1, help=_KEEP_LAST)] = None,
     types: Annotated[list[str] | None, typer.Option("--type", help=_TYPE)] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
-    ] = False,
+    dry_run: Annotated[bool, "Only show what would be deleted."] = False,
     place: Place,
 ) -> Answer:
     """Delete old batches for good, whole ones, from all threads; memories stay.

@@ -16,13 +16,15 @@ _BUILT_IN: Final = """\
 # The model: "local", "scripted", or any LangChain "provider:model" with its package and key.
 model = "{model}"
 # Who the agent is.
-# system_prompt = "You are a friendly companion. Answer briefly and naturally."
+# system_prompt = "You are a friendly companion. Answer naturally, in one or two short sentences."
 # Your own functions or LangChain tools, as "module:name".
 # tools = []"""
 _OWN_GRAPH: Final = """\
 # Your own LangGraph graph, which brings its model, prompt and tools.
 graph = "my_agent:graph\""""
-_Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write; made if missing.")]
+_Folder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="Folder to write to; created if missing.")
+]
 
 
 def init(
@@ -31,9 +33,7 @@ def init(
     graph: Annotated[
         bool, typer.Option("--graph", help=f"Also write {_GRAPH_FILE}, a LangGraph agent.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there already.")
-    ] = False,
+    force: Annotated[bool, "Overwrite existing files."] = False,
 ) -> Answer:
     """Write a segue.toml whose comments explain the settings; all values are the defaults."""
     model = "local" if has_local_model() else "scripted"
@@ -44,7 +44,7 @@ def init(
         files[_GRAPH_FILE] = _template(_GRAPH_FILE)
     taken = [name for name in files if (folder / name).exists()]
     if taken and not force:
-        raise UsageError(f"{folder / taken[0]} is there already; --force replaces it.")
+        raise UsageError(f"{folder / taken[0]} exists already; --force overwrites it.")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -60,4 +60,4 @@ def _print(folder: Path, names: list[str]) -> None:
         typer.echo(f"Wrote {folder / name}.")
     where = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     flag = " --reload" if _GRAPH_FILE in names else ""
-    typer.echo(f"Next: {where}{program()} serve{flag}")
+    typer.echo(f"Next: {where}{program(elsewhere=bool(where))} serve{flag}")

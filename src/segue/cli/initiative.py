@@ -1,37 +1,31 @@
 """`segue follow-up`, `remind`, `reminders` and `preferences`: when an agent writes first."""
 
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from segue.cli.access import Target, Work, of_thread
-from segue.cli.output import USER_OF_KEY, Answer, ThreadId, print_table, when
+from segue.cli.output import Answer, ThreadId, UserOfKey, print_table, when
+from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration
-from segue.core.snowflake import parse, to_text
-from segue.core.text import one_line
+from segue.core.snowflake import parse
+from segue.core.text import exact_json, one_line
 from segue.errors import UsageError
 from segue.journal.records import Thread
 from segue.offline import OfflineSegue
 from segue.runtime.clock import SystemClock
-from segue.runtime.reminders import Reminder, Reminders
+from segue.runtime.reminders import requested_key
 from segue.runtime.requests import FollowUpRequest
 
 _AT = "When, with its zone, such as 2027-01-15T08:00+01:00; by default at once."
 _AFTER = "How long from now, such as 20m or 2h."
 _PROMPT = "What the model is asked, instead of the trigger's prompt; users never see it."
-_DATA = "JSON that the model gets, quoted; users never see it."
-_ONCE = "A name for it: the same name again returns the first follow-up."
-_TRIGGER = "One of the four, or one of the agent's own."
+_ONCE = "A key of the request; the same key again returns the first follow-up."
+_REMIND_ONCE = "A key of the request; the same key again returns the first reminder."
 _TEXT = "What to remind the user of."
-_REMIND_AFTER = "How long from now, such as 20m or 3 days."
-_REMIND_AT = "The user's local time, such as 2027-01-15T09:00."
 _EVERY = "A rule such as 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9', or a cron line such as '0 9 * * 1'."
-_UNTIL = "The local time or date after which a rule ends."
 _WHOSE = (
     "The user, if the key may act for many users; by default the key's user, or `me` without a "
     "server."
@@ -41,14 +35,14 @@ _WHOSE = (
 def follow_up(  # noqa: PLR0913  # each is an option of the command
     thread_id: ThreadId,
     *,
-    at: Annotated[str | None, typer.Option(help=_AT)] = None,
-    after: Annotated[str | None, typer.Option(help=_AFTER)] = None,
-    trigger: Annotated[str, typer.Option(help=_TRIGGER)] = "check_in",
-    prompt: Annotated[str | None, typer.Option(help=_PROMPT)] = None,
-    reason: Annotated[str | None, typer.Option(help="For operators.")] = None,
-    data: Annotated[str | None, typer.Option(help=_DATA)] = None,
-    once: Annotated[str | None, typer.Option(help=_ONCE)] = None,
-    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
+    at: Annotated[str | None, _AT] = None,
+    after: Annotated[str | None, _AFTER] = None,
+    trigger: Annotated[str, "A fixed trigger, or one of the agent's own."] = "check_in",
+    prompt: Annotated[str | None, _PROMPT] = None,
+    reason: Annotated[str | None, "For operators."] = None,
+    data: Annotated[str | None, "JSON that the model gets, quoted; users never see it."] = None,
+    once: Annotated[str | None, _ONCE] = None,
+    user: UserOfKey = None,
     target: Target,
 ) -> Answer:
     """Let the agent write first in a thread, also in an empty one; the gates decide when it is due.
@@ -56,7 +50,7 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     A running server sends it; a message of the user voids it.
     """
     request = FollowUpRequest(
-        at=_parse_time(at),
+        at=None if at is None else _parse_time("--at", at, "use --after"),
         after=None if after is None else parse_duration(after),
         trigger=trigger,
         prompt=prompt,
@@ -66,17 +60,13 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     )
 
     async def work(segue: OfflineSegue, thread: Thread) -> Any:
-        asked_at = SystemClock().now()
         async with segue.new_ids() as ids:
             timer = await segue.requests(ids).follow_up(thread, request)
-        shown = {"state": timer.state, "reason": timer.state_reason}
-        is_new = timer.created_at >= asked_at
-        due_at = timer.due_at.isoformat()
-        return {"id": to_text(timer.id), **shown, "due_at": due_at, "is_new": is_new}
+        shown = {"id": timer.id, "state": timer.state, "reason": timer.state_reason}
+        return exact_json({**shown, "due_at": timer.due_at, "is_new": timer.is_new})
 
     wait = None if request.after is None else request.after.total_seconds()
-    start = None if request.at is None else request.at.isoformat()
-    body = {**asdict(request), "at": start, "after": wait}
+    body = {**exact_json(request), "after": wait, "data": request.data}
     path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
     found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
@@ -91,11 +81,12 @@ def remind(  # noqa: PLR0913  # each is an option of the command
     thread_id: ThreadId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help=_TEXT)],
     *,
-    after: Annotated[str | None, typer.Option(help=_REMIND_AFTER)] = None,
-    at: Annotated[str | None, typer.Option(help=_REMIND_AT)] = None,
-    every: Annotated[str | None, typer.Option(help=_EVERY)] = None,
-    until: Annotated[str | None, typer.Option(help=_UNTIL)] = None,
-    user: Annotated[str | None, typer.Option(help=USER_OF_KEY)] = None,
+    after: Annotated[str | None, "How long from now, such as 20m or 3 days."] = None,
+    at: Annotated[str | None, "The user's local time, such as 2027-01-15T09:00."] = None,
+    every: Annotated[str | None, _EVERY] = None,
+    until: Annotated[str | None, "The local time or date after which a rule ends."] = None,
+    once: Annotated[str | None, _REMIND_ONCE] = None,
+    user: UserOfKey = None,
     target: Target,
 ) -> Answer:
     """Set a reminder in a thread; a running server sends it."""
@@ -103,19 +94,20 @@ def remind(  # noqa: PLR0913  # each is an option of the command
 
     async def work(segue: OfflineSegue, thread: Thread) -> Any:
         async with segue.new_ids() as ids:
-            return _plain(await segue.reminders(ids).remind(thread, text, **given))
+            own = requested_key(once)
+            return exact_json(await segue.reminders(ids).remind(thread, text, key=own, **given))
 
     path = f"/api/threads/{quote(thread_id, safe='')}/reminders"
-    body = {"text": text, **given}
+    body = {"text": text, "key": once, **given}
     found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     return Answer(found, lambda: typer.echo(f"Reminder {found['id']}: {found['description']}."))
 
 
 def reminders(
     *,
-    user: Annotated[str | None, typer.Option(help=_WHOSE)] = None,
-    thread: Annotated[str | None, typer.Option(help="The reminders of one thread.")] = None,
-    cancel: Annotated[str | None, typer.Option(help="Cancel the reminder with this id.")] = None,
+    user: Annotated[str | None, _WHOSE] = None,
+    thread: Annotated[str | None, "The reminders of one thread."] = None,
+    cancel: Annotated[str | None, "Cancel the reminder with this id."] = None,
     target: Target,
 ) -> Answer:
     """List reminders that still wait, soonest first, or cancel one."""
@@ -123,58 +115,42 @@ def reminders(
         raise UsageError("Give one of --user, --thread and --cancel.")
     if cancel is not None:
         return _cancel(target, cancel)
-    if thread is None:
+
+    async def load(segue: OfflineSegue) -> Any:
         owner = "me" if user is None else user
-        listed = _listed(lambda stored: stored.list_of_user(owner))
-        found = target.call("GET", "/api/reminders", listed, user=user)
+        return exact_json(await segue.reminders().list_of_user(owner))
+
+    async def load_thread(segue: OfflineSegue, found: Thread) -> Any:
+        return exact_json(await segue.reminders().list_of_thread(found))
+
+    if thread is None:
+        found = target.call("GET", "/api/reminders", load, user=user)
     else:
         path = f"/api/threads/{quote(thread, safe='')}/reminders"
-        found = target.look(path, of_thread(thread, _of_thread))
+        found = target.look(path, of_thread(thread, load_thread))
     rows = ((r["id"], r["thread_id"], r["description"], one_line(r["text"], 60)) for r in found)
     headings = ("id", "thread", "when", "what")
-    return Answer.table(found, headings, rows, nothing="There is no reminder.")
+    return Answer.table(found, headings, rows, nothing="No reminders.")
 
 
 def _cancel(target: Target, reminder_id: str) -> Answer:
     async def work(segue: OfflineSegue) -> Any:
-        async with segue.new_ids(dry_run=True) as ids:
-            return _plain(await segue.reminders(ids).cancel(parse(reminder_id)))
+        return exact_json(await segue.reminders().cancel(parse(reminder_id)))
 
     found = target.call("DELETE", f"/api/reminders/{quote(reminder_id, safe='')}", work)
     text = f"Reminder {reminder_id} is cancelled."
     return Answer(found or {"id": reminder_id}, lambda: typer.echo(text))
 
 
-async def _of_thread(segue: OfflineSegue, thread: Thread) -> Any:
-    return await _listed(lambda stored: stored.list_of_thread(thread))(segue)
-
-
-def _listed(load: Callable[[Reminders], Awaitable[list[Reminder]]]) -> Work[Any]:
-    async def work(segue: OfflineSegue) -> Any:
-        async with segue.new_ids(dry_run=True) as ids:
-            return [*map(_plain, await load(segue.reminders(ids)))]
-
-    return work
-
-
-def _plain(reminder: Reminder) -> dict[str, Any]:
-    """As the server writes it."""
-    values = {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in asdict(reminder).items()
-    }
-    return {**values, "id": to_text(reminder.id)}
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
+def _parse_time(option: str, text: str, instead: str, now: datetime | None = None) -> datetime:
+    """A time with its zone; with `now`, also a duration from now on."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        moment = datetime.min  # noqa: DTZ901 - refused below
+        # Without a zone it is refused below.
+        moment = now + parse_duration(text) if now else datetime.min  # noqa: DTZ901
     if moment.tzinfo is None:
-        raise UsageError(f"--at is {text!r:.60}; expected a time with its zone, or use --after.")
+        raise UsageError(f"{option} is {text!r:.60}; expected a time with its zone, or {instead}.")
     return moment
 
 
@@ -187,24 +163,22 @@ def _parse_data(text: str | None) -> Any:
 
 _USER = "The user; by default the key's user, or `me` without a server."
 _QUIET_HOURS = "No follow-ups then, on the user's clock, such as 22:00-08:00; off; or default."
-_ZONE = "The user's time zone, such as Europe/Berlin; or default."
 _MUTE = "No follow-ups and no reminders."
 _SNOOZE = (
     "No follow-ups for a time such as 3h, or until one such as 2027-01-15T08:00+01:00; or off."
 )
 _STOP = "Opt out: agents do not write of their own accord until the user wants it again."
-_RESUME = "Take back --stop and --snooze."
 
 
 def preferences(  # noqa: PLR0913  # each is an option of the command
     user: Annotated[str | None, typer.Argument(metavar="[USER]", help=_USER)] = None,
     *,
-    quiet_hours: Annotated[str | None, typer.Option(help=_QUIET_HOURS)] = None,
-    zone: Annotated[str | None, typer.Option(help=_ZONE)] = None,
+    quiet_hours: Annotated[str | None, _QUIET_HOURS] = None,
+    zone: Annotated[str | None, "The user's time zone, such as Europe/Berlin; or default."] = None,
     mute: Annotated[bool | None, typer.Option("--mute/--unmute", help=_MUTE)] = None,
-    snooze: Annotated[str | None, typer.Option(help=_SNOOZE)] = None,
-    stop: Annotated[bool, typer.Option("--stop", help=_STOP)] = False,
-    resume: Annotated[bool, typer.Option("--resume", help=_RESUME)] = False,
+    snooze: Annotated[str | None, _SNOOZE] = None,
+    stop: Annotated[bool, _STOP] = False,
+    resume: Annotated[bool, "Take back --stop and --snooze."] = False,
     target: Target,
 ) -> Answer:
     """Show a user's preferences for all agents, or change those that are given."""
@@ -220,7 +194,7 @@ def preferences(  # noqa: PLR0913  # each is an option of the command
     if quiet_hours is not None:
         changes["quiet_hours"] = _parse_hours(quiet_hours)
     if snooze is not None:
-        changes["snoozed_until"] = _parse_snooze(snooze, SystemClock().now())
+        changes["snoozed_until"] = None if snooze == "off" else _parse_snooze(snooze)
 
     async def work(stored: OfflineSegue) -> Any:
         owner = user or "me"
@@ -256,13 +230,5 @@ def _parse_hours(text: str) -> Any:
     return {"start": start.strip(), "end": end.strip()}
 
 
-def _parse_snooze(text: str, now: datetime) -> str | None:
-    if text == "off":
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = now + parse_duration(text)
-    if moment.tzinfo is None:
-        raise UsageError(f"--snooze is {text!r:.60}; expected a time with its zone, or a duration.")
-    return moment.isoformat()
+def _parse_snooze(text: str) -> str:
+    return _parse_time("--snooze", text, "a duration", SystemClock().now()).isoformat()

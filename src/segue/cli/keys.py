@@ -5,27 +5,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from segue.cli.access import Place
 from segue.cli.output import Answer, Command, Group, when, with_options
+from segue.cli.target import Place
 from segue.core.text import LONGEST_NAME
 from segue.errors import UsageError
 from segue.journal.records import ApiKey
 from segue.runtime.clock import SystemClock
 from segue.server.auth import is_name, new_key
 
-_ANY = "The key speaks for the user that each request names: for a program that serves many users."
+_ANY = "The key acts for the user that each request names: for a program that serves many users."
 
 
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name in lists.")],
     *,
-    user: Annotated[
-        str | None, typer.Option(help="The user that the key speaks for; its name if not given.")
-    ] = None,
-    any_user: Annotated[bool, typer.Option("--any-user", help=_ANY)] = False,
-    operator: Annotated[
-        bool, typer.Option("--operator", help="The key may see everything.")
-    ] = False,
+    user: Annotated[str | None, "The user that the key acts for; its name if not given."] = None,
+    any_user: Annotated[bool, _ANY] = False,
+    operator: Annotated[bool, "The key may see everything."] = False,
     place: Place,
 ) -> Answer:
     """Create a key and print it, once: only a digest of it is stored."""
@@ -35,7 +31,7 @@ def create(
 
     def show() -> None:
         typer.echo(secret)
-        typer.echo(f"Key {key.id} speaks for {_speaks_for(key)}. It is not shown again.", err=True)
+        typer.echo(f"Key {key.id} acts for {_user_of(key)}. It is not shown again.", err=True)
 
     return Answer(_without_digest(key) | {"key": secret}, show)
 
@@ -43,9 +39,9 @@ def create(
 def list_keys(*, place: Place) -> Answer:
     """List all keys, revoked ones too, oldest first."""
     keys = place.run(lambda segue: segue.list_keys())
-    rows = ((k.id, when(k.created_at), when(k.revoked_at), _speaks_for(k), k.name) for k in keys)
-    headings = ("id", "created", "revoked", "speaks for", "name")
-    nothing = "There is no key; `segue keys create NAME` creates one."
+    rows = ((k.id, when(k.created_at), when(k.revoked_at), _user_of(k), k.name) for k in keys)
+    headings = ("id", "created", "revoked", "acts for", "name")
+    nothing = "No keys yet; `segue keys create NAME` creates one."
     return Answer.table([*map(_without_digest, keys)], headings, rows, nothing=nothing)
 
 
@@ -76,18 +72,18 @@ for _name, _command in _COMMANDS.items():
 
 
 def _check_user(name: str, user: str | None, *, any_user: bool) -> str | None:
-    """The user that a new key speaks for; None for any."""
+    """The user that a new key acts for; None for any."""
     if any_user and user is not None:
-        raise UsageError("A key speaks for --user or for --any-user, not for both.")
+        raise UsageError("A key acts for --user or for --any-user, not for both.")
     for what, given in (("name", name), ("user", user or name)):
         if not is_name(given):
             raise UsageError(f"A {what} has 1 to {LONGEST_NAME} plain characters.")
     return None if any_user else user or name
 
 
-def _speaks_for(key: ApiKey) -> str:
+def _user_of(key: ApiKey) -> str:
     user = "any user" if key.user_id is None else f"user {key.user_id}"
-    return f"{user}, and is an operator's" if key.is_operator else user
+    return f"{user}, as operator" if key.is_operator else user
 
 
 def _without_digest(key: ApiKey) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -29,15 +30,17 @@ from segue.errors import NotFoundError, SegueError, UsageError
 _NAME: Final = "segue"
 
 
-def program() -> str:
-    """The command that runs this program again, such as `segue` or `.venv/bin/segue`."""
+def program(*, elsewhere: bool = False) -> str:
+    """The command that runs this program again, such as `segue` or `.venv/bin/segue`; with its
+    whole path if it is to be run from another folder.
+    """
     typed = Path(sys.argv[0])
     if typed.name != _NAME or not typed.is_file():  # run as a module, or by a test
         return _NAME
     found = shutil.which(_NAME)
     if found is not None and Path(found).samefile(typed):
         return _NAME
-    return shlex.quote(str(typed))
+    return shlex.quote(str(typed.absolute() if elsewhere else typed))
 
 
 # Exit codes: 2 if the caller can fix it, 1 for everything else that failed.
@@ -78,23 +81,14 @@ def print_error(text: str) -> None:
     typer.echo(f"Error: {harmless(' '.join(text.split()))}", err=True)
 
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings file; segue.toml of this folder if not given."),
-]
-Database = Annotated[
-    str | None,
-    typer.Option(help="SQLite folder or PostgreSQL address; overrides the settings file."),
-]
-Url = Annotated[
-    str | None,
-    typer.Option(help="A server's address, instead of a database; it takes an operator's key."),
-]
+ConfigFile = Annotated[Path | None, "Settings file; segue.toml of this folder if not given."]
 Key = Annotated[str | None, typer.Option(help="A key of the server.", envvar="SEGUE_KEY")]
-USER_OF_KEY: Final = "The thread's user, at a server with a key that speaks for many users."
+UserOfKey = Annotated[
+    str | None, "The thread's user, at a server with a key that acts for many users."
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[
-    int, typer.Option(min=1, max=10_000, help="Number of entries at most; the newest.")
+    int, typer.Option(min=1, max=10_000, help="Maximum number of entries; the newest.")
 ]
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 
@@ -115,8 +109,8 @@ class Answer:
 
 
 def with_options(function: Callable[..., Answer | None]) -> Callable[..., None]:
-    """A command as typer takes it: each field of a parameter that is a dataclass becomes an option,
-    and `--json` is added if the command returns an `Answer`.
+    """A command as typer takes it. A parameter `Annotated` with a text becomes an option with that
+    help, each field of a dataclass an option, and an `Answer` gets `--json`.
     """
     given = signature(function)
     groups: dict[str, Any] = {
@@ -124,13 +118,13 @@ def with_options(function: Callable[..., Answer | None]) -> Callable[..., None]:
         for name, parameter in given.parameters.items()
         if is_dataclass(parameter.annotation)
     }
-    options: list[Parameter] = []
+    found: list[Parameter] = []
     for name, parameter in given.parameters.items():
         group = groups.get(name)
-        options += signature(group).parameters.values() if group else [parameter]
+        found += signature(group).parameters.values() if group else [parameter]
     if given.return_annotation is Answer and "as_json" not in given.parameters:
-        is_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-        options.append(is_json)
+        found.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    options = [each.replace(kind=each.KEYWORD_ONLY, annotation=_option(each)) for each in found]
 
     @wraps(function)
     def run(**values: Any) -> None:
@@ -149,10 +143,20 @@ def with_options(function: Callable[..., Answer | None]) -> Callable[..., None]:
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
-    options = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
     run.__annotations__ = {option.name: option.annotation for option in options}
     vars(run)["__signature__"] = Signature(options)
     return run
+
+
+def _option(parameter: Parameter) -> Any:
+    """The parameter's annotation, with a text in it made an option with that help."""
+    annotation = parameter.annotation
+    if not isinstance(text := getattr(annotation, "__metadata__", [None])[0], str):
+        return annotation
+    kind = annotation.__origin__
+    # Named, a flag has no `--no-…`.
+    names = [f"--{parameter.name.replace('_', '-')}"] if kind is bool else []
+    return Annotated[kind, typer.Option(*names, help=text)]
 
 
 def print_json(value: Any) -> None:
@@ -160,8 +164,16 @@ def print_json(value: Any) -> None:
     typer.echo(harmless(json.dumps(exact_json(value), indent=2, ensure_ascii=False)))
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Print a table, or `nothing` if there is no row; the last column is wrapped.
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    nothing: str = "",
+    wrapped: int = 1,
+    styles: Iterable[str] = (),
+) -> None:
+    """Print a table, or `nothing` without rows. The last `wrapped` columns are wrapped; `styles`
+    are those of the rows.
 
     In a pipe, each row is one line with tabs between the cells.
     """
@@ -170,12 +182,13 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothi
         print_lines(["\t".join(headings), *lines] if lines else [nothing])
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in headings[:-1]:
+    for heading in headings[:-wrapped]:
         table.add_column(heading, no_wrap=True)
-    table.add_column(headings[-1], overflow="fold")
-    for row in rows:
+    for heading in headings[-wrapped:]:
+        table.add_column(heading, overflow="fold")
+    for row, style in zip(rows, chain(styles, repeat("")), strict=False):
         # As `Text`: brackets in a message are not markup.
-        table.add_row(*(Text(harmless(cell)) for cell in row))
+        table.add_row(*(Text(harmless(cell)) for cell in row), style=style)
     if table.row_count:
         Console().print(table)
     else:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +28,7 @@ _LOOK_EVERY: Final = 0.3
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 FileTimes = Mapping[Path, tuple[int, int]]
+Look = Callable[[], FileTimes]
 
 
 def inherited_listener() -> int | None:
@@ -48,13 +49,13 @@ def stop_without_parent(stop: asyncio.Event) -> None:
 
 
 async def serve_with_reload(
-    listener: int, stop: asyncio.Event, files: "WatchedFiles", command: Sequence[str]
+    listener: int, stop: asyncio.Event, look: Look, command: Sequence[str]
 ) -> int:
     """Serve until `stop` is set; returns the exit code."""
     current: _Child | None = None
     leaving: set[asyncio.Task[int]] = set()
     while not stop.is_set():
-        seen = files.look()
+        seen = look()
         child = await _Child.start(command, listener)
         await wait_for_any(child.ready, child.ended, stop)
         if child.ready.is_set() and not child.ended.is_set():
@@ -69,20 +70,20 @@ async def serve_with_reload(
                 if current and not current.ended.is_set()
                 else "Nothing is served; waiting for a change."
             )
-        if changed := await _change(files, seen, stop):
+        if changed := await _change(look, seen, stop):
             typer.echo(f"Reloading: {changed} changed.")
     if current is not None:
         leaving.add(asyncio.create_task(current.stop()))
     return max([0, *await asyncio.gather(*leaving)])
 
 
-async def _change(files: "WatchedFiles", seen: FileTimes, stop: asyncio.Event) -> str | None:
+async def _change(look: Look, seen: FileTimes, stop: asyncio.Event) -> str | None:
     """The name of a file that changed, once no file changes any more; None if stopped."""
     while not stop.is_set():
-        found = files.look()
+        found = look()
         different = {path for path, _ in seen.items() ^ found.items()}
         if different:
-            while (later := files.look()) != found:
+            while (later := look()) != found:
                 found = later
                 await asyncio.sleep(_LOOK_EVERY)
             return min(different).name
@@ -137,21 +138,14 @@ class _Child:
         self.ended.set()
 
 
-class WatchedFiles:
-    """The settings file, and all Python files of some folders."""
-
-    def __init__(self, folders: Iterable[Path], others: Iterable[Path]) -> None:
-        self._folders = [*folders]
-        self._others = [*others]
-
-    def look(self) -> FileTimes:
-        """Time and size of each file."""
-        found: dict[Path, tuple[int, int]] = {}
-        for path in (*self._others, *(p for f in self._folders for p in _python_files(f))):
-            with suppress(OSError):  # it was deleted meanwhile
-                stat = path.stat()
-                found[path] = (stat.st_mtime_ns, stat.st_size)
-        return found
+def look_at(config: Path, folders: Iterable[Path]) -> FileTimes:
+    """Time and size of the settings file, and of all Python files of some folders."""
+    found: dict[Path, tuple[int, int]] = {}
+    for path in (config, *(path for folder in folders for path in _python_files(folder))):
+        with suppress(OSError):  # it was deleted meanwhile
+            stat = path.stat()
+            found[path] = (stat.st_mtime_ns, stat.st_size)
+    return found
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -166,15 +160,12 @@ def _python_files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in files if name.endswith(".py"))
 
 
-def watched_files(settings: Settings, config: Path) -> WatchedFiles:
+def watched_folders(settings: Settings) -> list[Path]:
     """The working directory, and packages elsewhere whose code the agents' settings name."""
     folders = {Path.cwd()}
     for agent in settings.agents:
         folders |= {folder for name in _modules(agent) for folder in _folders_of(name)}
-    own = {
-        each for each in folders if not any(each != f and each.is_relative_to(f) for f in folders)
-    }
-    return WatchedFiles(sorted(own), [config])
+    return [each for each in folders if not folders.intersection(each.parents)]
 
 
 def _modules(agent: AgentConfig) -> Iterator[str]:

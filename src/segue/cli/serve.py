@@ -3,10 +3,9 @@
 import asyncio
 import ctypes
 import gc
-import logging
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,22 +13,22 @@ import typer
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from segue.cli.access import Place
 from segue.cli.output import FAILED, print_error, program
 from segue.cli.reload import (
     child_command,
     inherited_listener,
+    look_at,
     serve_with_reload,
     stop_without_parent,
     wait_for_any,
-    watched_files,
+    watched_folders,
 )
+from segue.cli.target import Place
 from segue.errors import SegueError
 from segue.facade import Segue
 from segue.offline import open_offline
 from segue.server.app import create_app
-from segue.server.serving import EventLoop, Lifespan, check_bind, open_socket, serving
-from segue.server.serving import logger as serving_logger
+from segue.server.serving import EventLoop, Lifespan, check_bind, is_loopback, open_socket, serving
 from segue.server.settings import ServedSettings
 from segue.settings import Settings, load_settings, note_on_first_try
 from segue.settings.loading import FILE
@@ -45,39 +44,30 @@ _HEAPS: Final = 2
 async def serve_until_stopped(settings: ServedSettings) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. Turns finish or are released."""
     server = settings.server
-    await _check_bind(settings)
+    if not is_loopback(server.host):  # refused before anything is opened or created
+        check_bind(server, has_keys=await _has_keys(settings))
     place = describe_location(settings)  # raises if the address is invalid
     configure_logging(server.log_level, json=server.log_format == "json")
     descriptor = inherited_listener()
     bound = open_socket(server, descriptor)
-    closed = asyncio.Event()
-
-    @asynccontextmanager
-    async def open_segue() -> AsyncIterator[Segue]:
-        try:
-            async with Segue.open(settings) as segue:
-                yield segue
-        finally:
-            closed.set()
-
-    app = create_app(open_segue, server)
+    app = create_app(partial(Segue.open, settings), server)
     lifespan: Lifespan = app.state.lifespan
+    lifespan.logs_segue_errors = False
     stop = _handle_stop_signals()
     if descriptor is not None:
         lifespan.opens_first = True
         stop_without_parent(stop)
-    with _segue_errors_not_logged():
-        async with serving(app, bound) as address:
-            typer.echo(f"Starting at {address}")
-            await wait_for_any(lifespan.started, stop)
-            if lifespan.is_ready and not stop.is_set():
-                await _warm_up(app)
-                for line in _greeting(settings, place, address):
-                    typer.echo(line)
-                typer.echo("Ready.")
-            await wait_for_any(closed, stop)
-            if stop.is_set():
-                typer.echo("Stopping; Ctrl-C again stops at once.")
+    async with serving(app, bound) as address:
+        typer.echo(f"Starting at {address}")
+        await wait_for_any(lifespan.started, stop)
+        if lifespan.is_ready and not stop.is_set():
+            await _warm_up(app)
+            for line in _greeting(settings, place, address):
+                typer.echo(line)
+            typer.echo("Ready.")
+        await wait_for_any(lifespan.closed, stop)
+        if stop.is_set():
+            typer.echo("Stopping; Ctrl-C again stops at once.")
     if lifespan.failure is not None:
         is_ours = isinstance(lifespan.failure, SegueError)
         print_error(
@@ -89,7 +79,7 @@ async def serve_until_stopped(settings: ServedSettings) -> int:
 
 
 async def _warm_up(app: FastAPI) -> None:
-    """Do now what would block the event loop for up to 100 ms at a time later on."""
+    """Do now what would block the event loop later on."""
     # Builds the routes, otherwise with the first request, and loads the backend of event streams.
     await run_in_threadpool(app.openapi)
     # A full garbage collection visits all that was loaded, unless it is frozen.
@@ -98,17 +88,9 @@ async def _warm_up(app: FastAPI) -> None:
 
 
 def _limit_heaps() -> None:
-    """Glibc gives each thread a heap of its own, which keeps what large messages once took."""
+    """Glibc gives each thread its own heap, which keeps the memory of past large messages."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _HEAPS)
-
-
-async def _check_bind(settings: ServedSettings) -> None:
-    """Refuse an open port without a key before anything is opened or created."""
-    try:
-        check_bind(settings.server, has_keys=False)
-    except SegueError:
-        check_bind(settings.server, has_keys=await _has_keys(settings))
 
 
 async def _has_keys(settings: Settings) -> bool:
@@ -155,20 +137,6 @@ def _handle_stop_signals() -> asyncio.Event:
     return stop
 
 
-@contextmanager
-def _segue_errors_not_logged() -> Iterator[None]:
-    """`SegueError` is printed at the end, so it is not logged as well."""
-
-    def is_unexpected(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], SegueError))
-
-    serving_logger.addFilter(is_unexpected)
-    try:
-        yield
-    finally:
-        serving_logger.removeFilter(is_unexpected)
-
-
 def serve(
     *,
     host: Annotated[
@@ -179,12 +147,8 @@ def serve(
         int | None,
         typer.Option(help="8000 if not set; 0 takes any free port.", min=0, max=65_535),
     ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also log each request and each turn.")
-    ] = False,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when code or settings change; for developing.")
-    ] = False,
+    verbose: Annotated[bool, "Also log each request and each turn."] = False,
+    reload: Annotated[bool, "Restart when code or settings change; for developing."] = False,
     place: Place,
 ) -> None:
     """Serve the agents of the settings over REST, WebSocket and server-sent events.
@@ -209,7 +173,6 @@ def serve(
 async def _reload(settings: ServedSettings, config: Path | None) -> int:
     with open_socket(settings.server) as bound:
         bound.listen()  # clients that connect before the first child is ready wait
-        files = watched_files(settings, config or Path(FILE))
-        return await serve_with_reload(
-            bound.fileno(), _handle_stop_signals(), files, child_command()
-        )
+        look = partial(look_at, config or Path(FILE), watched_folders(settings))
+        stop = _handle_stop_signals()
+        return await serve_with_reload(bound.fileno(), stop, look, child_command())

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from segue.cli.access import Place
-from segue.cli.look import parse_time
-from segue.cli.output import Answer, ConfigFile, is_piped, print_lines, print_table, when
+from segue.cli.output import Answer, ConfigFile, print_lines, print_table, when
+from segue.cli.target import Place
+from segue.cli.views import parse_time
 from segue.core.autonomy.local_time import NIGHT
 from segue.core.durations import show_duration
-from segue.core.text import harmless
 from segue.errors import NotFoundError, UsageError
 from segue.offline import OfflineSegue
 from segue.runtime.clock import SystemClock
@@ -33,12 +28,10 @@ _SCENARIO = "A TOML file, see docs/simulate.md. Or use --from or --all."
 _FROM = "Instead of a scenario: replay this thread."
 _ALL = "Instead of a scenario: replay all threads."
 _POLICY = "Replay: a TOML file with the settings of `autonomy` to change."
-_AGENT = "Replay: apply the policy to this agent only."
 _SINCE = "Replay: count from this time on, a date, 2027-01-31, or an age, 7d."
 _DATABASE = "Replay: the database; overrides the settings. Scenario: keep it in this new folder."
 _SEED = "Overrides the scenario's seed: other follow-ups are answered."
 _VERBOSE = "Show plans and every gate's verdict; in a replay, all that was sent or not."
-_HEADINGS: Final = ("when", "who", "what", "why")
 _STYLES: Final[Mapping[EntryKind, str]] = {
     EntryKind.FOLLOW_UP: "bold green",
     EntryKind.POSTPONED: "yellow",
@@ -72,7 +65,7 @@ _UNKNOWN: Final = (
 _PROGRESS_EVERY: Final = 1_000
 
 # The cells of a line, and its style.
-_Row = tuple[tuple[str, str, str, str], str | None]
+_Row = tuple[tuple[str, str, str, str], str]
 
 
 def simulate(  # noqa: PLR0913 - each is an option
@@ -80,13 +73,13 @@ def simulate(  # noqa: PLR0913 - each is an option
     *,
     thread: Annotated[str | None, typer.Option("--from", metavar="THREAD", help=_FROM)] = None,
     everything: Annotated[bool, typer.Option("--all", help=_ALL)] = False,
-    policy: Annotated[Path | None, typer.Option(help=_POLICY)] = None,
-    agent: Annotated[str | None, typer.Option(help=_AGENT)] = None,
-    since: Annotated[str | None, typer.Option(help=_SINCE)] = None,
+    policy: Annotated[Path | None, _POLICY] = None,
+    agent: Annotated[str | None, "Replay: apply the policy to this agent only."] = None,
+    since: Annotated[str | None, _SINCE] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help=_VERBOSE)] = False,
     config: ConfigFile = None,
-    database: Annotated[str | None, typer.Option(help=_DATABASE)] = None,
-    seed: Annotated[int | None, typer.Option(help=_SEED)] = None,
+    database: Annotated[str | None, _DATABASE] = None,
+    seed: Annotated[int | None, _SEED] = None,
 ) -> Answer:
     """Run a scenario on a virtual clock, or past conversations under another policy.
 
@@ -129,26 +122,14 @@ def _print_simulation(report: SimulationReport, *, verbose: bool) -> None:
     title = f"{report.title}: " if report.title else ""
     first, last = f"{report.start:%Y-%m-%d %H:%M}", f"{report.end:%Y-%m-%d %H:%M}"
     print_lines([f"{title}{report.user} from {first} to {last}"])
-    rows = _rows(report, verbose=verbose)
-    if is_piped():
-        print_table(_HEADINGS, (cells for cells, _ in rows), nothing="")
-        print_lines(map("\t".join, _totals(report)))
-        return
-    timeline = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    timeline.add_column(_HEADINGS[0], no_wrap=True)
-    timeline.add_column(_HEADINGS[1], overflow="fold")
-    for heading in _HEADINGS[2:]:
-        timeline.add_column(heading, ratio=3, overflow="fold")
-    for cells, style in rows:
-        # As text and not as markup: brackets in messages are shown as they are.
-        timeline.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
-    totals = Table(box=None, show_header=False, pad_edge=False)
-    totals.add_column(no_wrap=True)
-    totals.add_column(justify="right")
-    totals.add_column(overflow="fold")
-    for name, number, details in _totals(report):
-        totals.add_row(name, number, Text(details))
-    Console().print(timeline, totals)
+    rows = [*_rows(report, verbose=verbose)]
+    print_table(
+        ("when", "who", "what", "why"),
+        (cells for cells, _ in rows),
+        wrapped=2,
+        styles=(style for _, style in rows),
+    )
+    print_table(("total", "number", "details"), _totals(report))
 
 
 def _rows(report: SimulationReport, *, verbose: bool) -> Iterator[_Row]:
@@ -159,7 +140,7 @@ def _rows(report: SimulationReport, *, verbose: bool) -> Iterator[_Row]:
         who = entry.who
         if entry.kind is EntryKind.USER_MESSAGE and has_several:
             who += f" to {entry.agent}"
-        yield (_when(entry.at), who, _what(entry), _why(entry)), _STYLES.get(entry.kind)
+        yield (_when(entry.at), who, _what(entry), _why(entry)), _STYLES.get(entry.kind, "")
         for verdict in entry.verdicts if verbose else ():
             why = f"{verdict.outcome.value}: {verdict.reason}"
             yield ("", "", f"  {verdict.gate.value}", why), "dim"
@@ -224,10 +205,10 @@ def _replay(
         asked = replace(query, zone=segue.settings.zone)
         report = await replay(segue.journal, autonomy_of, asked, _progress())
         if not report.threads and not report.unreadable:
-            raise NotFoundError("There is no conversation in the database yet.")
+            raise NotFoundError("The database has no conversations yet.")
         if agent is not None and agent not in used:
             raise NotFoundError(
-                f"There is no conversation with agent {agent!r}; there are some with: "
+                f"No conversation is with agent {agent!r}; the agents are: "
                 f"{', '.join(sorted(used))}."
             )
         return report
@@ -265,7 +246,7 @@ def _print_replay(report: ReplayReport) -> None:
             (when(e.at), e.thread_id, _LABELS[e.kind], e.trigger or "", e.gate or "")
             for e in report.events
         )
-        print_table(("when", "thread", "what", "trigger", "gate"), events, nothing="")
+        print_table(("when", "thread", "what", "trigger", "gate"), events)
     kinds = (EventKind.SENT_THEN, EventKind.REPLIED_THEN, EventKind.SENT, EventKind.REPLY_LOST)
     counters = [report.counts[kind] for kind in kinds]
     triggers = sorted({*report.counts[EventKind.SENT_THEN], *report.counts[EventKind.SENT]})
@@ -284,7 +265,7 @@ def _sentences(report: ReplayReport) -> Iterator[str]:
     if held_out := report.total(EventKind.HELD_OUT):
         yield f"Held out: {held_out:,}."
     busiest, at_night = report.busiest_day, report.at_night
-    yield f"The most that one user got on one day: {busiest[now]:,} instead of {busiest[then]:,}."
+    yield f"Most sent to one user on one day: {busiest[now]:,} instead of {busiest[then]:,}."
     yield (
         f"At night, {NIGHT} on the user's clock: {at_night[now]:,} ({report.night_share(now):.0%}) "
         f"instead of {at_night[then]:,} ({report.night_share(then):.0%})."

@@ -16,8 +16,8 @@ from typing import Annotated, BinaryIO, Final
 
 import typer
 
-from segue.cli.access import Place
 from segue.cli.output import FAILED, Answer, AsJson, is_piped, print_lines, print_table
+from segue.cli.target import Place
 from segue.core.text import harmless, one_line
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.records import Deleted
@@ -41,26 +41,20 @@ from segue.transfer.lines import ExportWriter
 _PROGRESS_EVERY: Final = 10_000
 _THREADS = "Only these threads, with those nested in them."
 _FULL = "For operators: everything, triggers too; the file that `segue import` reads."
-_OUT = "File to write; stdout if not given."
 _REMAP = "Give everything new ids, in the same order: a copy beside the original."
 _SKIP = "Skip threads, memories and preferences that exist already."
-_DRY = "Check everything, write nothing."
 _TRUSTED = "Also accept system messages, addresses and file ids, which users cannot send."
 _COUNT = "Only show how much would be deleted."
 # Export lines are named in the singular, tables in the plural.
-_SINGULARS: Final = {
-    "batches": "batch",
-    "summaries": "summary",
-    "memories": "memory",
-    "users": "user's preferences",
-    "preferences": "user's preferences",
-    "push_subscriptions": "notified browser",
-}
 _PLURALS: Final = {
     "batch": "batches",
     "summary": "summaries",
     "memory": "memories",
     "user's preferences": "users' preferences",
+}
+_SINGULARS: Final = {plural: singular for singular, plural in _PLURALS.items()} | {
+    **dict.fromkeys(("users", "preferences"), "user's preferences"),
+    "push_subscriptions": "notified browser",
 }
 _KEYS: Final = "api_keys"
 _ALWAYS_COUNTED: Final = ("threads", "messages", "memories")
@@ -69,9 +63,9 @@ _ALWAYS_COUNTED: Final = ("threads", "messages", "memories")
 def export(
     threads: Annotated[list[str] | None, typer.Argument(metavar="THREAD", help=_THREADS)] = None,
     *,
-    user: Annotated[str | None, typer.Option(help="Only data of this user.")] = None,
-    full: Annotated[bool, typer.Option("--full", help=_FULL)] = False,
-    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
+    user: Annotated[str | None, "Only data of this user."] = None,
+    full: Annotated[bool, _FULL] = False,
+    out: Annotated[Path | None, "File to write; stdout if not given."] = None,
     place: Place,
     as_json: AsJson = False,
 ) -> Answer:
@@ -89,10 +83,10 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `segue export --full` wrote.")],
     *,
-    remap: Annotated[bool, typer.Option("--remap", help=_REMAP)] = False,
-    skip_existing: Annotated[bool, typer.Option("--skip-existing", help=_SKIP)] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY)] = False,
-    trusted: Annotated[bool, typer.Option("--trusted", help=_TRUSTED)] = False,
+    remap: Annotated[bool, _REMAP] = False,
+    skip_existing: Annotated[bool, _SKIP] = False,
+    dry_run: Annotated[bool, "Check everything, write nothing."] = False,
+    trusted: Annotated[bool, _TRUSTED] = False,
     place: Place,
 ) -> Answer:
     """Import a full export: all of it or, if anything is wrong, nothing."""
@@ -119,8 +113,8 @@ def import_(
 def forget(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user to forget.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=_COUNT)] = False,
+    yes: Annotated[bool, "Do not ask for confirmation."] = False,
+    dry_run: Annotated[bool, _COUNT] = False,
     place: Place,
 ) -> Answer:
     """Delete all data of a user: conversations, memories, preferences."""
@@ -234,7 +228,7 @@ def _forget_lines(user: str, rows: Mapping[str, int], *, dry_run: bool) -> Itera
     in_order = {**dict.fromkeys(_ALWAYS_COUNTED, 0), **rows}
     gone = {name: count for name, count in in_order.items() if count and name != _KEYS}
     done = "Would delete" if dry_run else "Deleted"
-    yield f"{done} {_amounts(gone)}." if gone else f"There is no data of {user}."
+    yield f"{done} {_amounts(gone)}." if gone else f"{user} has no data here."
     if keys := rows.get(_KEYS, 0):
         yield f"Keys that {'would be' if dry_run else 'are'} revoked, but not deleted: {keys}."
 
@@ -250,24 +244,17 @@ def _amount(count: int, name: str) -> str:
 
 _SOURCE = "A LangGraph app's checkpoints (a SQLite file or a postgresql:// address), or a .jsonl."
 _USER_FROM = "Field of each conversation that names its user, such as metadata.user_id."
+# A dry run prints "would be" in place of the braces.
 _ROWS = {
     "threads": "conversations found",
-    "migrated": "migrated",
+    "migrated": "{}migrated",
     "continued": "went on since the last run",
     "unchanged": "unchanged",
-    "held_back": "last batch held back: it may be going on",
-    "messages": "messages stored",
-    "markers": "old markers turned into triggers",
+    "held_back": "last batch {}held back: it may be going on",
+    "messages": "messages {}stored",
+    "markers": "old markers {}turned into triggers",
     "orphans": "results without a call",
-    "repairs": "unfinished batches settled",
-}
-_DRY_ROWS = {
-    **_ROWS,
-    "migrated": "would be migrated",
-    "held_back": "last batch would be held back: it may be going on",
-    "messages": "messages would be stored",
-    "markers": "old markers would be turned into triggers",
-    "repairs": "unfinished batches would be settled",
+    "repairs": "unfinished batches {}settled",
 }
 # Number of users to list, those with the most threads first.
 _USERS = 10
@@ -278,20 +265,12 @@ _LINES = 20
 def migrate(  # noqa: PLR0913 - they are its options
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE)],
     *,
-    user: Annotated[
-        str | None, typer.Option(help="Owner of conversations that name no user.")
-    ] = None,
-    user_from: Annotated[str | None, typer.Option(help=_USER_FROM)] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="The threads' agent; the settings' first if not given.")
-    ] = None,
-    agent_from: Annotated[
-        str | None, typer.Option(help="Field that names the agent, such as metadata.agent.")
-    ] = None,
-    prefix: Annotated[str, typer.Option(help="Prefix for the ids of the new threads.")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read everything, write nothing.")
-    ] = False,
+    user: Annotated[str | None, "Owner of conversations that name no user."] = None,
+    user_from: Annotated[str | None, _USER_FROM] = None,
+    agent: Annotated[str | None, "The threads' agent; the settings' first if not given."] = None,
+    agent_from: Annotated[str | None, "Field that names the agent, such as metadata.agent."] = None,
+    prefix: Annotated[str, "Prefix for the ids of the new threads."] = "",
+    dry_run: Annotated[bool, "Read everything, write nothing."] = False,
     place: Place,
 ) -> Answer:
     """Import conversations of a LangGraph app, or chats in a file. The source is only read.
@@ -342,20 +321,16 @@ def _shares(users: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def _print(report: MigrationReport) -> None:
-    labels = _DRY_ROWS if report.is_dry_run else _ROWS
-    rows = [(label, str(getattr(report, name))) for name, label in labels.items()]
-    print_table(("what", "how many"), rows, nothing="")
+    would = "would be " if report.is_dry_run else ""
+    rows = [(label.format(would), str(getattr(report, name))) for name, label in _ROWS.items()]
+    print_table(("what", "how many"), rows)
     if report.users:
-        whose = (
-            "threads that would be theirs" if report.is_dry_run else "threads that became theirs"
-        )
-        print_table(("user", whose), _shares(report.users), nothing="")
+        print_table(("user", "threads"), _shares(report.users))
     if report.renamed:
-        became = "would be called here" if report.is_dry_run else "is called here"
         renamed = ((each.thread, each.became) for each in report.renamed)
-        print_table(("conversation", became), renamed, nothing="")
+        print_table(("conversation", "new id"), renamed)
     if report.skipped:
         skipped = ((each.thread, one_line(each.why, 400)) for each in report.skipped)
-        print_table(("skipped", "why"), skipped, nothing="")
+        print_table(("skipped", "why"), skipped)
     if report.is_dry_run:
         typer.echo("Nothing was written: this was a dry run.")

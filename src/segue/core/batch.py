@@ -6,7 +6,7 @@ an abandoned batch so that it is complete and valid; `segue.core.stamp` gives me
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -80,9 +80,7 @@ class Batch:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether other turns may read it: it is complete, or its last reply is in and it only
-        waits for its continuation.
-        """
+        """Whether other turns may read it: complete, or with its reply and only to be continued."""
         is_waiting = self.state is BatchState.AWAITING_CONTINUATION
         return self.is_complete or (is_waiting and not (self._missing_head or self._missing_reply))
 
@@ -103,12 +101,15 @@ class Batch:
     def next_sequence_num(self) -> int:
         return max(m.sequence_num or 0 for m in self._metadata) + 1
 
-    def with_messages(self, messages: Iterable[BaseMessage]) -> "Batch":
-        """The batch with messages at its end; the metadata of the others is not read again."""
+    def with_messages(
+        self, messages: Iterable[BaseMessage], metadata: Iterable[MessageMetadata] | None = None
+    ) -> "Batch":
+        """The batch with messages at its end; metadata that is known is not read again."""
         more = list(messages)
+        known = map(MessageMetadata.of, more) if metadata is None else metadata
         longer = Batch(self.id, [*self.messages, *more])
         # The place in which `cached_property` looks.
-        longer.__dict__["_metadata"] = [*self._metadata, *map(MessageMetadata.of, more)]
+        longer.__dict__["_metadata"] = [*self._metadata, *known]
         return longer
 
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
@@ -246,6 +247,8 @@ INTERRUPTED_RESULT: Final = (
     "Interrupted: this call did not finish, and it is not known whether it took effect."
 )
 CUT_OFF_REPLY: Final = "My reply was cut off here before I could finish it."
+# Closes a batch whose reply is in, but whose continuation does not come any more.
+NOT_CONTINUED: Final = "I meant to go on with this later, but that was called off."
 
 
 def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
@@ -257,14 +260,15 @@ def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:
     """
     if batch.is_complete:
         return batch
-    closing = [*interrupted_results(batch), AIMessage(CUT_OFF_REPLY)]
-    return batch.with_messages(_appended(batch, closing, generator))
+    last = AIMessage(NOT_CONTINUED if batch.is_whole else CUT_OFF_REPLY)
+    closing = [*interrupted_results(batch), last]
+    return _extended(batch, closing, generator)
 
 
 def with_open_calls_answered(batch: Batch) -> Batch:
     """The batch with its open calls answered, so that a model can continue it."""
     results = interrupted_results(batch)
-    return batch.with_messages(_appended(batch, results, None)) if results else batch
+    return _extended(batch, results, None) if results else batch
 
 
 def interrupted_results(batch: Batch) -> list[BaseMessage]:
@@ -279,9 +283,9 @@ def interrupted_results(batch: Batch) -> list[BaseMessage]:
     ]
 
 
-def _appended(
+def _extended(
     batch: Batch, messages: list[BaseMessage], generator: SnowflakeSource | None
-) -> list[BaseMessage]:
+) -> Batch:
     position = batch.last_position
     template = MessageMetadata(
         synthetic=True,
@@ -290,12 +294,14 @@ def _appended(
         batch_type=batch.type,
         parent_batch=batch.parent,
     )
-    appended = []
+    added: list[BaseMessage] = []
+    known: list[MessageMetadata] = []
     for sequence_num, message in enumerate(messages, batch.next_sequence_num):
         if generator is None:
             position = next_snowflake(position, 0, node_of(position))
         else:
             position = generator.next(after=position)
-        metadata = replace(template, position=position, sequence_num=sequence_num)
-        appended.append(metadata.onto(message, id=to_text(position)))
-    return appended
+        metadata = template.with_fields(position=position, sequence_num=sequence_num)
+        known.append(metadata)
+        added.append(metadata.onto(message, id=to_text(position)))
+    return batch.with_messages(added, known)

@@ -27,7 +27,10 @@ TEXT_KEYS: Final = {
     "refusal": "refusal",
     "custom_tool_call_output": "output",
 }
-_REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+# Calls and reasoning.
+_NOT_CONTENT: Final = CALL_BLOCKS | {
+    *("thinking", "redacted_thinking", "reasoning", "reasoning_content")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,11 @@ def blocks_of(message: BaseMessage) -> list[str | dict[str, Any]]:
 
 def has_content(message: BaseMessage) -> bool:
     """Whether a message has content besides tool calls and reasoning."""
-    return any(map(_is_content, blocks_of(message))) or bool(words_beside(message))
+    content = message.content
+    if isinstance(content, str):  # most messages, and all of a history are asked
+        return bool(content.strip() or words_beside(message))
+    shown = (block for block in content if not is_of_type(block, _NOT_CONTENT))
+    return not all(map(is_blank, shown)) or bool(words_beside(message))
 
 
 def words_beside(message: BaseMessage) -> str:
@@ -185,10 +192,6 @@ def _arguments(raw: Any) -> dict[str, Any]:
         except (ValueError, RecursionError):  # models do loop on an opening bracket
             return {}
     return raw if isinstance(raw, dict) else {}
-
-
-def _is_content(block: Any) -> bool:
-    return not (is_blank(block) or is_of_type(block, CALL_BLOCKS | _REASONING_BLOCKS))
 
 
 def is_blank(block: Any) -> bool:

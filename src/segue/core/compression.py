@@ -17,14 +17,14 @@ from typing import Any, Final, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from segue.core.acts import Act, acts_of
 from segue.core.batch import Batch
 from segue.core.calls import calls_of, has_content
 from segue.core.memory import indexed_words, text_of
 from segue.core.messages import spoken_text, user_message, visible_messages
 from segue.core.metadata import BatchType, is_synthetic
-from segue.core.sentences import is_question, sentences_of
-from segue.core.text import both_ends, plain_json, storable
+from segue.core.speech.acts import Act, acts_of
+from segue.core.speech.sentences import is_question, sentences_of
+from segue.core.text import cut_text, plain_json, storable
 from segue.core.tokens import BYTES_PER_TOKEN, estimate_text
 
 # Points of a batch's importance; they add up to 10.
@@ -228,11 +228,14 @@ def _lines(batches: Sequence[Batch], length: int) -> Iterator[str]:
 def _line(message: BaseMessage, batch_type: BatchType, length: int) -> dict[str, Any] | None:
     """The speaker, the text and the calls of a message; None if it has neither."""
     short = min(length, _TOOL_LENGTH)
-    text = both_ends(text_of(message), short if isinstance(message, ToolMessage) else length)
+    longest = short if isinstance(message, ToolMessage) else length
+    text = cut_text(storable(text_of(message)), longest)
     if not text and has_content(message):
         text = "(a picture or a file)"
     calls = [
-        both_ends(f"{call.name} {json.dumps(plain_json(call.args), ensure_ascii=False)}", short)
+        cut_text(
+            storable(f"{call.name} {json.dumps(plain_json(call.args), ensure_ascii=False)}"), short
+        )
         for call in calls_of(message)
     ]
     line: dict[str, Any] = {"text": text} if text else {}

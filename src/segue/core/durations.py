@@ -5,7 +5,9 @@ type of a setting that takes such text or a number of seconds; `OR_NONE` lets it
 """
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import dropwhile
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
@@ -45,23 +47,21 @@ def show_duration(span: timedelta) -> str:
     seconds = int(span.total_seconds())
     if seconds < 0:
         return f"-{show_duration(-span)}"
-    parts = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts) or "0s"
+    return " ".join(f"{count}{unit[0]}" for count, unit in _counts(seconds) if count) or "0s"
 
 
 def say_duration(span: timedelta) -> str:
     """A duration as a person says it, in at most two units: `2 hours and 5 minutes`."""
-    seconds = max(int(span.total_seconds()), 0)
-    parts: list[str] = []
+    counts = [*dropwhile(lambda each: not each[0], _counts(max(int(span.total_seconds()), 0)))]
+    said = (f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in counts[:2] if count)
+    return " and ".join(said) or "0 seconds"
+
+
+def _counts(seconds: int) -> Iterator[tuple[int, str]]:
+    """How many days, hours, minutes and seconds it is."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
         count, seconds = divmod(seconds, size)
-        if parts or count:
-            parts.append(f"{count} {unit}{'' if count == 1 else 's'}" if count else "")
-    return " and ".join(filter(None, parts[:2])) or "0 seconds"
+        yield count, unit
 
 
 def _read_duration(given: Any) -> Any:
@@ -78,10 +78,6 @@ def _read_duration(given: Any) -> Any:
         return given
 
 
-def _none_of(given: Any) -> Any:
-    return None if given == "none" else given
-
-
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
 # In an annotation: 'none' means None, which neither TOML nor the environment can write.
-OR_NONE: Final = BeforeValidator(_none_of)
+OR_NONE: Final = BeforeValidator(lambda given: None if given == "none" else given)

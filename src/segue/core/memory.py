@@ -21,6 +21,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.calls import blocks_of, words_beside
 from segue.core.metadata import check_messages, is_synthetic
+from segue.core.text import UNSPACED
 
 
 class QuerySource(StrEnum):
@@ -85,11 +86,7 @@ STOP_WORDS: Final = frozenset(
     d don ll m re s t ve
     """.split()  # noqa: SIM905 - as a list it would fill a page
 )
-# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
-_UNSPACED: Final = re.compile(
-    "[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
+_UNSPACED: Final = re.compile(f"[{UNSPACED}]+")
 
 
 def indexed_words(text: str) -> list[str]:

@@ -14,13 +14,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from segue.core.calls import has_content, is_of_type, words_beside
 from segue.core.media import is_convertible
 from segue.core.metadata import (
+    NO_METADATA,
     BatchType,
     Initiative,
     MessageMetadata,
     check_messages,
     is_synthetic,
 )
-from segue.core.text import is_deeper, plain_json, storable
+from segue.core.text import check_storable, is_deeper, plain_json, storable
 from segue.core.tokens import estimate_text
 from segue.core.triggers import (
     FIXED_PROMPTS,
@@ -62,25 +63,29 @@ def synthetic_message(
     Raises `UnknownTrigger`.
     """
     kind = parse_trigger(trigger) if initiative is None else check_trigger_name(trigger)
-    text = storable(str(FIXED_PROMPTS.get(kind, "") if prompt is None else prompt))
+    text = FIXED_PROMPTS.get(kind, "") if prompt is None else storable(str(prompt))
     if not text.strip():
         raise UsageError(f"The prompt for {str(kind)!r} is empty; the model needs words to answer.")
-    metadata = MessageMetadata(
+    metadata = NO_METADATA.with_fields(
         synthetic=True, trigger_type=kind, trigger_reason=reason, initiative=initiative
     )
     return HumanMessage(with_data(text, data), additional_kwargs=metadata.to_kwargs())
 
 
 def check_request(prompt: Any, data: Any) -> None:
-    """`UsageError` if a prompt is empty or too long, or data is not JSON or too large."""
+    """`UsageError` if a prompt is empty or too long, data is not JSON or too large, or a text of
+    them cannot be stored.
+    """
     if prompt is not None and not (isinstance(prompt, str) and 0 < len(prompt.strip()) <= _LONGEST):
         raise UsageError(f"A prompt is text of 1 to {_LONGEST:,} characters. Nothing was written.")
+    check_storable(prompt, "The prompt")
     try:
         written = json.dumps(data, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"Data is JSON, and this is not: {error}. Nothing was written.") from error
     if is_deeper(data, _DEEPEST):
         raise UsageError(f"Data is nested {_DEEPEST} deep at most. Nothing was written.")
+    check_storable(data, "The data")
     if (size := estimate_text(written)) > MOST_DATA_TOKENS:
         raise UsageError(
             f"Data has about {size:,} tokens as JSON; at most {MOST_DATA_TOKENS:,} leave room for "
@@ -89,19 +94,13 @@ def check_request(prompt: Any, data: Any) -> None:
 
 
 def continuation_message(reason: str | None = None) -> HumanMessage:
-    """The message that lets the agent go on with its own batch, as its tool requested.
-
-    A human message, since some providers refuse or ignore a system message in a conversation.
-    """
+    """Lets the agent go on with its batch; a human message, since providers may refuse others."""
     metadata = MessageMetadata(synthetic=True, trigger_reason=reason)
     return HumanMessage(CONTINUATION_PROMPT, additional_kwargs=metadata.to_kwargs())
 
 
 def background_message(message: BaseMessage) -> HumanMessage:
-    """A stamped message as a hidden human message that is not an instruction.
-
-    For text of an old app that no person wrote, such as a summary.
-    """
+    """A stamped text that no person wrote, such as a summary, as a hidden human message."""
     metadata = replace(MessageMetadata.of(message), synthetic=True)
     return HumanMessage(message.content, id=message.id, additional_kwargs=metadata.to_kwargs())
 
@@ -133,7 +132,11 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return [
         message
         for message in check_messages(messages)
-        if not is_synthetic(message) and (isinstance(message, HumanMessage) or _is_reply(message))
+        if not is_synthetic(message)
+        and (
+            isinstance(message, HumanMessage)
+            or (isinstance(message, AIMessage) and has_content(message))
+        )
     ]
 
 
@@ -166,10 +169,6 @@ def origin_of(message: BaseMessage) -> Origin | None:
         return None
     is_follow_up = MessageMetadata.of(message).batch_type is BatchType.SYSTEM_TRIGGER
     return "follow_up" if is_follow_up else "reply"
-
-
-def _is_reply(message: BaseMessage) -> bool:
-    return isinstance(message, AIMessage) and has_content(message)
 
 
 def _has_payload(block: dict[str, Any]) -> bool:

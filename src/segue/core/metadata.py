@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from langchain_core.messages import BaseMessage
@@ -53,7 +53,8 @@ def has_place(message: BaseMessage) -> bool:
     return stored.get("batch") is not None or stored.get("position") is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: what is read from a message sets only its own fields; the class has the defaults.
+@dataclass(frozen=True, kw_only=True)
 class MessageMetadata:
     """All that Segue stores on one message. Fields at their default are not written."""
 
@@ -84,8 +85,8 @@ class MessageMetadata:
     priority: Priority | None = None
 
     def __post_init__(self) -> None:
-        for name, default, is_valid, expected in _RULES:
-            value = getattr(self, name)
+        for name, value in self.__dict__.items():
+            default, is_valid, expected = _RULES[name]
             if value is not default and not is_valid(value):
                 raise MetadataError(f"metadata {name!r} is {value!r}; expected {expected}.")
         if self.trigger_type is None:
@@ -114,8 +115,8 @@ class MessageMetadata:
         An unknown trigger type is logged and read as None: the message stays synthetic. Any other
         wrong value raises `MetadataError`, since a guess could hide a message or show a trigger.
         """
-        stored = message.additional_kwargs
-        values = {name: stored[name] for name in KEYS & stored.keys() if stored[name] is not None}
+        find = message.additional_kwargs.get
+        values = {name: value for name in _RULES if (value := find(name)) is not None}
         values["synthetic"] = is_synthetic(message)
         trigger = values.pop("trigger_type", None)
         try:
@@ -123,27 +124,35 @@ class MessageMetadata:
                 values["trigger_type"] = _known_trigger(trigger, message, "initiative" in values)
             if isinstance(kind := values.get("batch_type"), str):
                 values["batch_type"] = _BATCH_TYPES.get(kind, kind)
-            return cls(**values)
+            return cls.of_values(values)
         except MetadataError as error:
             raise MetadataError(f"Message {message.id!r} ({message.type}): {error}") from None
 
     def to_kwargs(self) -> dict[str, Any]:
         """The plain JSON values to write into `additional_kwargs`."""
-        written = {}
-        for name, default, _, _ in _RULES:
-            value = getattr(self, name)
-            if value is not default:
-                written[name] = value.value if isinstance(value, Enum) else value
-        return written
+        return {
+            name: str(value) if isinstance(value, StrEnum) else value
+            for name, value in self.__dict__.items()
+            if value is not _RULES[name][0]
+        }
+
+    def with_fields(self, **fields: Any) -> "MessageMetadata":
+        """A copy with other values in these fields; `dataclasses.replace` is slower."""
+        return self.of_values(self.__dict__ | fields)
 
     def onto(self, message: M, **fields: Any) -> M:
-        """A copy of `message` that carries exactly this metadata; the original is untouched.
-
-        `fields` are other fields to set on the copy, such as its id.
-        """
+        """A copy of `message` with exactly this metadata, and other `fields` such as its id."""
         foreign = {k: v for k, v in message.additional_kwargs.items() if k not in KEYS}
         fields["additional_kwargs"] = foreign | self.to_kwargs()
         return message.model_copy(update=fields)
+
+    @classmethod
+    def of_values(cls, values: dict[str, Any]) -> "MessageMetadata":
+        """Metadata with these fields set; the constructor writes all of them, which is slower."""
+        made = object.__new__(cls)
+        made.__dict__.update(values)
+        made.__post_init__()
+        return made
 
 
 _BATCH_TYPES: Final[Mapping[str, BatchType]] = {kind.value: kind for kind in BatchType}
@@ -162,34 +171,27 @@ _FLAG: Final[_Rule] = (False, lambda value: type(value) is bool, "true or false"
 _ID: Final[_Rule] = (None, is_snowflake, f"an int in 1..{MAX_ID}")
 _COUNT: Final[_Rule] = (None, lambda v: type(v) is int and v >= 0, "an int of 0 or more")
 _TEXT: Final[_Rule] = (None, lambda value: isinstance(value, str), "a string")
-
-
-def _member_of(kind: type[StrEnum]) -> _Rule:
-    return None, lambda value: isinstance(value, kind), f"one of: {', '.join(kind)}"
-
-
-# In the order in which fields are written.
-_RULES: Final[tuple[tuple[str, *_Rule], ...]] = (
-    ("synthetic", *_FLAG),
-    ("trigger_type", *_TEXT),
-    ("trigger_reason", *_TEXT),
-    ("initiative", None, INITIATIVES.__contains__, f"one of: {', '.join(INITIATIVES)}"),
-    ("position", *_ID),
-    ("batch", *_ID),
-    ("sequence_num", *_COUNT),
-    ("batch_type", *_member_of(BatchType)),
-    ("parent_batch", *_ID),
-    ("stored_at", None, _is_moment, "a time with its zone, in ISO 8601"),
-    ("client_message_id", *_TEXT),
-    ("continue_requested", *_FLAG),
-    ("settled", *_FLAG),
-    ("source_agent_id", *_TEXT),
-    ("tool_triggered", *_FLAG),
-    ("retry_count", *_COUNT),
-    ("priority", None, PRIORITIES.__contains__, f"one of: {', '.join(PRIORITIES)}"),
-)
-KEYS: Final = frozenset(rule[0] for rule in _RULES)
-_NO_METADATA: Final = MessageMetadata()
+_RULES: Final[Mapping[str, _Rule]] = {
+    "synthetic": _FLAG,
+    "trigger_type": _TEXT,
+    "trigger_reason": _TEXT,
+    "initiative": (None, INITIATIVES.__contains__, f"one of: {', '.join(INITIATIVES)}"),
+    "position": _ID,
+    "batch": _ID,
+    "sequence_num": _COUNT,
+    "batch_type": (None, lambda v: isinstance(v, BatchType), f"one of: {', '.join(BatchType)}"),
+    "parent_batch": _ID,
+    "stored_at": (None, _is_moment, "a time with its zone, in ISO 8601"),
+    "client_message_id": _TEXT,
+    "continue_requested": _FLAG,
+    "settled": _FLAG,
+    "source_agent_id": _TEXT,
+    "tool_triggered": _FLAG,
+    "retry_count": _COUNT,
+    "priority": (None, PRIORITIES.__contains__, f"one of: {', '.join(PRIORITIES)}"),
+}
+KEYS: Final = frozenset(_RULES)
+NO_METADATA: Final = MessageMetadata.of_values({})
 
 
 def check_messages(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
@@ -206,12 +208,9 @@ def check_messages(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def strip_metadata(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """The messages without any of our keys, as a model provider may see them.
-
-    Today's converters drop unknown keys, too, but they may stop doing so.
-    """
+    """The messages without our keys. Today's converters drop these, too, but may stop doing so."""
     return [
-        _NO_METADATA.onto(message) if KEYS & message.additional_kwargs.keys() else message
+        message if KEYS.isdisjoint(message.additional_kwargs) else NO_METADATA.onto(message)
         for message in check_messages(messages)
     ]
 

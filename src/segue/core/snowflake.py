@@ -40,9 +40,9 @@ def next_snowflake(last: int, millis: int, node: int) -> int:
     If the clock stands still or steps back, or sequence numbers run out, the id borrows from the
     millisecond after `last`, so ids always rise.
     """
-    base = max(millis, last >> _SHIFT, 0)
+    base = max(millis, last >> _SHIFT)
     first = (base << _SHIFT) | (node << SEQUENCE_BITS)
-    candidate = max(first, last + 1)
+    candidate = first if first > last else last + 1
     if candidate > first | _MAX_SEQUENCE:
         base += 1
         candidate = (base << _SHIFT) | (node << SEQUENCE_BITS)
@@ -98,10 +98,7 @@ def to_text(snowflake: int) -> str:
 
 
 def parse(text: object) -> int:
-    """Read what `to_text` wrote, and nothing else.
-
-    A shorter number is refused: 13 digits are more often a time in milliseconds than an id.
-    """
+    """Read what `to_text` wrote and nothing else: 13 digits are more often a time than an id."""
     if isinstance(text, str) and len(text) == TEXT_WIDTH and text.isascii() and text.isdigit():
         return check_snowflake(int(text))
     raise UsageError(f"{text!r} is not an id: expected exactly {TEXT_WIDTH} digits.")

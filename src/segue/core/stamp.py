@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import (
@@ -73,8 +72,7 @@ def places(
     for offset, (message, metadata) in enumerate(zip(pending, known, strict=True)):
         position = floor = generator.next(after=floor)
         batch_id = batch_id or position
-        complete = replace(
-            metadata,
+        complete = metadata.with_fields(
             position=position,
             batch=batch_id,
             sequence_num=first + offset,

@@ -20,12 +20,16 @@ LONGEST_MESSAGE_ID: Final = 400
 
 # JavaScript and others round larger numbers.
 _LARGEST_EXACT: Final = 2**53
-_CUT: Final = " […] "
 _UNPAIRED_SURROGATES: Final = re.compile(
     "[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]"
 )
 # C0 and C1 without tab and line feed, and the marks that override the direction of a text.
 _TERMINAL_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+UNSPACED: Final = (
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
 # Control characters, line breaks, and surrogates, which no database takes.
 _NOT_IN_NAME: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -50,6 +54,20 @@ def check_name(given: object, what: str) -> str:
     return given
 
 
+def check_storable(value: Any, what: str) -> None:
+    """`UsageError` for JSON with a text that `storable` would change, so that the program that sent
+    it learns of it.
+    """
+    if isinstance(value, Mapping | list | tuple):
+        for each in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            check_storable(each, what)
+    elif isinstance(value, str) and storable(value) != value:
+        raise UsageError(
+            f"{what} has half of a surrogate pair or a NUL character, which no database stores; "
+            "send the text as whole Unicode characters. Nothing was written."
+        )
+
+
 def storable(text: str) -> str:
     """The text with U+FFFD in place of unpaired surrogates and NUL, which not every store takes."""
     try:
@@ -67,13 +85,13 @@ def one_line(text: str, longest: int = 200) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
 
 
-def both_ends(text: str, longest: int) -> str:
+def cut_text(text: str, length: int) -> str:
     """The beginning and the end of a text: a message states its request at one of them."""
-    text = storable(text)
-    if len(text) <= longest:
+    half = length // 2
+    mark = f" [… {len(text) - 2 * half:,} characters left out …] "
+    if len(text) <= 2 * half + len(mark):
         return text
-    half = (longest - len(_CUT)) // 2
-    return text[:half] + _CUT + text[-half:]
+    return text[:half] + mark + text[-half:]
 
 
 def harmless(text: str) -> str:
@@ -139,6 +157,8 @@ def is_deeper(value: Any, most: int) -> bool:
     """Whether containers are nested more than `most` deep. No recursion."""
     level = [value] if isinstance(value, dict | list | tuple) else []
     for _ in range(most):
+        if not level:
+            return False
         inside = (each.values() if isinstance(each, dict) else each for each in level)
         level = [v for values in inside for v in values if isinstance(v, dict | list | tuple)]
     return bool(level)

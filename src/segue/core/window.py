@@ -25,6 +25,7 @@ from segue.core.media import name_of
 from segue.core.messages import synthetic_message, visible_messages
 from segue.core.metadata import MessageMetadata, is_synthetic
 from segue.core.request import clean_message, with_calls_joined
+from segue.core.text import cut_text
 from segue.core.tokens import BYTES_PER_TOKEN, estimate_block, estimate_tokens
 from segue.core.triggers import TriggerType
 
@@ -74,9 +75,7 @@ def has_exchange(newest_first: Iterable[Batch]) -> bool:
 
 
 def _is_exchange(whole: Sequence[Batch]) -> bool:
-    """Whether the newest whole batches hold a person's message and a reply, or are as many
-    as are searched.
-    """
+    """Whether they hold a person's message and a reply, or are as many as are searched."""
     shown = [m for batch in whole for m in visible_messages(batch.messages)]
     has_message = any(isinstance(m, HumanMessage) for m in shown)
     has_reply = any(isinstance(m, AIMessage) for m in shown)
@@ -234,15 +233,6 @@ def shorten(views: Sequence[View], room: int, cost: Callable[[View], int]) -> Sh
     how = f"Texts are cut to {length:,} characters"
     how += "." if tried is views else ", and tool calls are left out with their results."
     return ShortenedViews(cut, tokens, how)
-
-
-def cut_text(text: str, length: int) -> str:
-    """The beginning and the end of a text: a message states its request at one of them."""
-    half = length // 2
-    mark = f" [… {len(text) - 2 * half:,} characters left out …] "
-    if len(text) <= 2 * half + len(mark):
-        return text
-    return text[:half] + mark + text[-half:]
 
 
 def _steps(views: Sequence[View], room: int) -> Iterator[tuple[Sequence[View], int]]:

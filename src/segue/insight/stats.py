@@ -80,12 +80,10 @@ def compare(rate: Rate, other: Rate) -> Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the follow-ups of one agent, trigger and variant; `variant` is None if no
-    prompt was chosen for them.
-    """
+    """Of one agent, trigger and variant; `variant` is None if no prompt was chosen."""
 
-    agent_id: str
-    trigger_type: str | None
+    agent: str
+    trigger: str | None
     variant: str | None
     counts: Mapping[FollowUpOutcome, int]
     suppressed_by: Mapping[str, int] = field(default_factory=dict)
@@ -100,8 +98,8 @@ class Outcomes:
     def as_json(self) -> dict[str, Any]:
         latency = self.latency
         return {
-            "agent": self.agent_id,
-            "trigger": self.trigger_type,
+            "agent": self.agent,
+            "trigger": self.trigger,
             "variant": self.variant,
             "total": self.total,
             **{outcome.value: self.counts.get(outcome, 0) for outcome in FollowUpOutcome},
@@ -119,31 +117,22 @@ class Arm:
     threads. `difference` is to those held out.
     """
 
-    agent_id: str
-    trigger_type: str | None
+    agent: str
+    trigger: str | None
     variant: str | None
     wrote: Rate
     difference: Difference | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "agent": self.agent_id,
-            "trigger": self.trigger_type,
-            "variant": self.variant,
-            "wrote": asdict(self.wrote),
-            "difference": self.difference and asdict(self.difference),
-        }
 
 
 @dataclass(frozen=True, slots=True)
 class Searches:
     """Memory searches of follow-ups by the source of their text.
 
-    `fallbacks` is the share that had no text of the user: by the summary, or not at all.
+    `fallback_rate` is the share that had no text of the user: by the summary, or not at all.
     """
 
     by_source: Mapping[str, int]
-    fallbacks: Rate | None
+    fallback_rate: Rate | None
     failed: int
 
 
@@ -163,18 +152,13 @@ class Stats:
     reminders: ReminderCount
 
     def as_json(self) -> dict[str, Any]:
-        searches = self.searches
         return {
             "since": self.since.isoformat() if self.since else None,
             "until": self.until.isoformat(),
             "window_seconds": self.window.total_seconds(),
             "outcomes": [row.as_json() for row in self.outcomes],
-            "arms": [arm.as_json() for arm in self.arms],
-            "memory": {
-                "by_source": dict(searches.by_source),
-                "fallback_rate": searches.fallbacks and asdict(searches.fallbacks),
-                "failed": searches.failed,
-            },
+            "arms": [asdict(arm) for arm in self.arms],
+            "memory": asdict(self.searches),
             "unmarked": self.unmarked,
             "reminders": asdict(self.reminders),
         }

@@ -5,7 +5,7 @@ Read-only. Times and ids are text.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ from segue.journal.records import (
     TurnState,
     nested_id,
 )
-from segue.runtime.clock import Clock, SystemClock
-from segue.runtime.gatekeeper import foresee
+from segue.runtime.clock import Clock
+from segue.runtime.gatekeeper import Gatekeeper
 from segue.runtime.run import clock_of, read_window
 from segue.runtime.thread_service import ThreadService
 from segue.settings.agents import AgentConfig
@@ -117,9 +117,7 @@ async def next_context(
 
 
 def context_json(context: Context) -> Json:
-    """A context as JSON: its messages as a model gets them, without the bytes of files, and as one
-    line each with their role.
-    """
+    """Its messages as a model gets them, without the bytes of files, and as one line each."""
     return {
         "messages": _without_data(messages_to_dict(strip_metadata(context.messages))),
         "lines": [
@@ -136,33 +134,27 @@ def context_json(context: Context) -> Json:
     }
 
 
+@dataclass(frozen=True, slots=True)
 class Inspector:
-    """Reads what operators see of conversations, of all users."""
+    """Reads conversations of all users. `zone` is that of users who have not set theirs."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        agents: Sequence[AgentConfig],
-        clock: Clock | None = None,
-        zone: str = "UTC",
-    ) -> None:
-        self._journal = journal
-        self._agents = agents
-        self._clock = clock or SystemClock()
-        self._zone = zone
+    journal: Journal
+    agents: Sequence[AgentConfig]
+    clock: Clock
+    zone: str
 
     async def list_threads(self, user_id: str | None, *, limit: int) -> list[Json]:
         """A user's threads, or those of all users; the one written to last first."""
         if user_id is None:
-            return [*map(_json, await self._journal.threads.list_newest(limit=limit))]
-        return [*map(_json, await ThreadService(self._journal).list_threads(user_id, limit=limit))]
+            return [*map(_json, await self.journal.threads.list_newest(limit=limit))]
+        return [*map(_json, await ThreadService(self.journal).list_threads(user_id, limit=limit))]
 
     async def list_history(self, thread_id: str, *, limit: int) -> list[Json]:
         """What a person sees of a thread, without metadata; oldest first."""
-        thread = await self._journal.threads.get(thread_id)
-        named = {agent.id: agent.name for agent in self._agents if agent.name}
+        thread = await self.journal.threads.get(thread_id)
+        named = {agent.id: agent.name for agent in self.agents if agent.name}
         names = {"user": thread.user_id, "agent": named.get(thread.agent_id, thread.agent_id)}
-        threads, found, before = ThreadService(self._journal), list[Json](), None
+        threads, found, before = ThreadService(self.journal), list[Json](), None
         # Of each page, which may be full of pictures, only the texts are kept.
         while len(found) < limit:
             page = await threads.history(thread.id, limit=limit - len(found), before=before)
@@ -173,13 +165,11 @@ class Inspector:
         return found
 
     async def list_batches(self, thread_id: str, *, limit: int, depth: int = 0) -> list[Json]:
-        """The newest batches of a thread, newest first; what agents asked each other is inside the
-        batch that asked.
-        """
-        turns = await self._journal.turns.list_of(thread_id, limit=limit)
-        found = [batch async for batch in _newest_batches(self._journal, thread_id, turns, limit)]
+        """Newest first; what agents asked each other is inside the batch that asked."""
+        turns = await self.journal.turns.list_of(thread_id, limit=limit)
+        found = [batch async for batch in _newest_batches(self.journal, thread_id, turns, limit)]
         nested: list[Json] = []
-        for agent in self._agents if depth < MAX_DEPTH else ():
+        for agent in self.agents if depth < MAX_DEPTH else ():
             with suppress(NotFoundError):
                 name = nested_id(thread_id, agent.id)
                 nested += await self.list_batches(name, limit=limit, depth=depth + 1)
@@ -194,40 +184,37 @@ class Inspector:
         ]
 
     async def get_context(self, thread: Thread, config: AgentConfig) -> Json:
-        """What the model would get of the thread now, and what is left out; for an agent with its
-        own graph, also the state that the graph would get back.
-        """
-        context = await next_context(self._journal, thread, config, self._clock.now(), self._zone)
-        stored = await self._journal.states.load(thread.id)
+        """What the model would get now, what is left out, and the state of an agent's own graph."""
+        context = await next_context(self.journal, thread, config, self.clock.now(), self.zone)
+        stored = await self.journal.states.load(thread.id)
         state = [_channel(name, value) for name, value in stored.items()]
         return context_json(context) | {"state": state, "memory_query": _query(context)}
 
     async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
         """What the decider and the gates decided, newest first."""
-        return [*map(_json, await self._journal.decisions.list_of(thread_id, limit=limit))]
+        return [*map(_json, await self.journal.decisions.list_of(thread_id, limit=limit))]
 
     async def list_timers(self, thread_id: str, *, limit: int) -> list[Json]:
         """A thread's timers, newest first, and whether a fired one was sent."""
-        timers = await self._journal.timers.list_of(thread_id, limit=limit)
-        decisions = await self._journal.decisions.list_of(thread_id, limit=limit * _DECISIONS)
+        timers = await self.journal.timers.list_of(thread_id, limit=limit)
+        decisions = await self.journal.decisions.list_of(thread_id, limit=limit * _DECISIONS)
         # The gates' decision knows which turn a timer led to.
         led_to = {d.timer_id: d.turn_id for d in decisions if d.timer_id and d.turn_id}
         return [
-            _timer(timer, await _turn(self._journal, led_to.get(timer.id)))
+            _timer(timer, await _turn(self.journal, led_to.get(timer.id)))
             if timer.state is TimerState.FIRED
             else _timer(timer) | {"expected": await self._foresee(timer)}
             for timer in timers
         ]
 
     async def _foresee(self, timer: Timer) -> Json | None:
-        """What the gates would say at the due time, as far as it is known now; None if nothing is
-        against it, or the timer is over.
-        """
-        config = next((agent for agent in self._agents if agent.id == timer.agent_id), None)
+        """What the gates would say at the due time, as known now; None if nothing is against it."""
+        config = next((agent for agent in self.agents if agent.id == timer.agent_id), None)
         if timer.state not in _WAITING or config is None:
             return None
-        moment = max(timer.due_at, self._clock.now())
-        checked = await foresee(self._journal, timer, config.autonomy, moment, zone=self._zone)
+        moment = max(timer.due_at, self.clock.now())
+        gatekeeper = Gatekeeper(self.journal, self.zone)
+        checked = await gatekeeper.foresee(timer, config.autonomy, moment)
         decisive = checked.decision.decisive
         if decisive is None:
             return None
@@ -236,17 +223,15 @@ class Inspector:
 
     async def list_pending_timers(self, *, limit: int) -> list[Json]:
         """The pending timers of all threads, soonest first."""
-        return [*map(_timer, await self._journal.timers.list_pending(limit=limit))]
+        return [*map(_timer, await self.journal.timers.list_pending(limit=limit))]
 
     async def count_pending_timers(self, *, limit: int) -> int:
         """How many timers are pending in all threads, counted up to the limit."""
-        return await self._journal.timers.count(limit=limit)
+        return await self.journal.timers.count(limit=limit)
 
     async def list_live_turns(self, *, limit: int) -> list[Json]:
-        """The queue of all threads, the next turn first, with its worker and when it can be taken
-        (again).
-        """
-        found = await self._journal.turns.list_live(limit=limit)
+        """The queue of all threads, next turn first, with its worker and when it can be taken."""
+        found = await self.journal.turns.list_live(limit=limit)
         return [
             _json(each.turn) | _json({"owner": each.owner, "wake_at": each.wake_at})
             for each in found
@@ -254,15 +239,15 @@ class Inspector:
 
     async def list_turns(self, thread_id: str, *, limit: int) -> list[Json]:
         """A thread's turns, newest first."""
-        return [*map(_json, await self._journal.turns.list_of(thread_id, limit=limit))]
+        return [*map(_json, await self.journal.turns.list_of(thread_id, limit=limit))]
 
     async def list_reasons(self, thread_id: str, *, limit: int) -> list[Json]:
         """Why the agent wrote, and why it did not; oldest first."""
-        return [*map(_json, await why(self._journal, thread_id, limit=limit))]
+        return [*map(_json, await why(self.journal, thread_id, limit=limit))]
 
     async def list_dead_letters(self, *, limit: int) -> list[Json]:
         """Webhooks and other effects that were given up."""
-        return [*map(_json, await self._journal.effects.list_dead(limit=limit))]
+        return [*map(_json, await self.journal.effects.list_dead(limit=limit))]
 
 
 def _query(context: Context) -> Json | None:
@@ -286,10 +271,7 @@ def _channel(name: str, stored: StateValue) -> Json:
 async def _newest_batches(
     journal: Journal, thread_id: str, turns: Sequence[Turn], limit: int
 ) -> AsyncIterator[Json]:
-    """The batches of the turns, and those without a turn; retention may have removed some.
-
-    Long data is cut as soon as a batch is read: pictures may have many megabytes.
-    """
+    """Those of the turns and those without one; long data is cut as soon as a batch is read."""
     await journal.threads.get(thread_id)  # raises if there is none
     tail = await journal.messages.tail(thread_id, max_tokens=_WINDOW_TOKENS)
     known = {batch.id: _batch(batch) for batch in tail}

@@ -28,7 +28,7 @@ from segue.journal.rows import (
     decode_message,
     encode_message,
 )
-from segue.journal.tx import Row, Statement, Tx, get
+from segue.journal.tx import Row, Statement, Tx
 
 logger = logging.getLogger(__name__)
 
@@ -105,44 +105,31 @@ class RisingIds:
         return self.last
 
 
-def noting(thread_id: str, ids: RisingIds, *, is_seen: bool = False) -> Statement:
+def last_id_update(thread_id: str, ids: RisingIds, *, is_seen: bool = False) -> Statement:
     """Store the highest id that the step used: later ids are higher in every process. `is_seen`:
     listeners get something of the step.
     """
     return Statement(_NOTE, {"last": ids.last, "thread": thread_id, "is_seen": is_seen})
 
 
-def check_real(message: BaseMessage) -> None:
-    """Refuse anything but a human message that is not synthetic and not stamped."""
-    _check_new(message)
-    if not isinstance(message, HumanMessage) or is_synthetic(message):
-        raise UsageError(
-            f"Only a user's own message can be accepted, not {_describe(message)}. Make it with "
-            "user_message(); a timer's message is stored by timers.fire(). Nothing was written."
-        )
-
-
-def check_synthetic(message: BaseMessage) -> None:
-    """Refuse anything but a synthetic human message: the user would see it."""
-    _check_new(message)
-    if not isinstance(message, HumanMessage) or not is_synthetic(message):
-        raise UsageError(
-            f"A timer fires a synthetic message, not {_describe(message)}. Make it with "
-            "synthetic_message() or continuation_message(). Nothing was written."
-        )
-
-
-def _check_new(message: BaseMessage) -> None:
+def check_new(message: BaseMessage, *, synthetic: bool) -> None:
+    """Refuse anything but a new human message: a user's own, or a `synthetic` one, which users do
+    not see.
+    """
     if has_place(message):
         raise UsageError(
             f"Message {message.id!r} names a batch of its own; the journal gives it a new one. "
             "Nothing was written."
         )
-
-
-def _describe(message: BaseMessage) -> str:
-    kind = "a synthetic" if is_synthetic(message) else "a real"
-    return f"{kind} {type(message).__name__}"
+    if isinstance(message, HumanMessage) and is_synthetic(message) is synthetic:
+        return
+    kind = "synthetic" if is_synthetic(message) else "real"
+    expected = (
+        "A timer fires a synthetic message, made with synthetic_message() or continuation_message()"
+        if synthetic
+        else "Only a user's own message can be accepted, made with user_message()"
+    )
+    raise UsageError(f"{expected}, not a {kind} {type(message).__name__}. Nothing was written.")
 
 
 def check_past(new_id: int, now: datetime, what: str) -> None:
@@ -284,7 +271,7 @@ async def append_to_batch(
         return []
     placement = (await open_batch(tx, turn, messages)).place(messages, ids, batch_type)
     for row in placement.new:
-        await tx.together(*storing(tx, thread, row, ids.now))
+        await tx.together(*message_statements(tx, thread, row, ids.now))
     return placement.stored
 
 
@@ -297,7 +284,7 @@ async def bring_back(tx: Tx, thread_id: str, batches: Collection[int]) -> None:
     await tx.run(sql, thread=thread_id, batches=[*batches])
 
 
-def storing(
+def message_statements(
     tx: Tx,
     thread: Thread,
     row: MessageRow,
@@ -338,7 +325,7 @@ async def settle_batch(tx: Tx, thread: Thread, batch_id: int, ids: RisingIds) ->
     place = {"thread": thread.id, "batch": batch_id}
     try:
         sql = f"SELECT * FROM turns {_TURNS_OF} ORDER BY id DESC LIMIT 1"
-        turn = Turn.of(await get(tx, sql, f"Batch {batch_id} has no turn.", **place))
+        turn = Turn.of(await tx.get(sql, f"Batch {batch_id} has no turn.", **place))
         batch = await batch_of(tx, thread.id, batch_id)
     except (BackendError, NotFoundError) as error:
         # A damaged batch stays open, and must not block the user.

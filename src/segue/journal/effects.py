@@ -23,14 +23,11 @@ from segue.journal.tx import (
     Part,
     Statement,
     Tx,
-    acts,
-    change,
     check_lease,
-    find,
-    get,
     insertion,
-    looks,
     reads,
+    single_read,
+    single_write,
     writes,
 )
 
@@ -124,13 +121,13 @@ class Effects(Part):
         }
         return [leases[effect_id] for effect_id in agents]
 
-    @looks
+    @single_read
     async def next_at(
         self, tx: Tx, kind: str, *, now: datetime, not_of: Collection[str] = ()
     ) -> datetime | None:
         """When the next effect of a kind is due or a lease ends."""
         clock = {"now": now, "ahead": now + CLOCK_SKEW, "earliest": EARLIEST, "latest": LATEST}
-        row = await get(tx, _NEXT_AT, kind=kind, not_of=[*not_of], **clock)
+        row = await tx.get(_NEXT_AT, kind=kind, not_of=[*not_of], **clock)
         return read_time_or_none(row["at"])
 
     @writes
@@ -138,8 +135,8 @@ class Effects(Part):
         await _check_lease(tx, lease)
         evidence = None if evidence is None else storable(evidence)
         done = EffectState.DONE
-        await change(
-            tx, "effects", lease.effect.id, state=done, evidence=evidence, owner=None, wake_at=None
+        await tx.change(
+            "effects", lease.effect.id, state=done, evidence=evidence, owner=None, wake_at=None
         )
 
     @writes
@@ -148,8 +145,7 @@ class Effects(Part):
     ) -> Effect:
         """Try again at a time, or give up (`retry_at` None): the effect is kept as dead."""
         await _check_lease(tx, lease)
-        row = await change(
-            tx,
+        row = await tx.change(
             "effects",
             lease.effect.id,
             state=EffectState.DEAD if retry_at is None else EffectState.PENDING,
@@ -165,26 +161,26 @@ class Effects(Part):
         """A thread's effects in any state, newest first."""
         return readable(Effect.of, await newest_of_thread(tx, "effects", thread_id, limit))
 
-    @looks
+    @single_read
     async def list_dead(self, tx: Tx, *, limit: int = 100) -> list[Effect]:
         sql = "SELECT * FROM effects WHERE state = 'dead' ORDER BY id LIMIT :limit"
         return readable(Effect.of, await tx.all(sql, limit=limit))
 
-    @acts
+    @single_write
     async def revive(self, tx: Tx, effect_id: int, *, now: datetime) -> Effect:
         sql = (
             "UPDATE effects SET state = 'pending', attempts = 0, due_at = :now, wake_at = :now "
             "WHERE id = :id AND state = 'dead' RETURNING *, NOTIFY(thread_id)"
         )
-        row = await find(tx, sql, now=now, id=effect_id)
+        row = await tx.find(sql, now=now, id=effect_id)
         if row is not None:
             return Effect.of(row)
         sql = "SELECT state FROM effects WHERE id = :id"
-        row = await get(tx, sql, f"There is no effect {effect_id}.", id=effect_id)
+        row = await tx.get(sql, f"There is no effect {effect_id}.", id=effect_id)
         raise ConflictError(f"Effect {effect_id} is {row['state']}, not dead.")
 
 
-def queueing(
+def effect_inserts(
     thread_id: str, effects: Sequence[tuple[int, NewEffect]], now: datetime
 ) -> list[Statement]:
     return [
@@ -208,5 +204,5 @@ def queueing(
 async def _check_lease(tx: Tx, lease: EffectLease) -> None:
     """Raise unless the lease is valid; the lock keeps it valid until the commit."""
     sql = "SELECT state, token, owner, NOTIFY(thread_id) FROM effects WHERE id = :id FOR UPDATE"
-    row = await find(tx, sql, id=lease.effect.id)
+    row = await tx.find(sql, id=lease.effect.id)
     check_lease(f"effect {lease.effect.id}", row, lease.token, EffectState.CLAIMED)

@@ -15,7 +15,7 @@ from segue.core.snowflake import MAX_ID
 from segue.journal.records import NESTING, PAGE_BYTES, Thread, Turn, TurnKind
 from segue.journal.rows import body_size, decode_message, readable
 from segue.journal.threads import thread_of
-from segue.journal.tx import Part, Row, Tx, find, reads
+from segue.journal.tx import Part, Row, Tx, reads, single_read
 
 _NEW_MESSAGES: Final = (
     "SELECT thread_id, position, body FROM messages WHERE thread_id = :thread AND visible = true "
@@ -132,7 +132,7 @@ class Feed(Part):
         without threads has an empty feed.
         """
         sql = "SELECT last_position, deleted_position FROM feeds WHERE user_id = :user"
-        feed = await find(tx, sql, user=user_id)
+        feed = await tx.find(sql, user=user_id)
         if feed is None:
             return FeedPage([], 0, has_deletions=after > 0)
         values = {"user": user_id, "after": after, "limit": limit + 1}
@@ -158,10 +158,10 @@ class Feed(Part):
             has_deletions=after < feed["deleted_position"] <= upto,
         )
 
-    @reads
+    @single_read
     async def last_position(self, tx: Tx, user_id: str) -> int:
         """The highest position among a user's threads; 0 if there is none."""
-        row = await find(tx, "SELECT last_position FROM feeds WHERE user_id = :u", u=user_id)
+        row = await tx.find("SELECT last_position FROM feeds WHERE user_id = :u", u=user_id)
         return 0 if row is None else int(row["last_position"])
 
 

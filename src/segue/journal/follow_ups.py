@@ -12,25 +12,28 @@ from segue.core.text import storable
 from segue.core.triggers import check_trigger_name
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import RisingIds, batch_of, settle_batch
+from segue.journal.queue import LIVE_TURNS
 from segue.journal.records import Decision, NewTimer, Thread, Timer, TimerKind, TimerState
-from segue.journal.rows import EARLIEST, aware, read_time_or_none, readable, to_json
+from segue.journal.rows import EARLIEST, aware, read_time_or_none, readable, values_of
 from segue.journal.threads import newest_of_thread, thread_of
-from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, insertion, reads, writes
+from segue.journal.tx import Part, Row, Statement, Tx, insertion, reads, writes
 
-# The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
-# first shown at `seen_before` or earlier.
+_ALIVE: Final = "state IN ('pending', 'postponed', 'claimed')"
 # A follow-up counts as seen once something of it was on the screen for this long.
 SEEN_AFTER: Final = timedelta(seconds=1)
-_LIVE: Final = """
+# A reminder after the same time is the same one if it is asked for again within this time.
+_ASKED_AGAIN: Final = timedelta(minutes=1)
+# The user has seen a follow-up if a message of it is stored, or if a draft of it is stored and was
+# first shown at `seen_before` or earlier.
+_LIVE: Final = f"""
     SELECT 'timer' AS what, id FROM timers WHERE thread_id = :thread AND kind = 'follow_up'
-    AND state IN ('pending', 'postponed', 'claimed')
+    AND {_ALIVE}
     UNION ALL
     SELECT CASE WHEN shown_at IS NULL OR (
         (state = 'queued' OR partial_text IS NULL OR shown_at > :seen_before)
         AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.thread_id = turns.thread_id
             AND messages.batch = turns.batch AND visible = true)
-    ) THEN 'unseen' ELSE 'seen' END, id FROM turns INDEXED BY turns_alive
-    WHERE thread_id = :thread AND state IN ('queued', 'running') AND kind = 'follow_up'
+    ) THEN 'unseen' ELSE 'seen' END, id {LIVE_TURNS} AND kind = 'follow_up'
     UNION ALL
     SELECT 'waiting', id FROM turns WHERE thread_id = :thread AND is_waiting = true
 """
@@ -53,7 +56,6 @@ _COUNTS: Final = f"""
     FROM threads WHERE threads.id = :thread
 """
 _LONGEST_WAIT: Final = timedelta(days=1)
-_ALIVE: Final = "state IN ('pending', 'postponed', 'claimed')"
 _CANCEL: Final = (
     "UPDATE timers SET state = 'cancelled', state_reason = :reason, owner = NULL, "
     "wake_at = NULL, updated_at = :now WHERE"
@@ -98,22 +100,11 @@ class Decisions(Part):
 
 async def record_decisions(tx: Tx, decisions: Sequence[Decision]) -> None:
     for decision in decisions:
-        await tx.together(recording(decision))
+        await tx.together(decision_insert(decision))
 
 
-def recording(decision: Decision) -> Statement:
-    return insertion(
-        "decisions",
-        id=decision.id,
-        thread_id=decision.thread_id,
-        kind=decision.kind,
-        outcome=decision.outcome,
-        reasons=to_json(list(decision.reasons)),
-        facts=to_json(dict(decision.facts)),
-        timer_id=decision.timer_id,
-        turn_id=decision.turn_id,
-        decided_at=decision.decided_at,
-    )
+def decision_insert(decision: Decision) -> Statement:
+    return insertion("decisions", **values_of(decision))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +132,7 @@ async def count_follow_ups(
     """Cost follows what is counted, not all follow-ups that the user ever got."""
     since = max(day_began, EARLIEST + _LONGEST_WAIT) - _LONGEST_WAIT
     values = {"thread": thread_id, "day": day_began, "since": since, "but": leaving_out or 0}
-    row = await get(tx, _COUNTS, f"There is no thread {thread_id!r}.", **values)
+    row = await tx.get(_COUNTS, f"There is no thread {thread_id!r}.", **values)
     last_at = read_time_or_none(row["last_at"])
     counted = row["consecutive"], row["sent_today"], last_at
     return FollowUpCounts(thread_id, day_began, *counted, leaving_out)
@@ -182,60 +173,50 @@ async def prepare_arming(
     if timer.batch is not None:
         await batch_of(tx, thread.id, timer.batch)
     if replaces and timer.kind is TimerKind.FOLLOW_UP and timer.key is None:
-        sql = f"{_CANCEL} thread_id = :thread AND kind = 'follow_up' AND key IS NULL AND {_ALIVE}"
-        await tx.run(sql, reason="Replaced by a newer timer.", thread=thread.id, now=now)
-    return insertion(
-        "timers",
-        "RETURNING *",
-        id=timer_id,
-        thread_id=thread.id,
-        agent_id=thread.agent_id,
-        user_id=thread.user_id,
-        kind=timer.kind,
-        state=TimerState.PENDING,
-        trigger_type=timer.trigger_type,
-        reason=None if timer.reason is None else storable(timer.reason),
-        batch=timer.batch,
-        epoch=thread.epoch,
-        due_at=timer.due_at,
-        expires_at=timer.expires_at,
-        missed=timer.missed,
-        payload=to_json(dict(timer.payload)),
-        key=None if timer.key is None else storable(timer.key),
-        wake_at=timer.due_at,
-        created_at=now,
-        updated_at=now,
-    )
+        old = "thread_id = :thread AND kind = 'follow_up' AND key IS NULL"
+        await cancel_timers(tx, old, "Replaced by a newer timer.", now, thread=thread.id)
+    row = {
+        "id": timer_id,
+        "agent_id": thread.agent_id,
+        "user_id": thread.user_id,
+        "state": TimerState.PENDING,
+        "reason": timer.reason and storable(timer.reason),
+        "epoch": thread.epoch,
+        "key": timer.key and storable(timer.key),
+        "wake_at": timer.due_at,
+        "created_at": now,
+        "updated_at": now,
+    }
+    return insertion("timers", "RETURNING *", **values_of(timer) | row)
 
 
-def cancelling(timers: Sequence[int], reason: str, now: datetime) -> Statement:
+def timer_cancellation(timers: Sequence[int], reason: str, now: datetime) -> Statement:
     values = {"ids": [*timers], "reason": storable(reason), "now": now}
     return Statement(f"{_CANCEL} id = ANY(:ids)", values)
 
 
+async def cancel_timers(
+    tx: Tx, which: str, reason: str | None, now: datetime, /, **values: Any
+) -> list[Row]:
+    """Cancel the live timers that meet a condition, and return them, oldest first."""
+    sql = f"{_CANCEL} {which} AND {_ALIVE} RETURNING *"
+    rows = await tx.all(sql, reason=reason and storable(reason), now=now, **values)
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
 async def cancel_continuations(
     tx: Tx, thread: Thread, reason: str, ids: RisingIds, batch: int | None = None
-) -> list[int]:
+) -> list[Row]:
     """Cancel the thread's live continuation timers, or those of one batch, and settle their
-    batches; the timers' ids.
+    batches.
     """
-    sql = (
-        f"{_CANCEL} thread_id = :thread AND kind = 'continuation' AND {_ALIVE} "
-        "AND batch = coalesce(:batch::bigint, batch) RETURNING id, batch"
+    which = (
+        "thread_id = :thread AND kind = 'continuation' AND batch = coalesce(:batch::bigint, batch)"
     )
-    values = {"reason": storable(reason), "now": ids.now, "thread": thread.id, "batch": batch}
-    rows = await tx.all(sql, **values)
-    rows.sort(key=lambda row: row["id"])
+    rows = await cancel_timers(tx, which, reason, ids.now, thread=thread.id, batch=batch)
     for row in rows:
         await settle_batch(tx, thread, row["batch"], ids)
-    return [row["id"] for row in rows]
-
-
-async def cancel_events(tx: Tx, thread_id: str, reason: str, now: datetime) -> list[int]:
-    """Cancel the thread's live events; the timers' ids, oldest first."""
-    sql = f"{_CANCEL} thread_id = :thread AND kind = 'event' AND {_ALIVE} RETURNING id"
-    rows = await tx.all(sql, reason=storable(reason), now=now, thread=thread_id)
-    return sorted(row["id"] for row in rows)
+    return rows
 
 
 async def end_reminders(
@@ -243,8 +224,8 @@ async def end_reminders(
 ) -> None:
     """Cancel those of the reminders that still wait in the thread."""
     reason = next((reason for each in why for reason in each.reasons), None)
-    sql = f"{_CANCEL} thread_id = :thread AND kind = 'reminder' AND {_ALIVE} AND id = ANY(:ids)"
-    await tx.run(sql, thread=thread_id, ids=[*reminders], reason=reason, now=now)
+    which = "thread_id = :thread AND kind = 'reminder' AND id = ANY(:ids)"
+    await cancel_timers(tx, which, reason, now, thread=thread_id, ids=[*reminders])
 
 
 async def end_timer(
@@ -252,7 +233,7 @@ async def end_timer(
 ) -> Row:
     reason = None if reason is None else storable(reason)
     ended = {"state": state, "state_reason": reason, "updated_at": now}
-    return await change(tx, "timers", timer_id, **ended, owner=None, wake_at=None)
+    return await tx.change("timers", timer_id, **ended, owner=None, wake_at=None)
 
 
 async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -> None:
@@ -265,33 +246,43 @@ async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -
 
 async def find_equal(tx: Tx, thread: Thread, timer: NewTimer) -> Timer | None:
     """The timer with this key in the thread, in any state; of reminders also a live one with the
-    same text at the same time.
+    same text at the same time, or `after` the same time and due within a minute of it.
     """
     if timer.key is not None:
         sql = "SELECT * FROM timers WHERE thread_id = :thread AND key = :key"
-        if row := await find(tx, sql, thread=thread.id, key=storable(timer.key)):
+        if row := await tx.find(sql, thread=thread.id, key=storable(timer.key)):
             return Timer.of(row)
     if timer.kind is not TimerKind.REMINDER or (wanted := _identity(timer.payload)) is None:
         return None
-    live = await live_reminders(tx, thread)
-    return next((each for each in live if _identity(each.payload) == wanted), None)
+    for each in await live_reminders(tx, thread.user_id, thread.id):
+        is_near = "after" not in wanted or abs(each.due_at - timer.due_at) < _ASKED_AGAIN
+        if is_near and _identity(each.payload) == wanted:
+            return each
+    return None
 
 
-async def live_reminders(tx: Tx, thread: Thread) -> list[Timer]:
+async def live_reminders(
+    tx: Tx, user_id: str, thread_id: str | None, limit: int = 1_000_000
+) -> list[Timer]:
+    """Those of a user, or of one of their threads, by their next time."""
     sql = (
-        "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder' AND thread_id = :thread "
-        "AND wake_at IS NOT NULL ORDER BY wake_at, id"
+        "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder' "
+        "AND wake_at IS NOT NULL AND thread_id = coalesce(:thread, thread_id) "
+        "ORDER BY wake_at, id LIMIT :limit"
     )
-    return readable(Timer.of, await tx.all(sql, user=thread.user_id, thread=thread.id))
+    rows = await tx.all(sql, user=user_id, thread=thread_id, limit=limit)
+    return readable(Timer.of, rows)
 
 
-def _identity(payload: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """What makes two reminders equal: text and time, or of recurring ones the rule, since each was
-    first due after it was made. None for a reminder that was stored without them.
+def _identity(payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What makes two reminders equal: text and time; if they count from when they were made, the
+    duration or the rule instead. None for a reminder that was stored without them.
     """
     text, schedule = payload.get("text"), payload.get("schedule")
     if not text or not isinstance(schedule, dict):
         return None
-    if not schedule.get("every"):
-        return text, schedule.get("first")
-    return text, *(schedule.get(name) for name in ("every", "until", "zone"))
+    if schedule.get("every"):
+        names = ["every", "until", "zone"]
+    else:
+        names = ["after"] if schedule.get("after") else ["first"]
+    return {"text": text, **{name: schedule.get(name) for name in names}}

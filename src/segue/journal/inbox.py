@@ -12,15 +12,23 @@ from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import is_deeper
 from segue.errors import ConflictError, UsageError
-from segue.journal.batches import RisingIds, batch_of, check_real, settle_batch, stamp_now, storing
+from segue.journal.batches import (
+    RisingIds,
+    batch_of,
+    check_new,
+    message_statements,
+    settle_batch,
+    stamp_now,
+)
 from segue.journal.follow_ups import (
     LiveFollowUps,
-    cancelling,
     end_reminders,
     find_live,
     record_decisions,
+    timer_cancellation,
 )
 from segue.journal.queue import (
+    LIVE_TURNS,
     NewTurn,
     queue_turn,
     queue_with_message,
@@ -43,7 +51,7 @@ from segue.journal.records import (
 from segue.journal.registry import merge_user_settings
 from segue.journal.rows import MessageRow, aware, decode_message, to_json
 from segue.journal.threads import lock_thread
-from segue.journal.tx import Part, Row, Statement, Tx, change, find, get, writes
+from segue.journal.tx import Part, Row, Statement, Tx, writes
 
 LONGEST_COLLECT: Final = timedelta(days=1)
 # A turn is held back for at most this many times `collect`.
@@ -98,7 +106,7 @@ class Inbox(Part):
         A `client_message_id` used before in the thread changes nothing: the first acceptance is
         returned with `is_new` false. A message that was imported without its turn gets one.
         """
-        check_real(message)
+        check_new(message, synthetic=False)
         _check_arrival(arrival)
         thread = await lock_thread(tx, thread_id)
         rising = RisingIds(thread, ids, now)
@@ -110,7 +118,7 @@ class Inbox(Part):
         stopped = await _end_live(tx, thread, live, arrival, rising)
         # Stored with the message: what was armed before it is void.
         thread = replace(thread, epoch=thread.epoch + 1)
-        also = [cancelling(live.timers, WROTE, now)] if live.timers else []
+        also = [timer_cancellation(live.timers, WROTE, now)] if live.timers else []
         stored, turn = await _store(
             tx, thread, message, arrival, rising, *also, client_message_id=client_message_id
         )
@@ -146,7 +154,7 @@ class Inbox(Part):
             )
         live = await find_live(tx, thread.id, now)
         await void_turns(tx, thread.id, live.unseen, ANSWERED, now)
-        await tx.together(cancelling(live.timers, ANSWERED, now))
+        await tx.together(timer_cancellation(live.timers, ANSWERED, now))
         await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread.id)
         thread = replace(thread, epoch=thread.epoch + 1)
         new = NewTurn(asked.batch, TurnKind.REPLY, _answer_payload(asked, answer))
@@ -159,11 +167,11 @@ async def _accepted_before(
     if client_message_id is None:
         return None
     sql = "SELECT body, batch FROM messages WHERE thread_id = :thread AND client_message_id = :id"
-    row = await find(tx, sql, thread=thread.id, id=client_message_id)
+    row = await tx.find(sql, thread=thread.id, id=client_message_id)
     if row is None:
         return None
     sql = "SELECT * FROM turns WHERE thread_id = :thread AND batch = :batch ORDER BY id LIMIT 1"
-    found = await find(tx, sql, thread=thread.id, batch=row["batch"])
+    found = await tx.find(sql, thread=thread.id, batch=row["batch"])
     turn = Turn.of(found) if found else await _missing_turn(tx, thread, row["batch"], ids)
     return Accepted(decode_message(row["body"]), turn, False)
 
@@ -174,16 +182,13 @@ async def _missing_turn(tx: Tx, thread: Thread, batch: int, ids: RisingIds) -> T
     if not (await batch_of(tx, thread.id, batch)).is_complete:
         return turn
     done = TurnState.DONE
-    row = await change(tx, "turns", turn.id, state=done, wake_at=None, finished_at=ids.now)
+    row = await tx.change("turns", turn.id, state=done, wake_at=None, finished_at=ids.now)
     return Turn.of(row)
 
 
 async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
-    sql = (
-        "SELECT 1 AS yes FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
-        "AND state IN ('queued', 'running') AND kind NOT IN ('follow_up', 'reminder') LIMIT 1"
-    )
-    if await find(tx, sql, thread=thread_id) is not None:
+    sql = f"SELECT 1 AS yes {LIVE_TURNS} AND kind NOT IN ('follow_up', 'reminder') LIMIT 1"
+    if await tx.find(sql, thread=thread_id) is not None:
         raise ConflictError(
             f"An answer is being written in thread {thread_id!r}; send the message when it is "
             "done. Nothing was written."
@@ -202,7 +207,8 @@ async def _end_live(
     if arrival.interrupts:
         stopped = await stop_turns(tx, thread.id, OVERTAKEN, ids.now, only_begun=True)
     for turn_id in live.waiting:
-        await _settle_waiting(tx, thread, turn_id, ids)
+        row = await tx.change("turns", turn_id, is_waiting=False)
+        await settle_batch(tx, thread, row["batch"], ids)
     return tuple(row["id"] for row in stopped)
 
 
@@ -226,7 +232,7 @@ async def _store(
             tx, thread, row, new, ids, *also, client_message_id=client_message_id
         )
     stored, row = await _stamp_next(tx, turn, message, ids)
-    await tx.together(*also, *storing(tx, thread, row, now, 0, client_message_id))
+    await tx.together(*also, *message_statements(tx, thread, row, now, 0, client_message_id))
     return stored, await _hold_back(tx, thread, turn, arrival, now)
 
 
@@ -239,11 +245,6 @@ async def _record_wishes(tx: Tx, turn: Turn, arrival: Arrival, now: datetime) ->
     await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])
 
 
-async def _settle_waiting(tx: Tx, thread: Thread, turn_id: int, ids: RisingIds) -> None:
-    row = await change(tx, "turns", turn_id, is_waiting=False)
-    await settle_batch(tx, thread, row["batch"], ids)
-
-
 async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: datetime) -> Turn | None:
     """The turn that a message may join: the last in the queue, never taken and held back for more.
 
@@ -251,11 +252,7 @@ async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: dateti
     """
     if arrival.collect is None:
         return None
-    sql = (
-        "SELECT * FROM turns INDEXED BY turns_alive WHERE thread_id = :thread "
-        "AND state IN ('queued', 'running') ORDER BY id DESC LIMIT 1"
-    )
-    row = await find(tx, sql, thread=thread_id)
+    row = await tx.find(f"SELECT * {LIVE_TURNS} ORDER BY id DESC LIMIT 1", thread=thread_id)
     if row is None:
         return None
     turn = Turn.of(row)
@@ -266,8 +263,7 @@ async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: dateti
 
 async def _hold_back(tx: Tx, thread: Thread, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
     """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
-    row = await change(
-        tx,
+    row = await tx.change(
         "turns",
         turn.id,
         epoch=thread.epoch,
@@ -321,7 +317,7 @@ async def _stamp_next(
         "SELECT batch_type, parent_batch, sequence_num FROM messages "
         "WHERE thread_id = :thread AND batch = :batch ORDER BY sequence_num DESC LIMIT 1"
     )
-    last = await get(tx, sql, thread=turn.thread_id, batch=turn.batch)
+    last = await tx.get(sql, thread=turn.thread_id, batch=turn.batch)
     return stamp_now(
         message,
         ids,

@@ -19,9 +19,8 @@ from segue.journal.follow_ups import Decisions
 from segue.journal.inbox import Inbox
 from segue.journal.memories import Memories
 from segue.journal.messages import Messages
-from segue.journal.push import Push
 from segue.journal.records import Hint
-from segue.journal.registry import Keys, Nodes, Users
+from segue.journal.registry import Keys, Nodes, Push, Users
 from segue.journal.retention import Removal
 from segue.journal.search import Search
 from segue.journal.stats import Stats

@@ -23,7 +23,7 @@ from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, UsageError
 from segue.journal.rows import Record, to_json
-from segue.journal.tx import Part, Tx, find, get, insertion, looks, reads, writes
+from segue.journal.tx import Part, Tx, insertion, reads, single_read, writes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,28 +180,22 @@ class Memories(Part):
         sql = f"DELETE {_IN_NAMESPACE} AND key = :key"
         return await tx.run(sql, agent=agent_id, user=user_id, key=key) > 0
 
-    @looks
+    @single_read
     async def find(self, tx: Tx, agent_id: str, user_id: str, key: str) -> Memory | None:
         sql = f"SELECT {_FIELDS} {_IN_NAMESPACE} AND key = :key"
-        row = await find(tx, sql, agent=agent_id, user=user_id, key=key)
+        row = await tx.find(sql, agent=agent_id, user=user_id, key=key)
         return None if row is None else Memory.of(row)
 
-    @looks
+    @single_read
     async def list_of(
-        self,
-        tx: Tx,
-        agent_id: str,
-        user_id: str,
-        *,
-        limit: int = 100,
-        before: int | None = None,
+        self, tx: Tx, agent_id: str, user_id: str, *, limit: int = 100, before: int | None = None
     ) -> list[Memory]:
         """Newest first."""
         sql = f"SELECT {_FIELDS} {_IN_NAMESPACE} AND id < :before ORDER BY id DESC LIMIT :limit"
         page = {"before": MAX_ID if before is None else before, "limit": limit}
         return [*map(Memory.of, await tx.all(sql, agent=agent_id, user=user_id, **page))]
 
-    @looks
+    @single_read
     async def count(self, tx: Tx, agent_id: str, user_id: str) -> int:
         return await _count(tx, agent_id, user_id)
 
@@ -228,21 +222,15 @@ class Memories(Part):
             for i, score in scores.items()
         ]
 
-    @looks
+    @single_read
     async def count_to_embed(self, tx: Tx, model: str, *, agent_id: str | None = None) -> int:
         """The number of memories, of all agents or of one, without a vector of that model."""
         sql = f"SELECT count(*) AS count {_TO_EMBED}"
-        return int((await get(tx, sql, model=model, agent=agent_id))["count"])
+        return int((await tx.get(sql, model=model, agent=agent_id))["count"])
 
-    @looks
+    @single_read
     async def list_to_embed(
-        self,
-        tx: Tx,
-        model: str,
-        *,
-        agent_id: str | None = None,
-        limit: int = 100,
-        after: int = 0,
+        self, tx: Tx, model: str, *, agent_id: str | None = None, limit: int = 100, after: int = 0
     ) -> list[Memory]:
         """Memories, of all agents or of one, without a vector of that model, by rising id."""
         sql = f"SELECT {_FIELDS} {_TO_EMBED} AND id > :after ORDER BY id LIMIT :limit"
@@ -300,12 +288,12 @@ async def _store(tx: Tx, row: dict[str, Any], known: int | None, ids: SnowflakeS
     """Insert the row, or update the known one."""
     if known is None:
         # Memories have no thread that keeps their ids rising when a clock is set back.
-        last = await get(tx, "SELECT coalesce(max(id), 0) AS id FROM memories")
+        last = await tx.get("SELECT coalesce(max(id), 0) AS id FROM memories")
         new = {**row, "id": ids.next(after=last["id"]), "created_at": row["updated_at"]}
         [stored] = await tx.together(insertion("memories", f"RETURNING {_FIELDS}", **new))
     else:
         changed = {k: v for k, v in row.items() if k not in {"agent_id", "user_id", "key"}}
-        stored = await get(tx, _UPDATE, **changed, id=known)
+        stored = await tx.get(_UPDATE, **changed, id=known)
         await tx.run("DELETE FROM memory_words WHERE memory_id = :id", id=known)
     await tx.insert("memory_words", MEMORY_WORDS, memory_words(stored))
     return Memory.of(stored)
@@ -313,13 +301,13 @@ async def _store(tx: Tx, row: dict[str, Any], known: int | None, ids: SnowflakeS
 
 async def _find_by(tx: Tx, row: dict[str, Any], column: str) -> int | None:
     sql = f"SELECT id {_IN_NAMESPACE} AND {column} = :value ORDER BY id LIMIT 1"
-    found = await find(tx, sql, agent=row["agent_id"], user=row["user_id"], value=row[column])
+    found = await tx.find(sql, agent=row["agent_id"], user=row["user_id"], value=row[column])
     return None if found is None else int(found["id"])
 
 
 async def _count(tx: Tx, agent_id: str, user_id: str) -> int:
     sql = f"SELECT count(*) AS count {_IN_NAMESPACE}"
-    return int((await get(tx, sql, agent=agent_id, user=user_id))["count"])
+    return int((await tx.get(sql, agent=agent_id, user=user_id))["count"])
 
 
 async def _text_scores(

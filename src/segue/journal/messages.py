@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
@@ -19,10 +20,10 @@ from segue.journal.batches import (
     append_to_batch,
     batch_of,
     bring_back,
+    message_statements,
     place_of,
-    storing,
 )
-from segue.journal.records import PAGE_BYTES, WINDOW_BYTES, Page, Thread, TurnLease
+from segue.journal.records import PAGE_BYTES, WINDOW_BYTES, Page, Summary, Thread, TurnLease
 from segue.journal.rows import (
     DamagedError,
     body_size,
@@ -32,10 +33,10 @@ from segue.journal.rows import (
     read_settings,
     readable,
 )
-from segue.journal.summaries import Window, newest_summary
+from segue.journal.summaries import Window
 from segue.journal.threads import lock_thread, thread_of
 from segue.journal.turns import clear_partial
-from segue.journal.tx import Part, Row, Tx, get, looks, reads, writes
+from segue.journal.tx import Part, Row, Tx, reads, single_read, writes
 from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
@@ -44,14 +45,21 @@ logger = logging.getLogger(__name__)
 SELF_TEST: Final = "segue-self-test-"
 # Half of the range of ids: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
-_ROWS_PER_READ: Final = 128
+# A read of a tail takes as many rows as may fill it, if a message has this many tokens.
+_TOKENS_OF_ROW: Final = 64
+_FEWEST_ROWS: Final = 16
+_MOST_ROWS: Final = 128
 _LIVE_BATCHES: Final = """
     SELECT DISTINCT batch FROM messages INDEXED BY messages_live
     WHERE thread_id = :thread AND archived = false
 """
-_SETTINGS: Final = """
-    SELECT threads.settings AS thread_settings, users.settings AS user_settings
-    FROM threads LEFT JOIN users ON users.user_id = threads.user_id WHERE threads.id = :thread
+# The settings, and the newest summary if there is one.
+HEAD: Final = """
+    SELECT threads.settings AS thread_settings, users.settings AS user_settings, newest.*
+    FROM threads LEFT JOIN users ON users.user_id = threads.user_id
+    LEFT JOIN summaries AS newest ON newest.id = (
+        SELECT max(id) FROM summaries WHERE thread_id = :thread)
+    WHERE threads.id = :thread
 """
 # In the order of the index.
 _NEWEST: Final = """
@@ -117,14 +125,14 @@ class Messages(Part):
         new = [message for message in given if message.id not in known]
         for message in new:
             row = encode_message(message)
-            await tx.together(*storing(tx, thread, row, time_of(row.position)))
+            await tx.together(*message_statements(tx, thread, row, time_of(row.position)))
         await bring_back(tx, thread_id, {MessageMetadata.of(each).batch or 0 for each in new})
         if not thread.unread:  # history from elsewhere is not news
             sql = "UPDATE threads SET read_position = preview_position, unread = 0 WHERE id = :id"
             await tx.run(sql, id=thread_id)
         return len(new)
 
-    @looks
+    @single_read
     async def load_batch(self, tx: Tx, thread_id: str, batch: int) -> Batch:
         """The batch with all its messages; `rows.DamagedError` if one of them cannot be read."""
         return await batch_of(tx, thread_id, batch, keep=False)
@@ -138,7 +146,7 @@ class Messages(Part):
         rows = await tx.all(_AMONG, thread=thread_id, batches=[*batches], size=WINDOW_BYTES)
         if not rows:
             raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
-        groups = [[*members] for _, members in groupby(rows, key=lambda row: row["batch"])]
+        groups = [[*members] for _, members in groupby(rows, key=itemgetter("batch"))]
         return readable(lambda members: _to_batch(members, keep=False), groups)
 
     @reads
@@ -152,17 +160,32 @@ class Messages(Part):
         thread.
         """
         await thread_of(tx, thread_id)
-        return await _tail(tx, thread_id, max_tokens, current_batch)
+        tail = Tail.upto(thread_id, max_tokens, current_batch)
+        await self._fill(tx, tail)
+        return tail.batches
 
-    @reads
     async def window(
-        self, tx: Tx, thread_id: str, *, max_tokens: int, current_batch: int | None = None
+        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
     ) -> Window:
         """The tail together with the newest summary and the settings, of one snapshot."""
-        missing = f"There is no thread {thread_id!r}."
-        settings = settings_in(await get(tx, _SETTINGS, missing, thread=thread_id))
-        batches = await _tail(tx, thread_id, max_tokens, current_batch)
-        return Window(batches, await newest_summary(tx, thread_id), **settings)
+        head, batches = await self._read(thread_id, max_tokens, current_batch)
+        settings = (head["thread_settings"], head["user_settings"] or "{}")
+        summary = None if head["id"] is None else Summary.of(head)
+        return Window(batches, summary, *map(read_settings, settings))
+
+    @reads
+    async def _read(
+        self, tx: Tx, thread_id: str, max_tokens: int, current_batch: int | None
+    ) -> tuple[Row, list[Batch]]:
+        """The row of `HEAD`, and the tail."""
+        head = await tx.get(HEAD, f"There is no thread {thread_id!r}.", thread=thread_id)
+        tail = Tail.upto(thread_id, max_tokens, current_batch)
+        await self._fill(tx, tail)
+        return head, tail.batches
+
+    async def _fill(self, tx: Tx, tail: "Tail") -> None:
+        while not tail.is_done:
+            await _read_on(tx, tail)
 
     @reads
     async def list_live_batches(
@@ -201,7 +224,7 @@ class Messages(Part):
         low = 0 if after is None else min(after + 1, MAX_ID)
         high = MAX_ID if before is None else before - 1
         first, last = (found[0]["position"], found[-1]["position"]) if found else (low, high)
-        around = await get(tx, _AROUND, thread=thread_id, first=first, last=last)
+        around = await tx.get(_AROUND, thread=thread_id, first=first, last=last)
         page = Page(
             messages=readable(lambda row: decode_message(row["body"]), found),
             before=first if around["older"] else None,
@@ -212,7 +235,7 @@ class Messages(Part):
         await _log_hidden(tx, thread, *span)
         return page
 
-    @looks
+    @single_read
     async def list_batch(self, tx: Tx, agent_id: str, batch: int) -> list[BaseMessage]:
         """All messages of a batch that belong to an agent, in sequence."""
         sql = (
@@ -248,45 +271,22 @@ class Messages(Part):
         return found
 
 
-def above(batch: int | None) -> int:
-    """The first id above the batches that a turn sees: its own and all before it."""
-    return MAX_ID if batch is None else min(batch + 1, MAX_ID)
-
-
-def settings_in(row: Row) -> dict[str, Mapping[str, Any]]:
-    """The settings of a window; a user may have none."""
-    names = ("thread_settings", "user_settings")
-    return {name: {} if row[name] is None else read_settings(row[name]) for name in names}
-
-
-async def _tail(tx: Tx, thread_id: str, max_tokens: int, current_batch: int | None) -> list[Batch]:
-    tail = Tail(thread_id, max_tokens, above(current_batch))
-    while not tail.is_done:
-        await _read_on(tx, tail)
-    return tail.batches
-
-
 async def _read_on(tx: Tx, tail: "Tail") -> None:
     """Read the next older batches: many small ones at once, or one that may have megabytes."""
-    wanted = {"thread": tail.thread_id, "batch": tail.below, "limit": _ROWS_PER_READ}
+    limit = min(max(tail.room // _TOKENS_OF_ROW, _FEWEST_ROWS), _MOST_ROWS)
+    wanted = {"thread": tail.thread_id, "batch": tail.below, "limit": limit}
     rows = await tx.bounded(_NEWEST.format(batches="< :batch"), **wanted)
-    if len(rows) < _ROWS_PER_READ and sum(body_size(row["body"]) for row in rows) < PAGE_BYTES:
-        tail.add(_in_sequence(rows))
+    if len(rows) < limit and sum(body_size(row["body"]) for row in rows) < PAGE_BYTES:
+        tail.add(rows)
         tail.below = 0
         return
     oldest = rows[-1]["batch"]  # it may be cut
-    whole = [row for row in rows if row["batch"] != oldest]
-    if not whole:
+    while rows and rows[-1]["batch"] == oldest:
+        rows.pop()
+    if not rows:
         wanted |= {"batch": oldest, "limit": MOST_MEMBERS}
-        whole = await tx.all(_NEWEST.format(batches="= :batch"), **wanted)
-    tail.add(_in_sequence(whole))
-
-
-def _in_sequence(rows: list[Row]) -> list[Row]:
-    """The members of each batch in their order, the batches newest first."""
-    rows.reverse()
-    rows.sort(key=lambda row: row["batch"], reverse=True)  # equal ones stay in their order
-    return rows
+        rows = await tx.all(_NEWEST.format(batches="= :batch"), **wanted)
+    tail.add(rows)
 
 
 @dataclass(slots=True)
@@ -302,17 +302,22 @@ class Tail:
     batches: list[Batch] = field(default_factory=list)
     bytes: int = WINDOW_BYTES
 
+    @classmethod
+    def upto(cls, thread_id: str, max_tokens: int, batch: int | None) -> "Tail":
+        """An empty tail for a turn, which sees its own batch and all before it."""
+        return cls(thread_id, max_tokens, MAX_ID if batch is None else min(batch + 1, MAX_ID))
+
     @property
     def is_done(self) -> bool:
         return self.room <= 0 or self.bytes <= 0 or not self.below
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add the rows of batches, the members of each together."""
-        groups = [[*members] for _, members in groupby(rows, key=lambda row: row["batch"])]
-        for members in groups:
+        """Add the rows of batches, from the newest to the oldest."""
+        for batch_id, newest_first in groupby(rows, key=itemgetter("batch")):
             if self.is_done:
                 return
-            self.below = members[0]["batch"]
+            members = [*newest_first][::-1]
+            self.below = batch_id
             self.bytes -= sum(body_size(row["body"]) for row in members)
             if self.bytes < 0 and self.batches:
                 return

@@ -11,11 +11,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from segue.core.text import storable
-from segue.journal.batches import RisingIds, noting, storing
+from segue.journal.batches import RisingIds, last_id_update, message_statements
 from segue.journal.records import Thread, Turn, TurnKind
 from segue.journal.rows import MessageRow, to_json
-from segue.journal.tx import Row, Statement, Tx, find, get
+from segue.journal.tx import Row, Statement, Tx
 
+# The index of all turns of a thread would cost more with each turn.
+LIVE_TURNS: Final = (
+    "FROM turns INDEXED BY turns_alive WHERE thread_id = :thread AND state IN ('queued', 'running')"
+)
 # A turn that is held back keeps its time; any other gets the place of its thread in the queue.
 _PLACE: Final = (
     "CASE WHEN {available_at} > :now THEN {available_at} "
@@ -25,18 +29,14 @@ _QUEUE: Final = f"""
     INSERT INTO turns (id, thread_id, agent_id, user_id, batch, kind, state, epoch, payload,
         queued_at, held_at, available_at, wake_at)
     VALUES (:id, :thread, :agent, :user, :batch, :kind, 'queued', :epoch, :payload, :now, :now,
-        :available_at, CASE WHEN NOT EXISTS (
-            SELECT 1 FROM turns INDEXED BY turns_alive
-            WHERE thread_id = :thread AND state IN ('queued', 'running')
-        ) THEN {_PLACE.format(available_at=":available_at")} END)
+        :available_at, CASE WHEN NOT EXISTS (SELECT 1 {LIVE_TURNS})
+        THEN {_PLACE.format(available_at=":available_at")} END)
     RETURNING *
 """
 _WAKE_FIRST: Final = f"""
     UPDATE turns SET wake_at = {_PLACE.format(available_at="available_at")},
         held_at = CASE WHEN available_at > :now THEN held_at ELSE :now END
-    WHERE wake_at IS NULL AND id = (
-        SELECT min(id) FROM turns INDEXED BY turns_alive
-        WHERE thread_id = :thread AND state IN ('queued', 'running'))
+    WHERE wake_at IS NULL AND id = (SELECT min(id) {LIVE_TURNS})
 """
 # A turn that is held back ends at once.
 _STOP: Final = """
@@ -72,8 +72,8 @@ class NewTurn:
 
 
 async def queue_turn(tx: Tx, thread: Thread, new: NewTurn, ids: RisingIds) -> Turn:
-    queued = _queueing(thread, new, ids)
-    [row] = await tx.together(noting(thread.id, ids), queued)
+    queued = _turn_insert(thread, new, ids)
+    [row] = await tx.together(last_id_update(thread.id, ids), queued)
     return Turn.of(row)
 
 
@@ -87,13 +87,13 @@ async def queue_with_message(
     client_message_id: str | None = None,
 ) -> Turn:
     """Store the first message of a turn's batch, queue the turn, and run `also`."""
-    queued = _queueing(thread, new, ids)
-    stored = storing(tx, thread, message, ids.now, ids.last, client_message_id)
+    queued = _turn_insert(thread, new, ids)
+    stored = message_statements(tx, thread, message, ids.now, ids.last, client_message_id)
     [row] = await tx.together(*also, *stored, queued)
     return Turn.of(row)
 
 
-def _queueing(thread: Thread, new: NewTurn, ids: RisingIds) -> Statement:
+def _turn_insert(thread: Thread, new: NewTurn, ids: RisingIds) -> Statement:
     return Statement(
         _QUEUE,
         {
@@ -151,9 +151,9 @@ async def is_void(tx: Tx, thread_id: str, batch: int) -> bool:
     sql = (
         "SELECT 1 AS yes FROM turns WHERE thread_id = :thread AND batch = :batch AND state = 'void'"
     )
-    return await find(tx, sql, thread=thread_id, batch=batch) is not None
+    return await tx.find(sql, thread=thread_id, batch=batch) is not None
 
 
 async def turn_of(tx: Tx, turn_id: int) -> Turn:
     sql = "SELECT * FROM turns WHERE id = :id"
-    return Turn.of(await get(tx, sql, f"There is no turn {turn_id}.", id=turn_id))
+    return Turn.of(await tx.get(sql, f"There is no turn {turn_id}.", id=turn_id))

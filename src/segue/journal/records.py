@@ -94,6 +94,8 @@ WINDOW_BYTES: Final = 20_000_000
 # Characters of a message's text in a search result.
 EXCERPT: Final = 300
 
+# The first setting of a thread that is deleted once no turn of it is left to run.
+TEMPORARY: Final = "temporary"
 # A nested thread, in which an agent asks another, is named after the thread that it works for.
 NESTING: Final = "/"
 # Agents ask each other at most this deep.
@@ -300,7 +302,8 @@ class NewTimer:
 class Timer(Record):
     """A durable promise to consider a follow-up at a time.
 
-    `turn_id` is the turn that it queued; a recurring reminder has the last one.
+    `turn_id` is the turn that it queued; a recurring reminder has the last one. `is_new` if the
+    step that returns it armed it, and did not find an equal one.
     """
 
     id: int
@@ -322,6 +325,7 @@ class Timer(Record):
     updated_at: datetime
     key: str | None = None
     turn_id: int | None = None
+    is_new: bool = field(default=False, compare=False, metadata={"is_stored": False})
 
     @property
     def is_from_silence(self) -> bool:

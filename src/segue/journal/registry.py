@@ -1,7 +1,7 @@
-"""Users' settings, API keys, and the node numbers of id generators."""
+"""Users' settings, API keys, push subscriptions, and the node numbers of id generators."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,18 +9,35 @@ from segue.core.snowflake import MAX_ID, MAX_NODE
 from segue.errors import ConflictError
 from segue.journal.follow_ups import record_decisions
 from segue.journal.records import ApiKey, Decision
-from segue.journal.rows import lease_end, merge_settings, read_settings, to_json
+from segue.journal.rows import (
+    Record,
+    lease_end,
+    merge_settings,
+    read_settings,
+    readable,
+    to_json,
+    values_of,
+)
 from segue.journal.threads import reconsider, thread_of
-from segue.journal.tx import Part, Tx, acts, find, get, insertion, looks, writes
+from segue.journal.tx import Part, Tx, insertion, single_read, single_write, writes
+
+_MOVE = (
+    "ON CONFLICT (endpoint) DO UPDATE SET user_id = excluded.user_id, "
+    "public_key = excluded.public_key, auth = excluded.auth RETURNING *"
+)
+_OLDEST = """
+    DELETE FROM push_subscriptions WHERE user_id = :user AND id <> :kept AND id NOT IN (
+        SELECT id FROM push_subscriptions WHERE user_id = :user ORDER BY id DESC LIMIT :limit)
+"""
 
 
 class Users(Part):
     """A user's settings for all agents: time zone, quiet hours, snooze, opt-out."""
 
-    @looks
+    @single_read
     async def get_settings(self, tx: Tx, user_id: str) -> Mapping[str, Any]:
         """Empty for an unknown user."""
-        row = await find(tx, "SELECT settings FROM users WHERE user_id = :user", user=user_id)
+        row = await tx.find("SELECT settings FROM users WHERE user_id = :user", user=user_id)
         return {} if row is None else read_settings(row["settings"])
 
     @writes
@@ -53,8 +70,7 @@ async def merge_user_settings(
     tx: Tx, user_id: str, settings: Mapping[str, Any], now: datetime
 ) -> Mapping[str, Any]:
     # Locks the row, even a new one: of two concurrent merges, one waits.
-    row = await get(
-        tx,
+    row = await tx.get(
         "INSERT INTO users (user_id, updated_at) VALUES (:user, :now) ON CONFLICT (user_id) "
         "DO UPDATE SET updated_at = excluded.updated_at RETURNING settings",
         user=user_id,
@@ -69,32 +85,93 @@ async def merge_user_settings(
 class Keys(Part):
     """API keys of the server's callers."""
 
-    @acts
+    @single_write
     async def add(self, tx: Tx, key: ApiKey) -> None:
         """`ConflictError` if there is one with that id."""
         unless_known = "ON CONFLICT (id) DO NOTHING RETURNING id"
-        if not await tx.together(insertion("api_keys", unless_known, **asdict(key))):
+        if not await tx.together(insertion("api_keys", unless_known, **values_of(key))):
             raise ConflictError(f"There is a key {key.id!r} already.")
 
-    @looks
+    @single_read
     async def find(self, tx: Tx, key_id: str) -> ApiKey | None:
-        row = await find(tx, "SELECT * FROM api_keys WHERE id = :id", id=key_id)
+        row = await tx.find("SELECT * FROM api_keys WHERE id = :id", id=key_id)
         return None if row is None else ApiKey.of(row)
 
-    @looks
+    @single_read
     async def list_all(self, tx: Tx) -> list[ApiKey]:
         """All keys, revoked ones too, oldest first."""
         rows = await tx.all("SELECT * FROM api_keys ORDER BY created_at, id")
         return [*map(ApiKey.of, rows)]
 
-    @acts
+    @single_write
     async def revoke(self, tx: Tx, key_id: str, *, now: datetime) -> ApiKey:
         """Revoke a key; again: nothing changes. `NotFoundError` if there is none."""
         sql = (
             "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id RETURNING *"
         )
-        row = await get(tx, sql, f"There is no key {key_id!r:.60}.", id=key_id, now=now)
+        row = await tx.get(sql, f"There is no key {key_id!r:.60}.", id=key_id, now=now)
         return ApiKey.of(row)
+
+
+@dataclass(frozen=True, slots=True)
+class PushSubscription(Record):
+    """A browser that takes notifications for a user, at the address of its push service.
+
+    The address lets anyone send to it who also has the two keys, so none is shown.
+    """
+
+    id: int
+    user_id: str
+    endpoint: str = field(repr=False)
+    public_key: bytes = field(repr=False)
+    auth: bytes = field(repr=False)
+    created_at: datetime
+
+
+class Push(Part):
+    """A browser belongs to the user who subscribed last with it."""
+
+    @writes
+    async def subscribe(self, tx: Tx, new: PushSubscription, *, limit: int) -> PushSubscription:
+        """Store a subscription; one with the same endpoint keeps its id and is replaced.
+
+        A user keeps the newest `limit` ones, this one among them.
+        """
+        [row] = await tx.together(insertion("push_subscriptions", _MOVE, **values_of(new)))
+        await tx.run(_OLDEST, user=new.user_id, kept=row["id"], limit=limit)
+        return PushSubscription.of(row)
+
+    @single_read
+    async def list_of(self, tx: Tx, user_id: str) -> list[PushSubscription]:
+        """Oldest first."""
+        sql = "SELECT * FROM push_subscriptions WHERE user_id = :user ORDER BY id"
+        return readable(PushSubscription.of, await tx.all(sql, user=user_id))
+
+    @single_read
+    async def find(self, tx: Tx, subscription_id: int) -> PushSubscription | None:
+        row = await tx.find("SELECT * FROM push_subscriptions WHERE id = :id", id=subscription_id)
+        return None if row is None else PushSubscription.of(row)
+
+    @single_write
+    async def unsubscribe(self, tx: Tx, user_id: str, endpoint: str) -> bool:
+        """Whether the user had it."""
+        sql = "DELETE FROM push_subscriptions WHERE user_id = :user AND endpoint = :endpoint"
+        return bool(await tx.run(sql, user=user_id, endpoint=endpoint))
+
+    @single_write
+    async def remove(self, tx: Tx, subscription: PushSubscription) -> None:
+        """Remove one that its push service ended, unless another user has it by now."""
+        sql = "DELETE FROM push_subscriptions WHERE id = :id AND user_id = :user"
+        await tx.run(sql, id=subscription.id, user=subscription.user_id)
+
+    @writes
+    async def get_key(self, tx: Tx, new: bytes) -> bytes:
+        """The private key of all processes; `new` becomes it if there is none yet."""
+        unless_known = "ON CONFLICT (id) DO NOTHING"
+        await tx.together(insertion("push_keys", unless_known, id=1, private_key=new))
+        return bytes(
+            (await tx.get("SELECT private_key FROM push_keys WHERE id = 1"))["private_key"]
+        )
 
 
 class Nodes(Part):
@@ -118,7 +195,7 @@ class Nodes(Part):
         await tx.together(insertion("nodes", replace, node=free, owner=owner, lease_until=until))
         return free
 
-    @acts
+    @single_write
     async def extend(
         self, tx: Tx, node: int, owner: str, *, now: datetime, lease_for: timedelta
     ) -> None:
@@ -126,12 +203,12 @@ class Nodes(Part):
         if not await tx.run(sql, until=lease_end(now, lease_for), node=node, owner=owner):
             raise ConflictError(f"Node {node} no longer belongs to {owner!r}; lease a new one.")
 
-    @acts
+    @single_write
     async def release(self, tx: Tx, node: int, owner: str) -> None:
         sql = "DELETE FROM nodes WHERE node = :node AND owner = :owner"
         await tx.run(sql, node=node, owner=owner)
 
-    @looks
+    @single_read
     async def last_position(self, tx: Tx, *, latest: int = MAX_ID) -> int:
         """The highest position in the journal up to `latest`, to seed a generator; 0 if none."""
         # A decision's id is not noted in its thread.
@@ -140,4 +217,4 @@ class Nodes(Part):
             "coalesce((SELECT max(last_position) FROM threads WHERE last_position <= :latest), 0), "
             "coalesce((SELECT max(id) FROM decisions WHERE id <= :latest), 0)) AS last"
         )
-        return int((await get(tx, sql, latest=latest))["last"])
+        return int((await tx.get(sql, latest=latest))["last"])

@@ -11,7 +11,7 @@ from segue.core.text import one_line
 from segue.journal.records import NESTING, Deleted, Thread
 from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH, read_time, to_json
 from segue.journal.threads import delete_threads, lock_thread
-from segue.journal.tx import Part, Row, Tx, find, get, reads, writes
+from segue.journal.tx import Part, Row, Tx, reads, writes
 
 # Batches that a worker processes or will continue, and those that wait for a person.
 _UNFINISHED: Final = """
@@ -139,7 +139,7 @@ class Removal(Part):
 async def _batches_of(tx: Tx, thread_id: str) -> list[KeptBatch]:
     batches = [*map(_to_kept, await tx.all(_BATCHES, thread=thread_id))]
     root, is_nested, _ = thread_id.partition(NESTING)
-    if is_nested and (await get(tx, _BUSY, thread=root))["is_busy"]:
+    if is_nested and (await tx.get(_BUSY, thread=root))["is_busy"]:
         # The turn that asked may still look for the answer.
         return [replace(batch, is_unfinished=True) for batch in batches]
     return batches
@@ -190,16 +190,16 @@ async def _nested_in(tx: Tx, thread: Thread, batches: Collection[int]) -> list[t
 
 async def _follow_in_thread(tx: Tx, thread_id: str) -> None:
     """Title, preview and count of the thread list, from what is left."""
-    count = await get(tx, f"SELECT count(*) AS count {_SEEN}", thread=thread_id)
+    count = await tx.get(f"SELECT count(*) AS count {_SEEN}", thread=thread_id)
     sql = f"SELECT position, role, text {_SEEN} ORDER BY position DESC LIMIT 1"
-    last = await find(tx, sql, thread=thread_id)
+    last = await tx.find(sql, thread=thread_id)
     sql = (
         f"SELECT count(*) AS count {_SEEN} AND role <> 'human' "
         "AND position > (SELECT read_position FROM threads WHERE id = :thread)"
     )
-    unread = await get(tx, sql, thread=thread_id)
+    unread = await tx.get(sql, thread=thread_id)
     sql = f"SELECT text {_SEEN} AND role = 'human' AND trim(text) <> '' ORDER BY position LIMIT 1"
-    first = await find(tx, sql, thread=thread_id)
+    first = await tx.find(sql, thread=thread_id)
     await tx.run(
         "UPDATE threads SET message_count = :count, preview = :preview, preview_role = :role, "
         "preview_position = :position, unread = :unread, "

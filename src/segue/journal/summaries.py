@@ -10,11 +10,11 @@ from segue.core.compression import cut_at_sentence
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError, UsageError
-from segue.journal.batches import RisingIds, bring_back, noting
+from segue.journal.batches import RisingIds, bring_back, last_id_update
 from segue.journal.records import Summary
 from segue.journal.rows import to_json
 from segue.journal.threads import lock_thread, thread_of
-from segue.journal.tx import Part, Tx, find, insertion, reads, writes
+from segue.journal.tx import Part, Tx, insertion, reads, writes
 
 _TO_ARCHIVE: Final = """
     SELECT batch, max(CASE WHEN archived THEN 1 ELSE 0 END) AS is_archived, EXISTS (
@@ -85,7 +85,7 @@ class Summaries(Part):
             previous_id=previous.id if previous else None,
             created_at=now,
         )
-        [row] = await tx.together(noting(thread_id, rising), new)
+        [row] = await tx.together(last_id_update(thread_id, rising), new)
         return Summary.of(row)
 
     @reads
@@ -110,7 +110,7 @@ class Summaries(Part):
 
 async def newest_summary(tx: Tx, thread_id: str) -> Summary | None:
     sql = "SELECT * FROM summaries WHERE thread_id = :thread ORDER BY id DESC LIMIT 1"
-    row = await find(tx, sql, thread=thread_id)
+    row = await tx.find(sql, thread=thread_id)
     return None if row is None else Summary.of(row)
 
 

@@ -5,7 +5,6 @@ array. State of the running system (leases, wake-up times, node numbers, API key
 part of it.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -13,8 +12,8 @@ from typing import Any, Final
 
 from segue.core.memory import indexed_words
 from segue.journal.records import EffectState, TimerState, TurnState
-from segue.journal.rows import UNREADABLE, DamagedError, read_time
-from segue.journal.tx import Transactor, Tx, looks
+from segue.journal.rows import UNREADABLE, DamagedError, read_json, read_time
+from segue.journal.tx import Transactor, Tx, single_read
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -195,7 +194,7 @@ class Rows:
     def __init__(self, db: Transactor) -> None:
         self.db = db
 
-    @looks
+    @single_read
     async def read_rows(
         self,
         tx: Tx,
@@ -252,7 +251,7 @@ def _read_value(column: Column, value: Any) -> Any:
         case Form.FLAG:
             return bool(value)
         case Form.JSON | Form.IDS | Form.BODY:
-            return json.loads(value)
+            return read_json(value)
         case Form.VECTOR:
             import numpy as np  # noqa: PLC0415 - slow to import, and only memories have vectors
 

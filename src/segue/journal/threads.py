@@ -11,9 +11,17 @@ from typing import Any, Final
 from segue.core.snowflake import millis_of, next_snowflake
 from segue.core.text import storable
 from segue.errors import ConflictError
-from segue.journal.records import NESTING, Deleted, LockedThread, StateValue, Thread, ThreadPlace
-from segue.journal.rows import aware, merge_settings, to_json
-from segue.journal.tx import Part, Row, Statement, Tx, change, get, insertion, looks, reads, writes
+from segue.journal.records import (
+    NESTING,
+    TEMPORARY,
+    Deleted,
+    LockedThread,
+    StateValue,
+    Thread,
+    ThreadPlace,
+)
+from segue.journal.rows import aware, merge_settings, readable, to_json
+from segue.journal.tx import Part, Row, Statement, Tx, insertion, reads, single_read, writes
 
 _OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries", "states")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
@@ -55,14 +63,14 @@ class Threads(Part):
             raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
         if not thread.changed_position:  # new: listeners of its user are told
             first = next_snowflake(thread.feed_position, millis_of(aware(now)), 0)
-            return Thread.of(await change(tx, "threads", thread_id, changed_position=first))
+            return Thread.of(await tx.change("threads", thread_id, changed_position=first))
         return await thread_of(tx, thread_id)
 
-    @looks
+    @single_read
     async def get(self, tx: Tx, thread_id: str) -> Thread:
         return await thread_of(tx, thread_id)
 
-    @looks
+    @single_read
     async def list_of(
         self,
         tx: Tx,
@@ -89,13 +97,21 @@ class Threads(Part):
             values["nesting"] = NESTING
         return [*map(Thread.of, await tx.all(sql + _NEWEST_FIRST, **values))]
 
-    @looks
+    @single_read
     async def list_newest(self, tx: Tx, *, limit: int = 50) -> list[Thread]:
         """Threads of all users without nested ones, the one written to last first. Reads every
         thread.
         """
         sql = "SELECT * FROM threads WHERE strpos(id, :nesting) = 0" + _NEWEST_FIRST
         return [*map(Thread.of, await tx.all(sql, nesting=NESTING, limit=limit))]
+
+    @single_read
+    async def list_temporary(self, tx: Tx, *, limit: int = 100) -> list[Thread]:
+        """Threads whose first setting is `temporary`, by id. Reads every thread."""
+        # The first one, because notes of clients inside of others may look like it.
+        sql = "SELECT * FROM threads WHERE settings LIKE :mark ORDER BY id LIMIT :limit"
+        rows = await tx.all(sql, mark=f'{{"{TEMPORARY}":true%', limit=limit)
+        return readable(Thread.of, rows)
 
     @writes
     async def update(
@@ -119,7 +135,7 @@ class Threads(Part):
         }
         if title is not None:
             new |= {"title": storable(title), "title_is_set": True}
-        row = await change(tx, "threads", thread_id, **new)
+        row = await tx.change("threads", thread_id, **new)
         if reconsider_at is not None:
             await reconsider(tx, "thread_id = :whose", thread_id, reconsider_at)
         return Thread.of(row)
@@ -133,7 +149,7 @@ class Threads(Part):
             if thread.last_position or await tx.all(begun, id=thread_id):
                 raise ConflictError(f"This thread is with the agent {thread.agent_id!r}.")
             changed = {"agent_id": agent_id, "changed_position": thread.feed_position + 1}
-            return Thread.of(await change(tx, "threads", thread_id, **changed))
+            return Thread.of(await tx.change("threads", thread_id, **changed))
         return await thread_of(tx, thread_id)
 
     @writes
@@ -149,13 +165,13 @@ class Threads(Part):
             "AND role <> 'human' AND position > :position) WHERE id = :id RETURNING *"
         )
         changed = thread.feed_position + 1
-        return Thread.of(await get(tx, sql, changed=changed, position=position, id=thread_id))
+        return Thread.of(await tx.get(sql, changed=changed, position=position, id=thread_id))
 
     @writes
     async def note_typing(self, tx: Tx, thread_id: str, *, now: datetime) -> None:
         """The user is typing; nothing else of the thread changes."""
         sql = "UPDATE threads SET typing_at = :now WHERE id = :id RETURNING id"
-        await get(tx, sql, f"There is no thread {thread_id!r}.", now=now, id=thread_id)
+        await tx.get(sql, f"There is no thread {thread_id!r}.", now=now, id=thread_id)
 
     async def delete(self, thread_id: str) -> Deleted:
         """Delete a thread with its rows and nested threads. Memories stay: they are the user's."""
@@ -186,7 +202,7 @@ async def delete_threads(tx: Tx, threads: list[str]) -> dict[str, int]:
 
 async def thread_of(tx: Tx, thread_id: str) -> Thread:
     sql = "SELECT * FROM threads WHERE id = :id"
-    return Thread.of(await get(tx, sql, f"There is no thread {thread_id!r}.", id=thread_id))
+    return Thread.of(await tx.get(sql, f"There is no thread {thread_id!r}.", id=thread_id))
 
 
 async def newest_of_thread(tx: Tx, table: str, thread_id: str, limit: int) -> list[Row]:
@@ -207,7 +223,7 @@ async def lock_thread(tx: Tx, thread_id: str, *, alone: bool = False) -> LockedT
     """
     sql = _LOCK + (" OF threads" if alone else "")
     missing = f"There is no thread {thread_id!r}. Nothing was written."
-    return LockedThread.of(await get(tx, sql, missing, id=thread_id))
+    return LockedThread.of(await tx.get(sql, missing, id=thread_id))
 
 
 async def reconsider(tx: Tx, condition: str, whose: str, at: datetime) -> None:
@@ -240,7 +256,7 @@ class States(Part):
         return {row["channel"]: StateValue.of(row) for row in rows}
 
 
-def storing_state(thread_id: str, changes: Mapping[str, StateValue | None]) -> Iterator[Statement]:
+def state_changes(thread_id: str, changes: Mapping[str, StateValue | None]) -> Iterator[Statement]:
     """Replace the values of channels; None removes one."""
     for channel, new in changes.items():
         if new is not None:

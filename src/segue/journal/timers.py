@@ -19,22 +19,22 @@ from segue.errors import ConflictError, UsageError
 from segue.journal.batches import (
     RisingIds,
     append_to_batch,
-    check_synthetic,
-    noting,
+    check_new,
+    last_id_update,
     settle_batch,
     stamp_now,
 )
 from segue.journal.follow_ups import (
     FollowUpCounts,
     cancel_continuations,
-    cancel_events,
-    cancelling,
+    cancel_timers,
     check_counts,
     check_timer,
     count_follow_ups,
     end_timer,
     find_equal,
     find_live,
+    live_reminders,
     prepare_arming,
     record_decisions,
 )
@@ -62,7 +62,7 @@ from segue.journal.rows import (
     to_json,
 )
 from segue.journal.threads import lock_thread, newest_of_thread
-from segue.journal.tx import Part, Row, Tx, change, check_lease, find, get, looks, reads, writes
+from segue.journal.tx import Part, Row, Tx, check_lease, reads, single_read, writes
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,11 @@ _FIRE: Final = """
         wake_at = NULL, updated_at = :now
     WHERE id = ANY(:ids) AND state IN ('pending', 'postponed', 'claimed')
 """
-_LIVE: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED})
+_MOVE: Final = """
+    UPDATE timers SET state = 'pending', state_reason = :reason, due_at = :at, wake_at = :at,
+        payload = :payload, updated_at = :now
+    WHERE id = :id AND state IN ('pending', 'postponed') AND due_at = :seen
+"""
 
 
 class Timers(Part):
@@ -110,9 +114,9 @@ class Timers(Part):
 
         A thread has at most one live follow-up without a key: arming again cancels the old one. A
         key that was used before in the thread changes nothing, nor does a reminder that equals a
-        live one in text and time: the timer that is there is returned. `ConflictError` if the
-        thread or its user has `most` live reminders, a number for each. A new timer that was
-        `refused` ends at once as suppressed.
+        live one in text and time: the timer that is there is returned, and `is_new` is false.
+        `ConflictError` if the thread or its user has `most` live reminders, a number for each. A
+        new timer that was `refused` ends at once as suppressed.
         """
         check_timer(timer)
         thread = await lock_thread(tx, timer.thread_id)
@@ -127,12 +131,12 @@ class Timers(Part):
             await _check_room(tx, thread, *most)
         rising = RisingIds(thread, ids, now)
         arming = await prepare_arming(tx, thread, timer, rising.next(), now)
-        [row] = await tx.together(noting(thread.id, rising), arming)
+        [row] = await tx.together(last_id_update(thread.id, rising), arming)
         if refused is not None:
             reason = refused.reasons[0]
             row = await end_timer(tx, row["id"], TimerState.SUPPRESSED, reason, now)
             await record_decisions(tx, [replace(refused, timer_id=row["id"])])
-        return Timer.of(row)
+        return replace(Timer.of(row), is_new=True)
 
     @writes
     async def claim_due(
@@ -147,21 +151,21 @@ class Timers(Part):
         leases = {row["id"]: TimerLease(Timer.of(row), owner, row["token"], until) for row in rows}
         return [leases[timer_id] for timer_id in sound]
 
-    @looks
+    @single_read
     async def next_at(self, tx: Tx) -> datetime | None:
         """When the next timer is due or a claimed one may be taken again."""
         sql = (
             "SELECT least(greatest(wake_at, :earliest), :latest) AS at FROM timers "
             "WHERE wake_at IS NOT NULL ORDER BY timers.wake_at LIMIT 1"
         )
-        row = await find(tx, sql, earliest=EARLIEST, latest=LATEST)
+        row = await tx.find(sql, earliest=EARLIEST, latest=LATEST)
         return None if row is None else read_time(row["at"])
 
-    @looks
+    @single_read
     async def count(self, tx: Tx, *, limit: int) -> int:
         """How many timers are alive; counting stops at `limit`."""
         awake = "SELECT 1 FROM timers WHERE wake_at IS NOT NULL LIMIT :limit"
-        row = await get(tx, f"SELECT count(*) AS found FROM ({awake}) AS awake", limit=limit)
+        row = await tx.get(f"SELECT count(*) AS found FROM ({awake}) AS awake", limit=limit)
         return int(row["found"])
 
     @writes
@@ -187,7 +191,7 @@ class Timers(Part):
         timers `together` has ended: ask the gates again.
         `UsageError` for a message that is not synthetic.
         """
-        check_synthetic(message)
+        check_new(message, synthetic=True)
         timer = lease.timer
         thread = await lock_thread(tx, timer.thread_id)
         row = await _lock_timer(tx, timer.id)
@@ -206,7 +210,7 @@ class Timers(Part):
         covered = {timer.id, *together}
         if await tx.run(_FIRE, turn=turn.id, now=now, ids=[*covered]) != len(covered):
             raise ConflictError(
-                f"Another message has told an event of thread {thread.id!r} since they were "
+                f"Another message covers an event of thread {thread.id!r} since they were "
                 "gathered; gather them again. Nothing was written."
             )
         if again is not None:
@@ -214,7 +218,7 @@ class Timers(Part):
         await record_decisions(tx, [_of_turn(decision, turn) for decision in decisions])
         return turn
 
-    @looks
+    @single_read
     async def count_follow_ups(
         self, tx: Tx, thread_id: str, *, day_began: datetime, leaving_out: int | None = None
     ) -> FollowUpCounts:
@@ -235,8 +239,7 @@ class Timers(Part):
         """Let a claimed timer wait; pending if for a time of its own, which no gate can change."""
         await lock_thread(tx, lease.timer.thread_id)
         _check_lease(lease, await _lock_timer(tx, lease.timer.id))
-        row = await change(
-            tx,
+        row = await tx.change(
             "timers",
             lease.timer.id,
             state=state,
@@ -287,31 +290,43 @@ class Timers(Part):
         """
         thread = await lock_thread(tx, thread_id)
         live = await find_live(tx, thread_id, now)
-        await tx.together(cancelling(live.timers, reason, now))
+        # First, since events that a void follow-up was about to tell wait again.
         await void_turns(tx, thread_id, live.unseen, reason, now)
-        cancelled = [*live.timers, *await cancel_events(tx, thread_id, reason, now)]
+        which = "thread_id = :thread AND kind IN ('follow_up', 'event')"
+        cancelled = await cancel_timers(tx, which, reason, now, thread=thread_id)
         cancelled += await cancel_continuations(tx, thread, reason, RisingIds(thread, ids, now))
         await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread_id)
-        sql = "SELECT * FROM timers WHERE id = ANY(:ids) ORDER BY id"
-        return readable(Timer.of, await tx.all(sql, ids=cancelled))
+        return readable(Timer.of, sorted(cancelled, key=lambda row: int(row["id"])))
 
     @writes
     async def cancel_reminder(
         self, tx: Tx, timer_id: int, reason: str, *, now: datetime
     ) -> Timer | None:
         """Cancel a live reminder; None if there is none with this id."""
-        row = await find(tx, "SELECT * FROM timers WHERE id = :id", id=timer_id)
-        if row is None or row["kind"] != TimerKind.REMINDER:
+        sql = "SELECT thread_id FROM timers WHERE id = :id AND kind = 'reminder'"
+        if (row := await tx.find(sql, id=timer_id)) is None:
             return None
         await lock_thread(tx, row["thread_id"])
-        locked = await _lock_timer(tx, timer_id)
-        if locked is None or locked["state"] not in _LIVE:
-            return None
-        return Timer.of(await end_timer(tx, timer_id, TimerState.CANCELLED, reason, now))
+        rows = await cancel_timers(tx, "id = :id", reason, now, id=timer_id)
+        return Timer.of(rows[0]) if rows else None
 
-    @looks
+    @writes
+    async def move(self, tx: Tx, timer: Timer, to: NextTime, reason: str, *, now: datetime) -> bool:
+        """Give a waiting timer another time; False if it changed since it was read."""
+        moved = await tx.run(
+            _MOVE,
+            id=timer.id,
+            seen=timer.due_at,
+            at=to.due_at,
+            payload=to_json(dict(to.payload)),
+            reason=storable(reason),
+            now=now,
+        )
+        return moved == 1
+
+    @single_read
     async def find(self, tx: Tx, timer_id: int) -> Timer | None:
-        row = await find(tx, "SELECT * FROM timers WHERE id = :id", id=timer_id)
+        row = await tx.find("SELECT * FROM timers WHERE id = :id", id=timer_id)
         return None if row is None else Timer.of(row)
 
     @reads
@@ -319,48 +334,43 @@ class Timers(Part):
         """A thread's timers in any state, newest first."""
         return readable(Timer.of, await newest_of_thread(tx, "timers", thread_id, limit))
 
-    @looks
+    @single_read
     async def list_of_turn(self, tx: Tx, turn_id: int) -> list[Timer]:
         """The timers that queued a turn, oldest first."""
-        sql = "SELECT * FROM timers WHERE turn_id = :turn ORDER BY id"
-        return readable(Timer.of, await tx.all(sql, turn=turn_id))
+        return await _list(tx, "turn_id = :turn ORDER BY id", turn=turn_id)
 
-    @looks
+    @single_read
     async def list_events(self, tx: Tx, like: Timer, *, limit: int = 20) -> list[Timer]:
         """The live events of a thread with the same trigger, a given one first, then the oldest."""
-        sql = (
-            "SELECT * FROM timers WHERE thread_id = :thread AND kind = 'event' "
-            "AND trigger_type = :trigger AND wake_at IS NOT NULL "
-            "ORDER BY CASE WHEN id = :id THEN 0 ELSE 1 END, id LIMIT :limit"
+        which = (
+            "thread_id = :thread AND kind = 'event' AND trigger_type = :trigger "
+            "AND wake_at IS NOT NULL ORDER BY CASE WHEN id = :id THEN 0 ELSE 1 END, id LIMIT :limit"
         )
         values = {"thread": like.thread_id, "trigger": like.trigger_type, "id": like.id}
-        return readable(Timer.of, await tx.all(sql, **values, limit=limit))
+        return await _list(tx, which, **values, limit=limit)
 
-    @looks
+    @single_read
     async def find_by_key(self, tx: Tx, user_id: str, key: str) -> Timer | None:
         """The first timer with a key in any thread of a user."""
         sql = "SELECT * FROM timers WHERE user_id = :user AND key = :key ORDER BY id LIMIT 1"
-        row = await find(tx, sql, user=user_id, key=storable(key))
+        row = await tx.find(sql, user=user_id, key=storable(key))
         return None if row is None else Timer.of(row)
 
-    @looks
+    @single_read
     async def list_reminders(
         self, tx: Tx, user_id: str, *, thread_id: str | None = None, limit: int = 100
     ) -> list[Timer]:
         """The live reminders of a user, or of one of their threads, by their next time."""
-        values: dict[str, Any] = {"user": user_id, "limit": limit}
-        sql = "SELECT * FROM timers WHERE user_id = :user AND kind = 'reminder'"
-        if thread_id is not None:
-            sql += " AND thread_id = :thread"
-            values["thread"] = thread_id
-        sql += " AND wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
-        return readable(Timer.of, await tx.all(sql, **values))
+        return await live_reminders(tx, user_id, thread_id, limit)
 
-    @looks
+    @single_read
     async def list_pending(self, tx: Tx, *, limit: int = 50) -> list[Timer]:
         """The live timers of all threads, in the order of their next wake-up."""
-        sql = "SELECT * FROM timers WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
-        return readable(Timer.of, await tx.all(sql, limit=limit))
+        return await _list(tx, "wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit", limit=limit)
+
+
+async def _list(tx: Tx, which: str, /, **values: Any) -> list[Timer]:
+    return readable(Timer.of, await tx.all(f"SELECT * FROM timers WHERE {which}", **values))
 
 
 async def _check_room(tx: Tx, thread: Thread, most: int, most_of_user: int) -> None:
@@ -397,8 +407,8 @@ async def _wait_again(tx: Tx, timer: Timer, again: NextTime, epoch: int) -> None
     """The epoch shows at the next time whether the user wrote in between."""
     payload = to_json(dict(again.payload))
     state, at = TimerState.PENDING, again.due_at
-    await change(
-        tx, "timers", timer.id, state=state, due_at=at, wake_at=at, payload=payload, epoch=epoch
+    await tx.change(
+        "timers", timer.id, state=state, due_at=at, wake_at=at, payload=payload, epoch=epoch
     )
 
 
@@ -419,7 +429,7 @@ async def _is_sound(tx: Tx, row: Row, now: datetime) -> bool:
 
 async def _lock_timer(tx: Tx, timer_id: int) -> Row | None:
     sql = "SELECT state, token, owner FROM timers WHERE id = :id FOR UPDATE"
-    return await find(tx, sql, id=timer_id)
+    return await tx.find(sql, id=timer_id)
 
 
 def _check_lease(lease: TimerLease, row: Row | None) -> None:

@@ -27,7 +27,7 @@ from segue.journal.tables import (
     Table,
     whole,
 )
-from segue.journal.tx import Database, Tx, find, writes
+from segue.journal.tx import Database, Tx, writes
 
 # Most rows that are inserted at once.
 _CHUNK: Final = 512
@@ -153,7 +153,7 @@ class _Restore:
         names = ("agent_id", "user_id", "key") if table is MEMORIES else table.key
         where = " AND ".join(f"{name} = :{name}" for name in names)
         sql = f"SELECT 1 AS yes FROM {table.name} WHERE {where}"
-        if await find(self._tx, sql, **{name: row[name] for name in names}) is None:
+        if await self._tx.find(sql, **{name: row[name] for name in names}) is None:
             return True
         if not self._skip_existing:
             user = f"user {row.get('user_id')!r:.60}"
@@ -187,7 +187,7 @@ class _Restore:
         )
         batches = sorted({row["batch"] for row in rows})
         values = {"agent": first["agent_id"], "batches": batches, "thread": first["thread_id"]}
-        if (taken := await find(self._tx, sql, **values)) is not None:
+        if (taken := await self._tx.find(sql, **values)) is not None:
             raise BatchTaken(
                 f"Batch {taken['batch']} is here already, in another thread; import under new ids. "
                 "Nothing was imported."

@@ -14,19 +14,19 @@ from segue.journal.batches import (
     Placement,
     RisingIds,
     batch_of,
-    noting,
+    last_id_update,
+    message_statements,
     open_batch,
     settle_batch,
-    storing,
 )
-from segue.journal.effects import queueing
+from segue.journal.effects import effect_inserts
 from segue.journal.follow_ups import (
     cancel_continuations,
     check_timer,
+    decision_insert,
     find_equal,
     let_wait_again,
     prepare_arming,
-    recording,
 )
 from segue.journal.queue import stop_turns, turn_of, wake_first
 from segue.journal.records import (
@@ -55,20 +55,8 @@ from segue.journal.rows import (
     readable,
     to_json,
 )
-from segue.journal.threads import lock_thread, storing_state, thread_of
-from segue.journal.tx import (
-    Part,
-    Row,
-    Statement,
-    Tx,
-    change,
-    check_lease,
-    find,
-    get,
-    looks,
-    reads,
-    writes,
-)
+from segue.journal.threads import lock_thread, state_changes, thread_of
+from segue.journal.tx import Part, Row, Statement, Tx, check_lease, reads, single_read, writes
 
 # Set by a clock that was ahead: `held_at` is its time. What it left counts from now on. A small
 # difference between two clocks shortens no lease and no pause, but no new turn waits for it.
@@ -165,8 +153,8 @@ class Turns(Part):
         await tx.run(_PULL_BACK, now=now, ahead=now + CLOCK_SKEW)
         leases: list[TurnLease] = []
         while len(leases) < limit and (row := await _next_sound(tx, now)):
-            taken = await get(
-                tx, _TAKE, owner=owner, until=until, now=now, nothing=timedelta(0), id=row["id"]
+            taken = await tx.get(
+                _TAKE, owner=owner, until=until, now=now, nothing=timedelta(0), id=row["id"]
             )
             sql = "UPDATE threads SET served_at = :now WHERE id = :id"
             await tx.run(sql, now=now, id=row["thread_id"])
@@ -180,7 +168,7 @@ class Turns(Part):
         until = lease_end(now, lease_for)
         # The turn's own lock is enough, so a heartbeat never waits for the thread.
         await check_turn(tx, lease)
-        row = await change(tx, "turns", lease.turn.id, wake_at=until, held_at=now)
+        row = await tx.change("turns", lease.turn.id, wake_at=until, held_at=now)
         return TurnLease(Turn.of(row), row["owner"], row["token"], until)
 
     @writes
@@ -297,7 +285,7 @@ class Turns(Part):
         rising, place = RisingIds(thread, ids, now), {"thread": thread_id, "batch": batch}
         if (await batch_of(tx, thread_id, batch)).is_complete:
             raise ConflictError(f"Batch {batch} is complete. Nothing was written.")
-        if await find(tx, f"SELECT id FROM turns {_LIVE_OF_BATCH} LIMIT 1", **place):
+        if await tx.find(f"SELECT id FROM turns {_LIVE_OF_BATCH} LIMIT 1", **place):
             raise ConflictError(
                 f"A turn works on batch {batch} or is queued for it; stop it first. Nothing was "
                 "written."
@@ -307,7 +295,7 @@ class Turns(Part):
         if not await cancel_continuations(tx, thread, SETTLED, rising, batch):
             await settle_batch(tx, thread, batch, rising)
 
-    @looks
+    @single_read
     async def list_live(self, tx: Tx, *, limit: int = 50) -> list[LiveTurn]:
         """The first live turn of each thread, in the order of the queue."""
         sql = "SELECT * FROM turns WHERE wake_at IS NOT NULL ORDER BY wake_at, id LIMIT :limit"
@@ -316,7 +304,7 @@ class Turns(Part):
             lambda row: LiveTurn(Turn.of(row), row["owner"], read_time(row["wake_at"])), rows
         )
 
-    @looks
+    @single_read
     async def get(self, tx: Tx, turn_id: int) -> Turn:
         return await turn_of(tx, turn_id)
 
@@ -341,7 +329,7 @@ class Turns(Part):
             sql += " AND is_waiting = true"
         return readable(Turn.of, await tx.all(f"{sql} ORDER BY id DESC LIMIT :limit", **values))
 
-    @looks
+    @single_read
     async def list_waiting(self, tx: Tx, user_id: str, *, limit: int = 50) -> list[Turn]:
         """The turns of a user that wait for an answer, newest first."""
         sql = (
@@ -350,14 +338,14 @@ class Turns(Part):
         )
         return readable(Turn.of, await tx.all(sql, user=user_id, limit=limit))
 
-    @looks
+    @single_read
     async def next_at(self, tx: Tx, *, now: datetime) -> datetime | None:
         """When the next turn can be taken; not before `now`."""
         return await next_turn_at(tx, now)
 
 
 async def next_turn_at(tx: Tx, now: datetime) -> datetime | None:
-    row = await get(tx, _NEXT_AT, now=now, ahead=now + CLOCK_SKEW)
+    row = await tx.get(_NEXT_AT, now=now, ahead=now + CLOCK_SKEW)
     if row["is_ahead"]:
         return aware(now)
     at = read_time_or_none(row["at"])
@@ -366,7 +354,7 @@ async def next_turn_at(tx: Tx, now: datetime) -> datetime | None:
 
 async def lock_turn(tx: Tx, lease: TurnLease) -> tuple[LockedThread, Row]:
     """`lock_thread` and `check_turn` in one statement."""
-    row = await find(tx, _LOCK_BOTH, thread=lease.turn.thread_id, turn=lease.turn.id)
+    row = await tx.find(_LOCK_BOTH, thread=lease.turn.thread_id, turn=lease.turn.id)
     if row is None:  # one of the two is missing
         return await lock_thread(tx, lease.turn.thread_id), await check_turn(tx, lease)
     _check_lease(lease, row)
@@ -375,7 +363,7 @@ async def lock_turn(tx: Tx, lease: TurnLease) -> tuple[LockedThread, Row]:
 
 async def check_turn(tx: Tx, lease: TurnLease) -> Row:
     """Raise unless the lease is valid; the lock keeps it valid until the commit."""
-    row = await find(tx, "SELECT * FROM turns WHERE id = :id FOR UPDATE", id=lease.turn.id)
+    row = await tx.find("SELECT * FROM turns WHERE id = :id FOR UPDATE", id=lease.turn.id)
     _check_lease(lease, row)
     return row
 
@@ -396,7 +384,7 @@ def _check_lease(lease: TurnLease, row: Row | None) -> None:
 
 async def _next_sound(tx: Tx, now: datetime) -> Row | None:
     """The next turn to take. A row that cannot be read is failed."""
-    while (row := await find(tx, _NEXT, now=now)) and not readable(Turn.of, [row]):
+    while (row := await tx.find(_NEXT, now=now)) and not readable(Turn.of, [row]):
         await set_aside(tx, row, now)
     return row
 
@@ -438,7 +426,7 @@ async def _end(
     # Of a follow-up that was not shown, listeners get nothing.
     is_told = end.ending.says is not None or not _is_hidden(row)
     closing = _closing(turn, end, is_open, rising.next() if is_told else None, now)
-    effects = queueing(thread.id, [(rising.next(), each) for each in end.ending.effects], now)
+    effects = effect_inserts(thread.id, [(rising.next(), each) for each in end.ending.effects], now)
     timers = [
         await prepare_arming(tx, thread, timer, rising.next(), now, replaces=bool(row["has_timer"]))
         for timer in _to_arm(thread, turn, end.ending)
@@ -447,14 +435,14 @@ async def _end(
     if end.ending.postponed_until is not None:
         await let_wait_again(tx, turn.id, end.ending.postponed_until, now)
     for message in placement.new[:-1]:
-        await tx.together(*storing(tx, thread, message, now))
+        await tx.together(*message_statements(tx, thread, message, now))
     last = [
         each
         for message in placement.new[-1:]
-        for each in storing(tx, thread, message, now, rising.last)
-    ] or [noting(thread.id, rising, is_seen=is_told)]
-    decisions = map(recording, end.ending.decisions)
-    state = storing_state(thread.id, end.ending.state) if end.state is TurnState.DONE else ()
+        for each in message_statements(tx, thread, message, now, rising.last)
+    ] or [last_id_update(thread.id, rising, is_seen=is_told)]
+    decisions = map(decision_insert, end.ending.decisions)
+    state = state_changes(thread.id, end.ending.state) if end.state is TurnState.DONE else ()
     [closed] = await tx.together(*last, *effects, *timers, *decisions, *state, closing)
     if end.ending.preferences and turn.epoch == thread.epoch:  # the user's newer word counts
         await merge_user_settings(tx, thread.user_id, end.ending.preferences, now)

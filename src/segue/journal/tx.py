@@ -14,6 +14,7 @@ what SQLite spells differently is translated once per text.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -61,77 +62,93 @@ class Statement:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-class Tx(Protocol):
+class Tx(ABC):
     """A transaction under way. Values are Python's own: aware datetimes, timedeltas, lists."""
 
+    @abstractmethod
     async def all(self, sql: str, /, **values: Any) -> list[Row]: ...
 
+    async def find(self, sql: str, /, **values: Any) -> Row | None:
+        """The first row, or None."""
+        rows = await self.all(sql, **values)
+        return rows[0] if rows else None
+
+    async def get(self, sql: str, missing: str = _MISSING, /, **values: Any) -> Row:
+        """The first row; `NotFoundError` with the text `missing` if there is none."""
+        if (row := await self.find(sql, **values)) is None:
+            raise NotFoundError(missing)
+        return row
+
+    async def change(self, table: str, row_id: int | str, /, **values: Any) -> Row:
+        """Set columns of the row with an id, and return it."""
+        columns = ", ".join(f"{name} = :{name}" for name in values)
+        sql = f"UPDATE {table} SET {columns} WHERE id = :row_id RETURNING *"
+        return await self.get(sql, **values, row_id=row_id)
+
+    @abstractmethod
     async def bounded(self, sql: str, /, **values: Any) -> list[Row]:
         """Rows with a `body`, in order, up to the one that brings their bodies to `PAGE_BYTES`."""
-        ...
 
+    @abstractmethod
     async def run(self, sql: str, /, **values: Any) -> int:
         """Returns how many rows were changed."""
-        ...
 
+    @abstractmethod
     async def together(self, *statements: Statement) -> list[Row]:
         """Run statements that do not depend on each other; the rows of the last one.
 
         One round trip on PostgreSQL, where each sees the database as it was before all of them.
         Two must not change the same row.
         """
-        ...
 
+    @abstractmethod
     async def lock(self, name: str) -> None:
         """Hold back other steps that lock this name, until the commit."""
-        ...
 
+    @abstractmethod
     async def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None: ...
 
+    @abstractmethod
     def words_of(self, user_id: str, text: str | None) -> dict[str, Any]:
         """The columns that index a message for search, if this database has any."""
-        ...
 
+    @abstractmethod
     def vector(self, numbers: Any) -> Any:
         """An array of numbers as a value."""
-        ...
 
-    async def search(
-        self, user_id: str, text: str, thread_id: str | None, limit: int
-    ) -> list[dict[str, Any]]:
+    @abstractmethod
+    async def search(self, user_id: str, text: str, thread_id: str | None, limit: int) -> list[Row]:
         """Rows of a user's visible messages that match words, best first; `excerpt` is the text
         from the character `start` on.
         """
-        ...
 
+    @abstractmethod
     async def score_words(
         self, weights: Mapping[str, float], *, agent: str, user: str, average: float, limit: int
     ) -> dict[int, float]:
         """BM25 scores of the best memories of a namespace, by weighted words."""
-        ...
 
+    @abstractmethod
     async def similarities(
         self, agent_id: str, user_id: str, model: str | None, wanted: Any
     ) -> dict[int, float]:
         """Cosine similarity with every vector of a namespace of the same model and size."""
-        ...
 
+    @abstractmethod
     async def forget_user(self, user_id: str) -> None:
         """Delete what only this database stores about a user, after their memories."""
-        ...
 
 
 Step = Callable[[Tx], Coroutine[Any, Any, T]]
 
 
 class Transactor(Protocol):
-    async def transact(self, step: Step[T], *, read_only: bool = False, alone: bool = False) -> T:
+    async def transact(self, step: Step[T], *, read_only: bool = False, single: bool = False) -> T:
         """Run a step in a transaction; nothing is written if it raises.
 
-        A `read_only` step sees one snapshot; `alone`: it is a single statement, which needs no
-        explicit transaction.
+        A `read_only` step sees one snapshot; a `single` statement needs no explicit transaction.
         """
         ...
 
@@ -161,11 +178,11 @@ StepMethod = Callable[Concatenate[Any, Tx, P], Coroutine[Any, Any, T]]
 Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
-def _runs(step: StepMethod[P, T], *, read_only: bool = False, alone: bool = False) -> Method[P, T]:
+def _runs(step: StepMethod[P, T], *, read_only: bool = False, single: bool = False) -> Method[P, T]:
     @wraps(step)
     async def run(part: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = await part.db.transact(
-            lambda tx: step(part, tx, *args, **kwargs), read_only=read_only, alone=alone
+            lambda tx: step(part, tx, *args, **kwargs), read_only=read_only, single=single
         )
         return result
 
@@ -177,9 +194,9 @@ def writes(step: StepMethod[P, T]) -> Method[P, T]:
     return _runs(step)
 
 
-def acts(step: StepMethod[P, T]) -> Method[P, T]:
+def single_write(step: StepMethod[P, T]) -> Method[P, T]:
     """Like `writes`, for a step of a single statement."""
-    return _runs(step, alone=True)
+    return _runs(step, single=True)
 
 
 def reads(step: StepMethod[P, T]) -> Method[P, T]:
@@ -187,35 +204,15 @@ def reads(step: StepMethod[P, T]) -> Method[P, T]:
     return _runs(step, read_only=True)
 
 
-def looks(step: StepMethod[P, T]) -> Method[P, T]:
+def single_read(step: StepMethod[P, T]) -> Method[P, T]:
     """Like `reads`, for a step of a single statement."""
-    return _runs(step, read_only=True, alone=True)
+    return _runs(step, read_only=True, single=True)
 
 
 def insertion(table: str, more: str = "", **values: Any) -> Statement:
     """An INSERT of one row; the values are named like their columns."""
     names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
     return Statement(f"INSERT INTO {table} ({names}) VALUES ({places}) {more}", values)
-
-
-async def find(tx: Tx, sql: str, /, **values: Any) -> Row | None:
-    """The first row, or None."""
-    rows = await tx.all(sql, **values)
-    return rows[0] if rows else None
-
-
-async def get(tx: Tx, sql: str, missing: str = _MISSING, /, **values: Any) -> Row:
-    """The first row; `NotFoundError` with the text `missing` if there is none."""
-    if (row := await find(tx, sql, **values)) is None:
-        raise NotFoundError(missing)
-    return row
-
-
-async def change(tx: Tx, table: str, row_id: int | str, /, **values: Any) -> Row:
-    """Set columns of the row with an id, and return it."""
-    columns = ", ".join(f"{name} = :{name}" for name in values)
-    sql = f"UPDATE {table} SET {columns} WHERE id = :row_id RETURNING *"
-    return await get(tx, sql, **values, row_id=row_id)
 
 
 def check_lease(what: str, row: Row | None, token: int, held: str) -> None:

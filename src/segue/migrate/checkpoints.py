@@ -101,19 +101,12 @@ class CheckpointSource(Source):
         return SourceThread(messages, times, facts, pending)
 
     def _past(self, thread_id: str) -> Iterator[tuple[str, Any]]:
-        """Times and packed messages of checkpoints, oldest first: those that can be read, evenly
-        spread so that their sizes stay within `PAST_BYTES`.
-        """
+        """Times and packed messages of readable checkpoints, oldest first, within `PAST_BYTES`."""
         versions = self._versions(thread_id)
         stride = 1 + sum(version[1] for version in versions) // PAST_BYTES
         for version in versions[::-stride][::-1]:
             with suppress(*_BROKEN):  # it only dates messages
                 yield self._stored(thread_id, version)
-
-    def _check_encryption(self, source: str, kinds: Iterable[tuple[str]]) -> None:
-        for (kind,) in kinds:
-            if "+" in kind:
-                raise UsageError(f"{source}: {_encryption_error(kind)}")
 
     @abstractmethod
     def _newest(self, thread_id: str) -> LatestCheckpoint: ...
@@ -213,8 +206,8 @@ class SqliteSource(CheckpointSource):
                 f"{str(self._path)!r} is a SQLite file, but has no checkpoints of LangGraph: it "
                 "was not made by SqliteSaver or AsyncSqliteSaver."
             )
-        kinds = self._rows("SELECT type FROM checkpoints LIMIT 1")
-        self._check_encryption(repr(str(self._path)), kinds)
+        for (kind,) in self._rows("SELECT type FROM checkpoints LIMIT 1"):
+            check_encryption(kind, repr(str(self._path)))
 
     def _rows(self, sql: str, *values: str) -> list[Any]:
         try:
@@ -224,12 +217,9 @@ class SqliteSource(CheckpointSource):
 
 
 def unpack(typed: TypedBytes) -> Any:
-    """What a saver stored, with objects still packed; `UnreadableError` for a format that only its
-    app can read.
-    """
+    """What a saver stored, objects still packed; `UnreadableError` if only its app can read it."""
     kind, data = typed
-    if "+" in kind:
-        raise UnreadableError(_encryption_error(kind))
+    check_encryption(kind)
     if kind == "msgpack":
         return _unpacked(data)
     if kind in ("json", "null"):
@@ -243,11 +233,14 @@ def _unpacked(data: bytes) -> Any:
     return ormsgpack.unpackb(data, ext_hook=_Packed, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-def _encryption_error(kind: str) -> str:
-    return (
-        f"It is encrypted ({kind.partition('+')[2]}) with a key of its app. Let the app store its "
-        "threads again with a saver that does not encrypt, and migrate from there."
-    )
+def check_encryption(kind: str, source: str = "") -> None:
+    """`UnreadableError` for what is stored encrypted; it names the source, if one is given."""
+    if "+" in kind:
+        raise UnreadableError(
+            f"{source}{': ' if source else ''}It is encrypted ({kind.partition('+')[2]}) with a "
+            "key of its app. Let the app store its threads again with a saver that does not "
+            "encrypt, and migrate from there."
+        )
 
 
 def _content(checkpoint: Any) -> tuple[str, Any]:

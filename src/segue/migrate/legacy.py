@@ -35,10 +35,7 @@ TimeOf = Callable[[BaseMessage], datetime | None]
 
 
 def created_at(message: BaseMessage) -> datetime | None:
-    """The time of an old message, if it has one.
-
-    That is `created_at` or `timestamp` in `additional_kwargs` or `response_metadata`.
-    """
+    """Its `created_at` or `timestamp`, in `additional_kwargs` or `response_metadata`, if any."""
     for holder in (message.additional_kwargs, message.response_metadata):
         for key in _TIME_KEYS:
             if (moment := parse_moment(holder.get(key))) is not None:

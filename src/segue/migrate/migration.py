@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from segue.migrate.ledger import (
     ThreadResult,
 )
 from segue.migrate.placement import (
+    TOO_DEEP,
     DatedMessage,
     Placement,
     ThreadIds,
@@ -140,11 +142,9 @@ class Migration:
         for done, head in enumerate(heads, 1):
             try:
                 result = await self._migrate(head)
-            except (UsageError, ConflictError) as error:
-                report.skipped.append(Skipped(head.id, str(error)))
-            except RecursionError:
-                reason = "It holds something that is nested too deeply."
-                report.skipped.append(Skipped(head.id, reason))
+            except (UsageError, ConflictError, RecursionError) as error:
+                why = TOO_DEEP if isinstance(error, RecursionError) else str(error)
+                report.skipped.append(Skipped(head.id, why))
             else:
                 report.count(result)
                 name = thread_name(head.id, self._prefix)
@@ -170,12 +170,8 @@ class Migration:
         _check_same(talk, record, thread)
         self._check_owner(talk, thread)
         tail = [] if thread is None else await self._ledger.tail(thread_id)
-        stored = [
-            message
-            for batch in reversed(tail)
-            for message in batch.messages
-            if place_of(message) <= record.last
-        ]
+        kept = (message for batch in reversed(tail) for message in batch.messages)
+        stored = [message for message in kept if place_of(message) <= record.last]
         new = _dated(talk, thread_id, thread.created_at if thread else self._now)
         ready = self._ready(thread_id, record, stored, new[record.messages :])
         is_held = record.messages + len(ready) < len(new)
@@ -242,9 +238,7 @@ class Migration:
         stored: list[BaseMessage],
         new: list[DatedMessage],
     ) -> list[DatedMessage]:
-        """What can be stored now: as much as a killed run wanted to store, or all but a last batch
-        that may be in progress.
-        """
+        """As much as a killed run wanted to store, or all but a last batch in progress."""
         if record.going_to is not None:
             return new[: record.going_to - record.messages]
         if not new or not self._source.is_live or self._now - new[-1].time > BATCH_TIMEOUT:
@@ -279,13 +273,11 @@ def _check_same(talk: SourceThread, record: MigrationState, thread: Thread | Non
 
 def _dated(talk: SourceThread, thread_id: str, otherwise: datetime) -> list[DatedMessage]:
     """The messages with their times; one without a time takes that of the one before."""
-    times = [_own_time(m) or t for m, t in zip(talk.messages, talk.times, strict=True)]
-    latest = next((time for time in times if time), otherwise)
-    dated = []
-    for message, time in zip(prepare_messages(talk.messages, thread_id), times, strict=True):
-        latest = time or latest
-        dated.append(DatedMessage(message, latest))
-    return dated
+    places = [MessageMetadata.of(message).position for message in talk.messages]
+    times = [time_of(p) if p is not None else t for p, t in zip(places, talk.times, strict=True)]
+    first = next(filter(None, times), otherwise)
+    latest = [*accumulate(times, lambda last, time: time or last, initial=first)][1:]
+    return [*map(DatedMessage, prepare_messages(talk.messages, thread_id), latest)]
 
 
 def _late(talk: SourceThread, thread_id: str, ready: list[DatedMessage]) -> list[DatedMessage]:
@@ -301,8 +293,3 @@ def _end_of(tail: Sequence[Batch], ready: Sequence[DatedMessage]) -> int | None:
         if any(message.id == last.message.id for message in batch.messages for last in wanted):
             return batch.last_position
     return None
-
-
-def _own_time(message: BaseMessage) -> datetime | None:
-    position = MessageMetadata.of(message).position
-    return None if position is None else time_of(position)

@@ -28,6 +28,7 @@ from segue.transfer.lines import DEEPEST
 
 # Closes a batch that ends with a message of the user: it was not cut off, but never answered.
 NO_REPLY: Final = "I did not reply to this."
+TOO_DEEP: Final = "It holds something that is nested too deeply."
 # LangChain's SummarizationMiddleware marks its summaries with these.
 _SOURCE: Final = "lc_source"
 _SUMMARY: Final = "summarization"
@@ -54,10 +55,7 @@ class DatedMessage:
 
 
 class ThreadIds:
-    """Ids of one thread that follow from its name and the messages' times alone.
-
-    The node is a hash of the name, so that ids of two threads rarely collide.
-    """
+    """Ids that follow from times and a thread's name, whose hash keeps those of threads apart."""
 
     def __init__(self, thread_id: str) -> None:
         digest = hashlib.sha256(thread_id.encode(errors="replace")).digest()
@@ -68,15 +66,13 @@ class ThreadIds:
 
 
 def prepare_messages(messages: Sequence[BaseMessage], thread_id: str) -> list[BaseMessage]:
-    """The messages as they are stored: of known types, each with a unique id. `UnreadableError` for
-    one that is nested too deeply to be shown.
-    """
+    """Of known types, each with a unique id; `UnreadableError` for one nested too deeply."""
     known: set[str] = set()
     ready = []
     for index, message in enumerate(messages):
         parts = [message.content, message.additional_kwargs, getattr(message, "tool_calls", None)]
         if is_deeper(parts, DEEPEST):
-            raise UnreadableError("It holds something that is nested too deeply.")
+            raise UnreadableError(TOO_DEEP)
         plain = _without_references(_without_place(_as_system(plain_type(message))))
         name = plain.id
         if not name or not is_name(name, LONGEST_MESSAGE_ID) or name in known:
@@ -159,10 +155,7 @@ def _assigned(
 def _open_ends(
     assigned: Sequence[BaseMessage], batches: Sequence[Batch], stored: int
 ) -> dict[int, Batch]:
-    """The unfinished batches, by the place among new messages where they end.
-
-    Late results may follow it; what settles a batch comes before the next one begins.
-    """
+    """Unfinished batches by where they end among new messages; late results may follow there."""
     begins: dict[int, int] = {}
     for index, message in enumerate(assigned):
         begins.setdefault(_batch(message), index)
@@ -220,9 +213,7 @@ def _without_place(message: BaseMessage) -> BaseMessage:
 
 
 def _as_system(message: BaseMessage) -> BaseMessage:
-    """A summary that an app stored as a message of the user, as a system message, so that it does
-    not begin a batch.
-    """
+    """A summary that an app stored as the user's, as a system message: it begins no batch."""
     if isinstance(message, HumanMessage) and _is_summary(message):
         return SystemMessage(message.content, id=message.id, additional_kwargs={_SOURCE: _SUMMARY})
     return message

@@ -15,6 +15,7 @@ from segue.migrate.checkpoints import (
     CheckpointSource,
     LatestCheckpoint,
     TypedBytes,
+    check_encryption,
     unpack,
 )
 from segue.migrate.sources import ThreadRef
@@ -110,8 +111,9 @@ class PostgresSource(CheckpointSource):
                     f"The PostgreSQL database has no table {table!r}: no checkpoints of LangGraph "
                     "are there. It is made by PostgresSaver or AsyncPostgresSaver."
                 )
-        kinds = self._rows("SELECT type FROM checkpoint_blobs WHERE channel = %s LIMIT 1", CHANNEL)
-        self._check_encryption("The source in PostgreSQL", kinds)
+        sql: LiteralString = "SELECT type FROM checkpoint_blobs WHERE channel = %s LIMIT 1"
+        for (kind,) in self._rows(sql, CHANNEL):
+            check_encryption(kind, "The source in PostgreSQL")
 
     def _rows(self, sql: LiteralString, *values: str | None) -> list[Any]:
         try:

@@ -81,12 +81,10 @@ class Source(Protocol):
     @abstractmethod
     def heads(self) -> list[ThreadRef]:
         """All conversations, in the same order each time."""
-        ...
 
     @abstractmethod
     def load(self, head: ThreadRef) -> SourceThread:
         """Read a conversation; `UnreadableError` says why it cannot be read."""
-        ...
 
     @abstractmethod
     def close(self) -> None: ...

@@ -18,9 +18,9 @@ from segue.core.messages import spoken_text, visible_messages, with_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import parse, to_text
 from segue.core.speech.guard import Machinery
-from segue.core.speech.reminding import names_reminder, plain_reminder
+from segue.core.speech.reminders import names_reminder, plain_reminder
 from segue.core.speech.silence import promises_silence
-from segue.core.speech.stops import FollowUpRequest, Wish
+from segue.core.speech.stops import UserRequest, Wish
 from segue.core.text import storable
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.effects import Effect
@@ -34,9 +34,9 @@ from segue.journal.records import (
     Turn,
     TurnKind,
 )
-from segue.runtime.announcements import push_effects, visible_replies, webhook_effects
 from segue.runtime.compressor import compress_effects
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, log_about, read_preferences
+from segue.runtime.effects import push_effects, webhook_effects
 from segue.runtime.gatekeeper import Gatekeeper
 from segue.runtime.planning import (
     Decider,
@@ -47,10 +47,10 @@ from segue.runtime.planning import (
     refusal,
 )
 from segue.runtime.reminders import keep_promise, reminder_text
-from segue.runtime.run import SEARCHED, TurnOutput
+from segue.runtime.requests import refused_by_user
+from segue.runtime.run import SEARCHED, TurnOutput, visible_replies
 from segue.runtime.wishes import PROMISED, Granted, grant
 from segue.settings.agents import Autonomy
-from segue.telemetry import log_event
 
 DECIDE: Final = "decide"
 logger = logging.getLogger(__name__)
@@ -90,11 +90,11 @@ class AfterTurn:
         timer, now = await self._timer_of(turn), self._deps.clock.now()
         # The model's own time does not make a follow-up late.
         asked = timer if has_waited else replace(timer, due_at=now, missed="run")
-        autonomy = self._deps.agent_of(turn.agent_id).config.autonomy
+        autonomy = self._deps.autonomy_of(turn.agent_id)
         checked = await self._gatekeeper.check(asked, autonomy, now, turn)
         if checked.is_allowed:
             return None
-        record = self._gatekeeper.record(checked)
+        record = checked.record(self._deps.ids.next())
         return Ending(decisions=[record], postponed_until=checked.decision.until)
 
     def withhold(self, turn: Turn, machinery: Machinery, text: str) -> Ending:
@@ -102,48 +102,37 @@ class AfterTurn:
         kind = machinery.kind.value
         is_known = (turn.agent_id, kind) in self._warned
         self._warned.add((turn.agent_id, kind))
-        log_event(
+        log_about(
             logger,
+            turn,
             "follow_up_withheld",
             "A follow-up of agent {agent_id} in thread {thread_id} was withheld: its text is not a "
             "message to the user ({machinery}). `segue why` shows it; docs/agent.md has the rules.",
             level=logging.INFO if is_known else logging.WARNING,
-            agent_id=turn.agent_id,
-            thread_id=turn.thread_id,
-            turn_id=turn.id,
             machinery=kind,
         )
-        decision = Decision(
-            id=self._deps.ids.next(),
-            thread_id=turn.thread_id,
-            kind="guard",
-            outcome="withheld",
-            reasons=(f"The model wrote no message to the user ({kind}); none was sent.",),
-            facts={"machinery": kind, "words": storable(text[:_WITHHELD])},
-            timer_id=None,
-            turn_id=turn.id,
-            decided_at=self._deps.clock.now(),
-        )
+        reason = f"The model wrote no message to the user ({kind}); none was sent."
+        facts = {"machinery": kind, "words": storable(text[:_WITHHELD])}
+        decision = self._deps.new_decision(turn, "guard", "withheld", reason, **facts)
         return Ending(decisions=[decision])
 
     async def build_ending(self, output: TurnOutput) -> Ending:
-        """What is stored with the end of a turn: a plan or continuation, decisions, effects.
-
-        A reminder that the model worded badly is completed in `output`.
-        """
+        """What is stored with a turn's end; a reminder that the model worded badly is completed."""
         named = await self._name_reminder(output)
+        promised = await self._promised(output)
         turn, batch = output.turn, output.batch
         config = self._deps.agent_of(turn.agent_id).config
         if batch.state is BatchState.AWAITING_CONTINUATION:
             ending = Ending(timers=[_continuation(turn, batch, self._deps.clock.now())])
         else:
-            ending = await self._plan(output, config.autonomy)
+            ending = await self._plan(output, config.autonomy, promised)
             if turn.kind is TurnKind.REPLY and not output.questions:
                 text = "\n".join(reply.text for reply in visible_replies(turn, batch))
                 kept = await keep_promise(self._deps, turn, batch, text, config.autonomy)
-                ending = _together(ending, kept)
+                timers = [*ending.timers, *kept.timers]
+                decisions = [*ending.decisions, *kept.decisions]
+                ending = replace(ending, timers=timers, decisions=decisions)
         effects = [*await self._announce(turn, batch), *compress_effects(output, config)]
-        promised = await self._promised(output)
         return replace(
             ending,
             effects=[*effects, *ending.effects],
@@ -165,8 +154,8 @@ class AfterTurn:
             promises_silence(text_of(m)) for m in last if isinstance(m, AIMessage)
         ):
             return Granted()
-        stop = FollowUpRequest(Wish.STOP)
-        return await grant(self._deps, turn.thread_id, stop, PROMISED, turn.id)
+        stop = UserRequest(Wish.STOP)
+        return await grant(self._deps, turn.thread_id, stop, PROMISED, turn)
 
     async def remind_plainly(
         self, turn: Turn, batch: Batch, reason: str, decisions: Sequence[Decision]
@@ -175,9 +164,8 @@ class AfterTurn:
         text = plain_reminder(reminder_text(await self._timer_of(turn)))
         message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
         effects = await self._announce(turn, Batch(batch.id, [*batch.messages, message]))
-        return message, Ending(
-            effects=effects, decisions=[*decisions, self._sent_plainly(turn, reason)]
-        )
+        record = self._deps.new_decision(turn, "reminder", "sent_plainly", reason)
+        return message, Ending(effects=effects, decisions=[*decisions, record])
 
     async def _announce(self, turn: Turn, batch: Batch) -> list[NewEffect]:
         """How a user who is elsewhere learns of what the agent wrote."""
@@ -196,23 +184,12 @@ class AfterTurn:
             return []
         output.held_reply[-1] = with_text(last, plain_reminder(text))
         output.batch = Batch(batch.id, [*batch.messages[:-1], output.held_reply[-1]])
-        return [self._sent_plainly(turn, _NOT_NAMED)]
+        return [self._deps.new_decision(turn, "reminder", "sent_plainly", _NOT_NAMED)]
 
-    def _sent_plainly(self, turn: Turn, reason: str) -> Decision:
-        return Decision(
-            id=self._deps.ids.next(),
-            thread_id=turn.thread_id,
-            kind="reminder",
-            outcome="sent_plainly",
-            reasons=(reason,),
-            facts={},
-            timer_id=None,
-            turn_id=turn.id,
-            decided_at=self._deps.clock.now(),
-        )
-
-    async def _plan(self, output: TurnOutput, autonomy: Autonomy) -> Ending:
-        """The rules decide at once; a model or custom decider decides later, as an effect."""
+    async def _plan(self, output: TurnOutput, autonomy: Autonomy, promised: Granted) -> Ending:
+        """The rules decide at once; a model or custom decider decides later, as an effect. For a
+        user who wants no follow-ups, or was `promised` none, none is planned.
+        """
         turn, questions, now = output.turn, output.questions, self._deps.clock.now()
         consecutive = await self._consecutive(turn)
         if self._decider_of(turn.agent_id) and refusal(consecutive, autonomy) is None:
@@ -222,11 +199,25 @@ class AfterTurn:
             history = output.run.history
             reply = Reply(turn, output.batch, history, bool(questions), consecutive, now)
             result = plan_by_rules(reply, autonomy)
+            # The clock knows as of the turn's start, which saves reading; the gates look again.
+            clock = output.run.clock
+            is_wanted = clock and clock.may_write_first and not promised.preferences
+            if result.plan and not is_wanted and (unwanted := await self._unwanted(turn, promised)):
+                result = DeciderResult(None, unwanted)
             ending = record_plan(reply, result, autonomy, self._deps.ids, now)
         if questions:
             says = {"kind": "question", "questions": questions}
             ending = replace(ending, says=says, is_waiting=True)
         return ending
+
+    async def _unwanted(self, turn: Turn, promised: Granted | None = None) -> str | None:
+        """Why the user wants no follow-ups in this thread; None if they do."""
+        if promised and promised.preferences.get("opted_out"):
+            return PROMISED
+        thread = await self._deps.journal.threads.get(turn.thread_id)
+        preferences = await read_preferences(self._deps.journal, thread, self._deps.zone)
+        verdict = refused_by_user(preferences, self._deps.clock.now())
+        return verdict.reason if verdict else None
 
     def _memory_decisions(self, output: TurnOutput) -> Iterator[Decision]:
         """Which text a follow-up searched memories with; a reply uses the user's message."""
@@ -234,23 +225,13 @@ class AfterTurn:
         if not turn.kind.speaks_first or not isinstance(facts, dict):
             return
         source = str(facts["source"])
-        yield Decision(
-            id=self._deps.ids.next(),
-            thread_id=turn.thread_id,
-            kind="memory_query",
-            outcome=source,
-            reasons=(_SOURCES[source],),
-            facts=facts,
-            timer_id=None,
-            turn_id=turn.id,
-            decided_at=self._deps.clock.now(),
-        )
+        yield self._deps.new_decision(turn, "memory_query", source, _SOURCES[source], **facts)
 
     async def decide(self, effect: Effect) -> str:
         """Ask the decider about a follow-up: the handler of `decide` effects."""
         deps, journal = self._deps, self._deps.journal
         turn = await journal.turns.get(parse(effect.payload["turn"]))
-        autonomy = deps.agent_of(turn.agent_id).config.autonomy
+        autonomy = deps.autonomy_of(turn.agent_id)
         decider = self._decider_of(turn.agent_id)
         if decider is None or await self._is_void(turn):
             return "The user wrote or dropped follow-ups meanwhile, or nothing decides any more."
@@ -274,8 +255,10 @@ class AfterTurn:
 
     async def _ask(self, reply: Reply, decider: Decider, autonomy: Autonomy) -> DeciderResult:
         # The policy may have changed since the reply, and a decider costs tokens.
-        if reason := refusal(reply.consecutive, autonomy):
-            return DeciderResult(None, reason)
+        if refused := refusal(reply.consecutive, autonomy):
+            return DeciderResult(None, refused.reason)
+        if unwanted := await self._unwanted(reply.turn):
+            return DeciderResult(None, unwanted)
         result = await decider.decide(
             reply.batch, reply.earlier, interrupted=reply.interrupted, consecutive=reply.consecutive
         )
@@ -312,11 +295,6 @@ class AfterTurn:
             turn.thread_id, day_began=self._deps.clock.now()
         )
         return counts.consecutive
-
-
-def _together(one: Ending, other: Ending) -> Ending:
-    timers, decisions = [*one.timers, *other.timers], [*one.decisions, *other.decisions]
-    return replace(one, timers=timers, decisions=decisions)
 
 
 def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:

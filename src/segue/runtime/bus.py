@@ -7,9 +7,8 @@ straight from the turn or, if another process runs it, from the draft in the jou
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from weakref import WeakValueDictionary
@@ -56,14 +55,6 @@ REPLAY_WAIT_SECONDS: Final = 20.0
 Report = MemoriesRecalled | ProgressReported | ToolActivity
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """The text so far of a message that a run of this process writes."""
-
-    partial: Partial
-    run: ActiveRun
-
-
 class Bus:
     """The listeners of one process."""
 
@@ -72,8 +63,6 @@ class Bus:
         self._threads: dict[str, Channel] = {}
         self._users: dict[str, Channel] = {}
         self._replays: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        # What is being written here right now, by thread and message.
-        self._drafts: dict[str, dict[str, _Draft]] = {}
         # The turns that this process runs, by thread; their drafts in the journal are older. There
         # may be two: a turn that was lost or is void may end after the next one has begun.
         self._own: dict[str, list[ActiveRun]] = {}
@@ -111,44 +100,38 @@ class Bus:
             self.announce_turn(lease)
 
     def announce_turn(self, lease: TurnLease) -> None:
-        """Listeners may know of a turn: of a follow-up, once it is shown."""
+        """Tell listeners that a turn runs; of a follow-up, once it is shown."""
         self._tell(lease, self._find_run(lease).start())
 
     def write(self, lease: TurnLease, message_id: str, text: str) -> Partial:
         """Add text to a message that a turn of this process writes; returns all of it so far."""
-        turn, run = lease.turn, self._find_run(lease)
-        drafts = self._drafts.get(turn.thread_id, {})
-        before = drafts[message_id].partial.text if message_id in drafts else ""
-        grown = Partial(turn.id, message_id, before + text)
+        run = self._find_run(lease)
+        before = run.texts.get(message_id, "")
+        grown = before + text
         if not run.is_over:
-            self._drafts.setdefault(turn.thread_id, {})[message_id] = _Draft(grown, run)
+            run.texts[message_id] = grown
             self._tell(lease, run.text(message_id, len(before), text))
-        return grown
+        return Partial(run.turn_id, message_id, grown)
 
     def report(self, lease: TurnLease, payload: Report) -> None:
         self._tell(lease, RunItem(self._find_run(lease), payload))
 
     def retract(self, lease: TurnLease) -> None:
-        """A turn will not finish what it is writing."""
-        for draft in self.drafts_of(lease):
-            del self._drafts[lease.turn.thread_id][draft.message_id]
-            self._tell(lease, MessageRetracted(draft.message_id))
-        self._forget_if_empty(lease)
+        """Take back what a turn has not finished writing."""
+        texts = self._find_run(lease).texts
+        for message_id in texts:
+            self._tell(lease, MessageRetracted(message_id))
+        texts.clear()
 
     def drafts_of(self, lease: TurnLease) -> list[Partial]:
-        drafts = self._drafts.get(lease.turn.thread_id, {}).values()
-        return [d.partial for d in drafts if d.run == _run_of(lease)]
+        run = self._find_run(lease)
+        return [Partial(run.turn_id, name, text) for name, text in run.texts.items()]
 
     def forget_drafts(self, lease: TurnLease, messages: Iterable[BaseMessage]) -> None:
-        """Messages are stored: forget their drafts."""
-        drafts = self._drafts.get(lease.turn.thread_id, {})
+        """Forget the drafts of messages that are stored."""
+        texts = self._find_run(lease).texts
         for message in messages:
-            drafts.pop(message.id or "", None)
-        self._forget_if_empty(lease)
-
-    def _forget_if_empty(self, lease: TurnLease) -> None:
-        if not self._drafts.get(lease.turn.thread_id, True):
-            del self._drafts[lease.turn.thread_id]
+            texts.pop(message.id or "", None)
 
     def _tell(self, lease: TurnLease, item: Item) -> None:
         self.tell(lease.turn.thread_id, item, lease.turn.user_id)
@@ -158,12 +141,12 @@ class Bus:
             channel.put(thread_id, item)
 
     def deleted(self, thread_id: str, user_id: str) -> None:
-        """A thread was deleted here; other processes only know that one was."""
+        """Tell its user which thread was deleted; other processes only know that one was."""
         if channel := self._users.get(user_id):
             channel.put(thread_id, ThreadDeleted(thread_id))
 
     def _channels(self, thread_id: str, user_id: str) -> Iterator[Channel]:
-        """Those that hear of a thread; one in which agents ask each other is not its user's."""
+        """Those of a thread and of its user; a thread between agents is not shown to its user."""
         if channel := self._threads.get(thread_id):
             yield channel
         if NESTING not in thread_id and (channel := self._users.get(user_id)):
@@ -192,37 +175,34 @@ class Bus:
             self._unread.discard(channel)
         return None
 
-    async def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Event]:
+    def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Event]:
         """The events from a cursor on, or from now on; ends when the process stops. `BackendError`
         if other listeners of the user do not let it replay; nothing is missed by trying again.
         """
-        thread = await self._journal.threads.get(thread_id)
-        start = (thread.last_position, 0) if since is None else parse_cursor(since)
+        return self._listen(self._threads, thread_id, self._open_thread, since)
 
-        def read(**page: int) -> Awaitable[FeedPage]:
-            return self._journal.feed.read(thread_id, **page)
-
-        channel = Channel(read, thread.last_position, self._replays_of(thread.user_id))
-        waiting = await self._journal.turns.list_of(thread_id, only_waiting=True)
-        events = self._listen(self._threads, thread_id, channel, start, waiting)
-        async with aclosing(events):
-            async for event in events:
-                yield event
-
-    async def listen_user(self, user_id: str, since: str | None = None) -> AsyncGenerator[Event]:
+    def listen_user(self, user_id: str, since: str | None = None) -> AsyncGenerator[Event]:
         """The same for all threads of a user, new ones included."""
+        return self._listen(self._users, user_id, self._open_user, since)
+
+    async def _open_thread(self, thread_id: str) -> tuple[Channel, list[Turn]]:
+        """A channel of a thread, and its turns that wait for an answer."""
+        thread = await self._journal.threads.get(thread_id)
+        waiting = await self._journal.turns.list_of(thread_id, only_waiting=True)
+        return Channel(
+            lambda **page: self._journal.feed.read(thread_id, **page),
+            thread.last_position,
+            self._replays_of(thread.user_id),
+        ), waiting
+
+    async def _open_user(self, user_id: str) -> tuple[Channel, list[Turn]]:
         last = await self._journal.feed.last_position(user_id)
-        start = (last, 0) if since is None else parse_cursor(since)
-
-        def read(**page: int) -> Awaitable[FeedPage]:
-            return self._journal.feed.read_user(user_id, **page)
-
-        channel = Channel(read, last, self._replays_of(user_id))
         waiting = await self._journal.turns.list_waiting(user_id)
-        events = self._listen(self._users, user_id, channel, start, waiting)
-        async with aclosing(events):
-            async for event in events:
-                yield event
+        return Channel(
+            lambda **page: self._journal.feed.read_user(user_id, **page),
+            last,
+            self._replays_of(user_id),
+        ), waiting
 
     def _replays_of(self, user_id: str) -> asyncio.Semaphore:
         return self._replays.setdefault(user_id, asyncio.Semaphore(_REPLAYS))
@@ -231,10 +211,11 @@ class Bus:
         self,
         channels: dict[str, Channel],
         name: str,
-        new: Channel,
-        start: tuple[int, int],
-        waiting: list[Turn],
+        open_channel: Callable[[str], Awaitable[tuple[Channel, list[Turn]]]],
+        since: str | None,
     ) -> AsyncGenerator[Event]:
+        new, waiting = await open_channel(name)
+        start = (new.position, 0) if since is None else parse_cursor(since)
         queue = ListenerQueue(BusClosed() if self._is_closed else None)
         channel, position = channels.setdefault(name, new), ListenerPosition(*start)
         channel.queues.add(queue)
@@ -304,8 +285,7 @@ class Bus:
         page = await channel.read(after=after, limit=_PAGE)
         for name, run in runs:
             turn = page.running.get(name)
-            is_at_work = turn is not None and (turn.id, turn.token) == (run.turn_id, run.token)
-            if run.may_vanish and not is_at_work:
+            if run.may_vanish and not (turn and run.is_of(turn.id, turn.token)):
                 run.is_over = True
         return page
 
@@ -319,28 +299,28 @@ class Bus:
         for name, turn in page.running.items():
             if not turn.is_shown:
                 continue
-            if own := self._own_run(name):
-                found.append((name, own.start()))
-                drafts = self._drafts.get(name, {}).values()
-                texts = [(d.run, d.partial) for d in drafts if not d.run.is_over]
-                found += [(name, run.text(d.message_id, 0, d.text)) for run, d in texts]
+            if own := self._live_runs(name):
+                found.append((name, own[0].start()))
+                for run in own:
+                    found += [(name, run.text(each, 0, text)) for each, text in run.texts.items()]
                 continue
             run = channel.run_of(name, turn)
             found.append((name, run.start()))
             if is_newest and (text := page.drafts.get(name)):
-                known = ForeignDraft(text.message_id, text.text, run)
-                channel.foreign.setdefault(name, known)
+                channel.foreign.setdefault(name, ForeignDraft(text, run))
             if draft := channel.foreign.get(name):
-                found.append((name, draft.run.text(draft.message_id, 0, draft.text)))
+                found.append((name, draft.item()))
         return found
 
-    def _own_run(self, thread_id: str) -> ActiveRun | None:
-        """A turn of the thread that this process runs."""
-        return next((run for run in self._own.get(thread_id, ()) if not run.is_over), None)
+    def _live_runs(self, thread_id: str) -> list[ActiveRun]:
+        """The turns of the thread that this process runs."""
+        return [run for run in self._own.get(thread_id, ()) if not run.is_over]
 
     def _find_run(self, lease: TurnLease) -> ActiveRun:
-        run = _run_of(lease)
-        return next((own for own in self._own.get(lease.turn.thread_id, ()) if own == run), run)
+        for run in self._own.get(lease.turn.thread_id, ()):
+            if run.is_of(lease.turn.id, lease.token):
+                return run
+        return _run_of(lease)
 
     async def _send_new(self, channel: Channel) -> None:
         try:
@@ -360,26 +340,27 @@ class Bus:
 
     def _retract_lost(self, channel: Channel) -> None:
         """Take back what runs of this process wrote that the journal shows to be over."""
-        for name, drafts in self._drafts.items():
-            for message_id, draft in drafts.items():
-                if draft.run.is_over and channel in self._channels(name, draft.run.user_id):
-                    channel.put(name, MessageRetracted(message_id))
+        for name, runs in self._own.items():
+            for run in runs:
+                if run.is_over and channel in self._channels(name, run.user_id):
+                    for message_id in run.texts:
+                        channel.put(name, MessageRetracted(message_id))
 
     def _follow(self, channel: Channel, page: FeedPage) -> None:
         """Send what other processes have begun and written since the last read."""
         now: dict[str, ForeignDraft] = {}
         for name, turn in page.running.items():
-            if turn.is_shown and not self._own_run(name):
+            if turn.is_shown and not self._live_runs(name):
                 run = channel.run_of(name, turn)
                 channel.put(name, run.start())
                 if text := page.drafts.get(name):
-                    now[name] = ForeignDraft(text.message_id, text.text, run)
+                    now[name] = ForeignDraft(text, run)
         for name, draft in channel.foreign.items():
             # A stored message has no draft; its listeners ignore the retraction.
             if name not in now or now[name].message_id != draft.message_id:
                 channel.put(name, MessageRetracted(draft.message_id))
         for name, draft in now.items():
-            channel.put(name, draft.run.text(draft.message_id, 0, draft.text))
+            channel.put(name, draft.item())
         channel.foreign = now
 
 

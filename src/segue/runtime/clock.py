@@ -18,10 +18,7 @@ class Clock(Protocol):
         """Wait until a time, or until `wake` is set; then clear it."""
 
     def working(self) -> AbstractContextManager[None]:
-        """Around a task that works or waits by this clock.
-
-        A virtual clock advances only when all such tasks wait.
-        """
+        """Around a task that works or waits by this clock; a virtual one advances once all wait."""
 
 
 class SystemClock:

@@ -8,7 +8,7 @@ window first, then the least needed. If the summary fails, nothing changes. Hist
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, Self
 from weakref import WeakValueDictionary
@@ -83,10 +83,7 @@ class WindowLimits:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRound:
-    """Batches that would leave together, oldest first.
-
-    `is_certain`: they leave whatever the length of the summaries before them.
-    """
+    """Batches that would leave together, oldest first; `is_certain` however long summaries get."""
 
     leaving: list[Batch]
     is_certain: bool
@@ -111,25 +108,15 @@ def compress_effects(output: TurnOutput, config: AgentConfig) -> list[NewEffect]
     return [NewEffect(COMPRESS, {"turn": name}, f"{COMPRESS}:{name}")]
 
 
-def _ignore(batch: Batch) -> None:
-    del batch
-
-
+@dataclass(frozen=True)
 class Compressor:
-    def __init__(
-        self,
-        journal: Journal,
-        ids: SnowflakeSource,
-        clock: Clock,
-        config_of: Callable[[str], AgentConfig],
-        summariser_of: Callable[[str], Summariser | None],
-    ) -> None:
-        self._journal = journal
-        self._ids = ids
-        self._clock = clock
-        self._config_of = config_of
-        self._summariser_of = summariser_of
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    journal: Journal
+    ids: SnowflakeSource
+    clock: Clock
+    config_of: Callable[[str], AgentConfig]
+    summariser_of: Callable[[str], Summariser | None]
+    # By thread.
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def compress(self, effect: Effect) -> str:
         """Compress a thread if it is still too long: the handler of `compress` effects.
@@ -138,8 +125,8 @@ class Compressor:
         """
         if await self._is_queued_again(effect):
             return "A later turn asked for it again."
-        thread = await self._journal.threads.get(effect.thread_id)
-        if not compresses(self._config_of(thread.agent_id)):
+        thread = await self.journal.threads.get(effect.thread_id)
+        if not compresses(self.config_of(thread.agent_id)):
             return "Compression is switched off."
         try:
             done = await self.shrink(thread)
@@ -154,24 +141,28 @@ class Compressor:
         return f"{sum(len(s.batches) for s in done)} batches left."
 
     async def shrink(
-        self, thread: Thread, *, at_once: bool = False, tell: Callable[[Batch], object] = _ignore
+        self,
+        thread: Thread,
+        *,
+        at_once: bool = False,
+        tell: Callable[[Batch], object] = lambda _: None,
     ) -> list[Summary]:
         """Compress a thread down to its target; return the stored summaries, oldest first.
 
         Unless `at_once`, only if its window is above the trigger. A longer backlog is left to the
         next call. `tell` gets each evicted batch: they are too many to return.
         """
-        config = self._config_of(thread.agent_id)
-        until, done = self._clock.now() + _TIME, list[Summary]()
-        limits, backlog = WindowLimits.of(config), Backlog(self._journal, thread.id, config)
+        config = self.config_of(thread.agent_id)
+        until, done = self.clock.now() + _TIME, list[Summary]()
+        limits, backlog = WindowLimits.of(config), Backlog(self.journal, thread.id, config)
         most = _SUMMARIES if config.compression.strategy is Strategy.SUMMARISE else None
         async with self._locks.setdefault(thread.id, asyncio.Lock()):
-            while self._clock.now() < until and (most is None or len(done) < most):
+            while self.clock.now() < until and (most is None or len(done) < most):
                 window = await self._window(thread)
                 limit = limits.target if at_once or done else limits.trigger
                 if _used(window.batches, _text(window.summary)) <= limit:
                     break
-                leaving = await backlog.choose(window, self._clock.now())
+                leaving = await backlog.choose(window, self.clock.now())
                 if not leaving:
                     break
                 done.append(await self._evict(leaving, window.summary, thread.id, config))
@@ -185,12 +176,12 @@ class Compressor:
 
         Each summary counts with its longest length; shorter ones may end it sooner.
         """
-        config, window = self._config_of(thread.agent_id), await self._window(thread)
-        limits, backlog = WindowLimits.of(config), Backlog(self._journal, thread.id, config)
+        config, window = self.config_of(thread.agent_id), await self._window(thread)
+        limits, backlog = WindowLimits.of(config), Backlog(self.journal, thread.id, config)
         is_summarised = config.compression.strategy is Strategy.SUMMARISE
         shortest = longest = estimate_text(_text(window.summary))
         while (used := _used(window.batches, "")) + longest > limits.target:
-            leaving = await backlog.choose(window, self._clock.now())
+            leaving = await backlog.choose(window, self.clock.now())
             if not leaving:
                 return
             yield PreviewRound(leaving, is_certain=used + shortest > limits.target)
@@ -206,8 +197,8 @@ class Compressor:
         return _used(window.batches, _text(window.summary))
 
     async def _window(self, thread: Thread) -> Window:
-        size = self._config_of(thread.agent_id).context_tokens
-        return await self._journal.messages.window(thread.id, max_tokens=size)
+        size = self.config_of(thread.agent_id).context_tokens
+        return await self.journal.messages.window(thread.id, max_tokens=size)
 
     async def _evict(
         self, leaving: list[Batch], before: Summary | None, thread_id: str, config: AgentConfig
@@ -215,12 +206,12 @@ class Compressor:
         text = _text(before)
         if config.compression.strategy is Strategy.SUMMARISE:
             text = await self._summarise(leaving, text, config)
-        summary = await self._journal.summaries.save(
+        summary = await self.journal.summaries.save(
             thread_id,
             text,
             [batch.id for batch in leaving],
-            ids=self._ids,
-            now=self._clock.now(),
+            ids=self.ids,
+            now=self.clock.now(),
             # A text made from another summary would lose what the newest one says.
             follows=before.id if before else 0,
         )
@@ -238,7 +229,7 @@ class Compressor:
         return summary
 
     async def _summarise(self, leaving: list[Batch], earlier: str, config: AgentConfig) -> str:
-        limits, summariser = WindowLimits.of(config), self._summariser_of(config.id)
+        limits, summariser = WindowLimits.of(config), self.summariser_of(config.id)
         retold = write_transcript(leaving, limits.reading)
         if not retold:  # the batches hold no text
             return earlier
@@ -252,7 +243,7 @@ class Compressor:
         waiting = (EffectState.PENDING, EffectState.CLAIMED)
         return any(
             other.kind == COMPRESS and other.id > effect.id and other.state in waiting
-            for other in await self._journal.effects.list_of(effect.thread_id)
+            for other in await self.journal.effects.list_of(effect.thread_id)
         )
 
 

@@ -111,40 +111,32 @@ class _HideDeliveries(logging.Filter):
 _HIDE_DELIVERIES: Final = _HideDeliveries()
 
 
+@dataclass(frozen=True, slots=True)
 class Webhooks:
     """Delivers payloads, one request each. The caller opens and closes the client."""
 
-    def __init__(
-        self,
-        client: httpx.AsyncClient,
-        clock: Callable[[], datetime],
-        *,
-        time_limit: timedelta = TIME_LIMIT,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._time_limit = time_limit
+    client: httpx.AsyncClient
+    clock: Callable[[], datetime]
+    time_limit: timedelta = TIME_LIMIT
 
     async def deliver(
         self, target: WebhookTarget, event_id: str, payload: Mapping[str, Any]
     ) -> str:
-        """POST the payload as JSON; return status and time as evidence.
-
-        `DeliveryError` unless a 2xx status arrives within the time limit.
-        """
+        """POST the payload; return status and time. `DeliveryError` unless it is 2xx in time."""
         if not event_id.isascii() or not event_id.isprintable() or not event_id.strip():
             raise UsageError(f"The event id {event_id!r:.80} cannot be sent; expected plain ASCII.")
         body = json.dumps(plain_json(dict(payload)), ensure_ascii=False).encode()
         headers = self._headers(target, event_id, body)
-        limit = self._time_limit
-        response = await post(self._client, target.url, body, headers, "The webhook", limit)
+        response = await post(
+            self.client, target.url, body, headers, "The webhook", self.time_limit
+        )
         if not response.is_success:
-            raise refusal(response, self._clock(), "The webhook")
-        return evidence(response, self._clock())
+            raise refusal(response, self.clock(), "The webhook")
+        return evidence(response, self.clock())
 
     def _headers(self, target: WebhookTarget, event_id: str, body: bytes) -> dict[str, str]:
         # Each attempt has a new signature: the receiver refuses an old time as a replay.
-        timestamp = int(self._clock().timestamp())
+        timestamp = int(self.clock().timestamp())
         return {
             **sign_standard(target.secret, event_id, timestamp, body),
             "Content-Type": "application/json",
@@ -162,10 +154,7 @@ async def post(
     receiver: str,
     time_limit: timedelta = TIME_LIMIT,
 ) -> httpx.Response:
-    """The response without its body; redirects are not followed. `DeliveryError` if none comes.
-
-    Errors call the other side `receiver`.
-    """
+    """The response without its body; no redirects. A `DeliveryError` names the `receiver`."""
     logging.getLogger("httpx").addFilter(_HIDE_DELIVERIES)  # a second call adds nothing
     response: httpx.Response | None = None
     limit = time_limit.total_seconds()
@@ -182,8 +171,11 @@ async def post(
     except (TimeoutError, httpx.TransportError) as error:
         # Once the status is known, the rest of the response does not matter.
         if response is None:
+            is_slow = isinstance(error, TimeoutError | httpx.TimeoutException)
+            what = "did not answer in time" if is_slow else "cannot be reached"
+            reason = f"{receiver} {what} ({type(error).__name__})."
             # No cause: the client's error holds the request with its URL and signature.
-            raise _unreachable(error, receiver) from None
+            raise DeliveryError(reason, retryable=True) from None
     finally:
         _delivering.reset(token)
     return response
@@ -200,12 +192,6 @@ async def _drain(response: httpx.Response) -> None:
         size += len(chunk)
         if size > _MAX_RESPONSE_BYTES:
             return
-
-
-def _unreachable(error: Exception, receiver: str) -> DeliveryError:
-    slow = isinstance(error, TimeoutError | httpx.TimeoutException)
-    what = "did not answer in time" if slow else "cannot be reached"
-    return DeliveryError(f"{receiver} {what} ({type(error).__name__}).", retryable=True)
 
 
 def refusal(response: httpx.Response, now: datetime, receiver: str) -> DeliveryError:

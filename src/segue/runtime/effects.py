@@ -1,4 +1,5 @@
-"""`EffectRunner`: runs effects after their commit, at least once each.
+"""The effects that tell a user elsewhere what an agent wrote; `EffectRunner` runs effects of all
+kinds after their commit, at least once each.
 
 Each kind of effect has its own slots, and each agent its share of them, so that a receiver that
 hangs delays neither another kind nor another agent. A failed effect is retried with growing pauses;
@@ -15,13 +16,25 @@ from typing import Final
 
 from structlog.contextvars import bind_contextvars
 
+from segue.core.batch import Batch
+from segue.core.metadata import BatchType
+from segue.core.snowflake import to_text
 from segue.errors import ConflictError, SegueError
 from segue.journal.effects import Effect, EffectLease
+from segue.journal.records import NewEffect, Turn, TurnKind
+from segue.journal.registry import Push
 from segue.runtime.delivery import DeliveryError, next_try
-from segue.runtime.deps import Deps, log_failure
-from segue.telemetry import log_event, span
+from segue.runtime.deps import Deps, log_about, log_failure
+from segue.runtime.run import visible_replies
+from segue.settings.agents import AgentConfig
+from segue.telemetry import span
 
 logger = logging.getLogger(__name__)
+
+WEBHOOK: Final = "webhook"
+PUSH: Final = "push"
+# An open page has marked the message as read by then, and no other device rings.
+_PUSH_DELAY: Final = timedelta(seconds=5)
 
 # Per kind; effects mostly wait for the network.
 _SLOTS: Final = 64
@@ -31,6 +44,52 @@ _LEASE: Final = timedelta(minutes=2)
 
 # Runs one effect and returns the evidence; `DeliveryError` says whether to retry.
 Handler = Callable[[Effect], Awaitable[str]]
+
+
+def webhook_effects(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEffect]:
+    """The delivery of what a follow-up or continuation said; with `all_replies`, of replies too."""
+    if config.webhook is None or batch.type is BatchType.AGENT_TO_AGENT:
+        return []
+    event, replies = _event(turn, batch), visible_replies(turn, batch)
+    if not replies or (event is TurnKind.REPLY and not config.webhook.all_replies):
+        return []
+    payload = {
+        "event": event.value,
+        "agent_id": turn.agent_id,
+        "user_id": turn.user_id,
+        "thread_id": turn.thread_id,
+        "turn_id": to_text(turn.id),
+        "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
+    }
+    return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
+
+
+async def push_effects(turn: Turn, batch: Batch, push: Push) -> list[NewEffect]:
+    """A notification for each browser of the user, of what was not asked for just now.
+
+    They name the turn and hold no text, so that retention and deletion need not look for it here.
+    """
+    event = _event(turn, batch)
+    is_answer = event is TurnKind.REPLY or batch.type is BatchType.AGENT_TO_AGENT
+    if is_answer or not visible_replies(turn, batch):
+        return []
+    name = to_text(turn.id)
+    return [
+        NewEffect(
+            PUSH,
+            {"event": event.value, "turn": name, "subscription": to_text(each.id)},
+            f"{PUSH}:{name}:{to_text(each.id)}",
+            _PUSH_DELAY,
+        )
+        for each in await push.list_of(turn.user_id)
+    ]
+
+
+def _event(turn: Turn, batch: Batch) -> TurnKind:
+    """A continuation of a follow-up is part of the follow-up."""
+    spoke_first = batch.type is BatchType.SYSTEM_TRIGGER
+    is_follow_up = spoke_first and turn.kind is not TurnKind.REPLY
+    return TurnKind.FOLLOW_UP if is_follow_up else turn.kind
 
 
 class EffectRunner:
@@ -129,13 +188,14 @@ class EffectRunner:
     async def _complete(self, lease: EffectLease, evidence: str) -> None:
         await self._deps.journal.effects.complete(lease, evidence)
         text = "Effect {effect_id} ({effect_kind}) is done: {evidence}"
-        _log(lease.effect, "effect_done", text, logging.INFO, evidence=evidence)
+        log_about(logger, lease.effect, "effect_done", text, evidence=evidence)
 
     async def _retry(self, lease: EffectLease, error: DeliveryError) -> None:
         attempts, pause = lease.effect.attempts, None
         if error.retryable:
             pause = next_try(attempts, retry_after=error.retry_after)
-        _log(
+        log_about(
+            logger,
             lease.effect,
             "effect_failed" if pause else "effect_dead",
             "Effect {effect_id} ({effect_kind}) failed ({reason}), {then}",
@@ -145,16 +205,3 @@ class EffectRunner:
         )
         retry_at = None if pause is None else self._deps.clock.now() + pause
         await self._deps.journal.effects.retry(lease, str(error), retry_at=retry_at)
-
-
-def _log(effect: Effect, kind: str, text: str, level: int, **fields: str) -> None:
-    log_event(
-        logger,
-        kind,
-        text,
-        level,
-        effect_id=effect.id,
-        effect_kind=effect.kind,
-        thread_id=effect.thread_id,
-        **fields,
-    )

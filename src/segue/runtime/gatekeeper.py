@@ -6,7 +6,7 @@ decision, stored together with its consequence.
 
 import logging
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from segue.core.autonomy.gates import (
@@ -19,15 +19,15 @@ from segue.core.autonomy.gates import (
     GateOutcome,
     PolicyGates,
 )
-from segue.core.autonomy.local_time import day_began, find_zone
+from segue.core.autonomy.local_time import day_began
 from segue.core.autonomy.policy import Facts, Preferences
-from segue.core.snowflake import SnowflakeSource
 from segue.journal.follow_ups import FollowUpCounts
 from segue.journal.journal import Journal
 from segue.journal.records import Decision, Timer, TimerKind, Turn
+from segue.runtime.deps import log_about, read_preferences
 from segue.runtime.reminders import is_recurring
 from segue.settings.agents import Autonomy
-from segue.telemetry import count, log_event
+from segue.telemetry import count
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,7 @@ _GATES_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GateCheck:
-    """The gates' decision about a follow-up, with the facts and counts it is based on.
-
-    `turn` is None until the timer has fired.
-    """
+    """The gates' decision with its facts and counts; `turn` is None until the timer has fired."""
 
     timer: Timer
     turn: Turn | None
@@ -57,83 +54,75 @@ class GateCheck:
     def is_allowed(self) -> bool:
         return self.decision.outcome is GateOutcome.ALLOW
 
+    def record(self, decision_id: int, **facts: Any) -> Decision:
+        """The decision as it is stored, with additional facts."""
+        timer, turn, verdicts = self.timer, self.turn, self.decision.verdicts
+        decisive = self.decision.decisive
+        return Decision(
+            id=decision_id,
+            thread_id=timer.thread_id,
+            kind="gates_before_showing" if turn else "gates",
+            outcome=self.decision.outcome.value,
+            reasons=(self.decision.reason, *(v.reason for v in verdicts)),
+            facts={
+                "trigger": timer.trigger_type,
+                "verdicts": {v.gate.value: v.outcome.value for v in verdicts},
+                "until": _plain(self.decision.until),
+                "gate": decisive.gate.value if decisive else None,
+                **{name: _plain(value) for name, value in asdict(self.facts).items()},
+                "quiet_hours": self.preferences.own_quiet_hours,
+                **facts,
+            },
+            timer_id=None if turn else timer.id,
+            turn_id=turn.id if turn else None,
+            decided_at=self.facts.checked_at,
+        )
 
+
+@dataclass(frozen=True, slots=True)
 class Gatekeeper:
-    def __init__(self, journal: Journal, ids: SnowflakeSource, zone: str | None = None) -> None:
-        self._journal = journal
-        self._ids = ids
-        # Of users who have not set theirs.
-        self._zone = zone
+    """`zone` is that of users who have not set theirs."""
+
+    journal: Journal
+    zone: str | None = None
 
     async def check(
         self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
     ) -> GateCheck:
         """Whether it may be sent now. A turn is not counted against itself."""
-        checked = await foresee(self._journal, timer, autonomy, now, zone=self._zone, turn=turn)
+        checked = await self.foresee(timer, autonomy, now, turn)
         _log(checked)
         return checked
 
-    def record(self, checked: GateCheck, **facts: Any) -> Decision:
-        """The decision as it is stored, with additional facts."""
-        timer, turn, verdicts = checked.timer, checked.turn, checked.decision.verdicts
-        decisive = checked.decision.decisive
-        return Decision(
-            id=self._ids.next(),
-            thread_id=timer.thread_id,
-            kind="gates_before_showing" if turn else "gates",
-            outcome=checked.decision.outcome.value,
-            reasons=(checked.decision.reason, *(v.reason for v in verdicts)),
-            facts={
-                "trigger": timer.trigger_type,
-                "verdicts": {v.gate.value: v.outcome.value for v in verdicts},
-                "until": _plain(checked.decision.until),
-                "gate": decisive.gate.value if decisive else None,
-                **{name: _plain(value) for name, value in asdict(checked.facts).items()},
-                "quiet_hours": checked.preferences.own_quiet_hours,
-                **facts,
-            },
-            timer_id=None if turn else timer.id,
-            turn_id=turn.id if turn else None,
-            decided_at=checked.facts.checked_at,
+    async def foresee(
+        self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
+    ) -> GateCheck:
+        """What the gates say at a time, which may be ahead; nothing is logged."""
+        thread = await self.journal.threads.get(timer.thread_id)
+        preferences = await read_preferences(self.journal, thread, self.zone)
+        counts = await self.journal.timers.count_follow_ups(
+            thread.id,
+            day_began=day_began(now, preferences.clock),
+            leaving_out=turn.id if turn else None,
         )
-
-
-async def foresee(  # all but four are keywords, and each is one plain fact
-    journal: Journal,
-    timer: Timer,
-    autonomy: Autonomy,
-    now: datetime,
-    *,
-    zone: str | None = None,
-    turn: Turn | None = None,
-) -> GateCheck:
-    """What the gates say at a time, which may be ahead; nothing is logged."""
-    thread = await journal.threads.get(timer.thread_id)
-    user = await journal.users.get_settings(thread.user_id)
-    preferences = Preferences.of(user, thread.settings, zone)
-    counts = await journal.timers.count_follow_ups(
-        thread.id,
-        day_began=day_began(now, find_zone(preferences.time_zone) or UTC),
-        leaving_out=turn.id if turn else None,
-    )
-    facts = Facts(
-        checked_at=now,
-        due_at=timer.due_at,
-        armed_epoch=timer.epoch,
-        thread_epoch=thread.epoch,
-        expires_at=timer.expires_at,
-        missed=timer.missed,
-        consecutive=counts.consecutive,
-        sent_today=counts.sent_today,
-        last_follow_up_at=counts.last_at,
-        typing_at=thread.typing_at,
-        # Messages that the agent started since then do not count as conversation.
-        talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
-        **preferences.as_facts(),
-    )
-    gates = _gates_of(timer, autonomy)
-    decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
-    return GateCheck(timer, turn, decision, facts, preferences, counts)
+        facts = Facts(
+            checked_at=now,
+            due_at=timer.due_at,
+            armed_epoch=timer.epoch,
+            thread_epoch=thread.epoch,
+            expires_at=timer.expires_at,
+            missed=timer.missed,
+            consecutive=counts.consecutive,
+            sent_today=counts.sent_today,
+            last_follow_up_at=counts.last_at,
+            typing_at=thread.typing_at,
+            # Messages that the agent started since then do not count as conversation.
+            talked_at=thread.updated_at if thread.epoch and not counts.consecutive else None,
+            **preferences.as_facts(),
+        )
+        gates = _gates_of(timer, autonomy)
+        decision = PolicyGates(preferences.apply_to(autonomy.policy), gates).check(facts)
+        return GateCheck(timer, turn, decision, facts, preferences, counts)
 
 
 def _gates_of(timer: Timer, autonomy: Autonomy) -> frozenset[Gate]:
@@ -147,14 +136,11 @@ def _log(checked: GateCheck) -> None:
     timer, turn, decision = checked.timer, checked.turn, checked.decision
     for verdict in decision.verdicts:
         count("gate_asked", gate=verdict.gate.value, outcome=verdict.outcome.value)
-    log_event(
+    log_about(
         logger,
+        timer,
         "follow_up_gated",
         "A follow-up of thread {thread_id} ({trigger_type}): {outcome}. {reason}",
-        thread_id=timer.thread_id,
-        agent_id=timer.agent_id,
-        trigger_type=timer.trigger_type,
-        timer_id=timer.id,
         turn_id=turn.id if turn else None,
         outcome=decision.outcome.value,
         reason=decision.reason,

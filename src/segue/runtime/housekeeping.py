@@ -1,4 +1,5 @@
-"""`Retainer` removes old batches by policy; `Sweeper` drops checkpoints that are not needed.
+"""`Retainer` removes old batches by policy; `Sweeper` drops checkpoints that are not needed;
+`Discarder` deletes threads, and looks for temporary ones that were left.
 
 A turn drops its own checkpoints at its end. The sweeper finds those of turns that were stopped
 while a step was being stored, settled by the user's next message, or lost with their process.
@@ -7,6 +8,7 @@ while a step was being stored, settled by the user's next message, or lost with 
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -15,12 +17,15 @@ from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
+from segue.journal.records import Deleted, Thread
 from segue.journal.retention import Removed, ThreadBatches
+from segue.runtime.bus import Bus
 from segue.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 _A_DAY: Final = timedelta(days=1)
+_A_MINUTE: Final = timedelta(minutes=1)
 # Batches that one transaction removes; writers to the thread wait for it.
 _PORTION: Final = 200
 
@@ -39,20 +44,20 @@ class ThreadRemoval:
     newest_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
 class Retainer:
     """Applies the retention policy once a day, if there is one."""
 
-    def __init__(self, journal: Journal, policy: RetentionPolicy | None, clock: Clock) -> None:
-        self._journal = journal
-        self._policy = policy
-        self._clock = clock
+    journal: Journal
+    policy: RetentionPolicy | None
+    clock: Clock
 
     async def step(self) -> datetime | None:
         """Apply the policy to all threads; return the next due time."""
-        if self._policy is None:
+        if self.policy is None:
             return None
-        now = self._clock.now()
-        async for gone in apply_retention(self._journal, self._policy, now=now):
+        now = self.clock.now()
+        async for gone in apply_retention(self.journal, self.policy, now=now):
             logger.info("Retention removed %d batches of thread %s", gone.batches, gone.thread_id)
         return now + _A_DAY
 
@@ -132,28 +137,68 @@ class CheckpointStore(Protocol):
         """Erase deleted checkpoints from the files, as far as the database can."""
 
 
+@dataclass(frozen=True, slots=True)
 class Sweeper:
     """Compares the checkpoints with the turns of the journal, once a day."""
 
-    def __init__(self, journal: Journal, checkpoints: CheckpointStore, clock: Clock) -> None:
-        self._journal = journal
-        self._checkpoints = checkpoints
-        self._clock = clock
+    journal: Journal
+    checkpoints: CheckpointStore
+    clock: Clock
 
     async def step(self) -> datetime:
         """Drop what is not needed; return the next due time."""
-        for batch, turn_id in sorted(await self._checkpoints.attempts()):
-            if not await is_batch_in_use(self._journal, turn_id):
-                await self._checkpoints.drop(batch)
+        for batch, turn_id in sorted(await self.checkpoints.attempts()):
+            if not await is_batch_in_use(self.journal, turn_id):
+                await self.checkpoints.drop(batch)
                 logger.debug("Left-over checkpoints of batch %s are dropped", batch)
-        await self._checkpoints.wipe()
-        return self._clock.now() + _A_DAY
+        await self.checkpoints.wipe()
+        return self.clock.now() + _A_DAY
 
     async def drop(self, batches: Iterable[str | int]) -> None:
         """Drop the checkpoints of batches, and erase dropped ones from the files."""
         for batch in batches:
-            await self._checkpoints.drop(str(batch))
-        await self._checkpoints.wipe()
+            await self.checkpoints.drop(str(batch))
+        await self.checkpoints.wipe()
+
+
+@dataclass(frozen=True, slots=True)
+class Discarder:
+    """Deletes threads. The process that runs a temporary thread deletes it after its turn; if that
+    process was stopped or killed before, `step` deletes it later.
+    """
+
+    journal: Journal
+    bus: Bus
+    sweeper: Sweeper
+    clock: Clock
+
+    async def step(self) -> datetime:
+        """Delete temporary threads that are over; return the next due time."""
+        now, is_done = self.clock.now(), True
+        for thread in await self.journal.threads.list_temporary():
+            # The first message may be on its way, or a client may be reading the reply.
+            if thread.updated_at > now - _A_MINUTE or not await self._discard(thread):
+                is_done = False
+        return now + (_A_DAY if is_done else _A_MINUTE)
+
+    async def _discard(self, thread: Thread) -> bool:
+        """Delete a thread unless it has a live turn."""
+        with suppress(NotFoundError):  # deleted in the meantime
+            turns = await self.journal.turns.list_of(thread.id)
+            if any(turn.is_live for turn in turns):
+                return False
+            await self.delete(thread)
+            logger.info("Temporary thread %s is deleted", thread.id)
+        return True
+
+    async def delete(self, thread: Thread) -> Deleted:
+        """Delete a thread with its rows and checkpoints; its listeners hear of it."""
+        turns = await self.journal.turns.list_of(thread.id)
+        deleted = await self.journal.threads.delete(thread.id)
+        self.bus.deleted(thread.id, thread.user_id)
+        await self.bus.notify_stored(thread.id, thread.user_id)
+        await self.sweeper.drop({turn.batch for turn in turns})
+        return deleted
 
 
 async def is_batch_in_use(journal: Journal, turn_id: int) -> bool:

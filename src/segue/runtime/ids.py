@@ -23,6 +23,10 @@ from segue.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 _EPOCH_UNIX_MILLIS: Final = int(EPOCH.timestamp() * 1000)
+# One per fork, counted by each child; os.getpid() for every id would cost more.
+_forks: Final[list[None]] = []
+if hasattr(os, "register_at_fork"):  # Windows has neither
+    os.register_at_fork(after_in_child=lambda: _forks.append(None))
 
 
 def _wall_clock_millis() -> int:
@@ -47,7 +51,7 @@ class SnowflakeGenerator:
         self._last = check_snowflake(last, "last id") if last != 0 else 0
         self._clock = clock
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._forks = len(_forks)
 
     @property
     def node(self) -> int:
@@ -59,7 +63,7 @@ class SnowflakeGenerator:
         """
         if after != 0:
             check_snowflake(after, "lower bound")
-        if os.getpid() != self._process:
+        if len(_forks) != self._forks:
             raise ConflictError(
                 "This process was forked; its copy of the generator would repeat ids. Make a new "
                 "generator with a node number of its own."

@@ -19,10 +19,10 @@ from segue.errors import BackendError
 from segue.journal.inbox import Arrival
 from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Turn
 from segue.runtime.clock import sleep
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, log_about
 from segue.runtime.turns import TurnWorker
 from segue.runtime.wishes import ASKED, Granted, grant
-from segue.telemetry import log_event, trace_context
+from segue.telemetry import trace_context
 
 logger = logging.getLogger(__name__)
 
@@ -131,24 +131,9 @@ class Inbox:
 
 
 def _log_accepted(accepted: Accepted) -> None:
-    turn = accepted.turn
-    log_event(
-        logger,
-        "message_accepted",
-        "A message of thread {thread_id} is stored",
-        logging.DEBUG,
-        thread_id=turn.thread_id,
-        agent_id=turn.agent_id,
-        batch=turn.batch,
-        turn_id=turn.id,
-    )
-    if accepted.cancelled_timers or accepted.voided_turns:
-        log_event(
-            logger,
-            "follow_up_voided",
-            "The user wrote in thread {thread_id}: its follow-ups are void",
-            thread_id=turn.thread_id,
-            agent_id=turn.agent_id,
-            timers=accepted.cancelled_timers,
-            turns=accepted.voided_turns,
-        )
+    turn, timers, turns = accepted.turn, accepted.cancelled_timers, accepted.voided_turns
+    text = "A message of thread {thread_id} is stored"
+    log_about(logger, turn, "message_accepted", text, logging.DEBUG, batch=turn.batch)
+    if timers or turns:
+        text = "The user wrote in thread {thread_id}: its follow-ups are void"
+        log_about(logger, turn, "follow_up_voided", text, timers=timers, turns=turns)

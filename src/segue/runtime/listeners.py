@@ -23,7 +23,7 @@ from segue.events import (
     TurnStarted,
     cursor_at,
 )
-from segue.journal.feed import FeedPage, RunningTurn, StoredEvent
+from segue.journal.feed import FeedPage, Partial, RunningTurn, StoredEvent
 from segue.journal.records import PAGE_BYTES, Turn, TurnKind
 
 # The events, or their bytes, that may wait for a listener before it has to read them again.
@@ -33,18 +33,23 @@ _MAX_BYTES_BEHIND: Final = PAGE_BYTES
 _KNOWN: Final = 64
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ActiveRun:
     """A running turn, in this process or another one."""
 
     turn_id: int
     token: int
-    kind: TurnKind = field(default=TurnKind.REPLY, compare=False)
-    user_id: str = field(default="", compare=False)
+    kind: TurnKind
+    user_id: str = ""
     # A user's message, or another process, may end it.
-    may_vanish: bool = field(default=True, compare=False)
+    may_vanish: bool = True
     # Listeners get nothing more of it, not even what is queued already.
-    is_over: bool = field(default=False, compare=False)
+    is_over: bool = False
+    # The texts so far that it writes in this process, by message.
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def is_of(self, turn_id: int, token: int) -> bool:
+        return (self.turn_id, self.token) == (turn_id, token)
 
     def start(self) -> "RunItem":
         return RunItem(self, TurnStarted(self.turn_id, self.kind.value))
@@ -142,9 +147,15 @@ class ListenerQueue:
 class ForeignDraft:
     """The text so far of a message that another process writes."""
 
-    message_id: str
-    text: str
+    partial: Partial
     run: ActiveRun
+
+    @property
+    def message_id(self) -> str:
+        return self.partial.message_id
+
+    def item(self) -> RunItem:
+        return self.run.text(self.message_id, 0, self.partial.text)
 
 
 class Channel:
@@ -175,9 +186,10 @@ class Channel:
 
     def run_of(self, thread_id: str, turn: RunningTurn) -> ActiveRun:
         """The run of a turn of another process; all its items share one object."""
-        run = ActiveRun(turn.id, turn.token, turn.kind)
         known = self.foreign.get(thread_id)
-        return known.run if known is not None and known.run == run else run
+        if known is not None and known.run.is_of(turn.id, turn.token):
+            return known.run
+        return ActiveRun(turn.id, turn.token, turn.kind)
 
 
 class ListenerPosition:
@@ -240,9 +252,7 @@ class ListenerPosition:
         return item.payload
 
     def _delta(self, key: "MessageKey", delta: MessageDelta) -> MessageDelta | None:
-        """The new part of a delta; None if there is none, text before it is missing, or the
-        message is stored.
-        """
+        """The new part; None if there is none, text is missing, or the message is stored."""
         known = self._lengths.get(key, 0)
         end = delta.offset + len(delta.text)
         if end <= known or delta.offset > known or key in self._whole:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Final
 
 from segue.errors import BackendError, SegueError
@@ -186,10 +186,7 @@ def describe_fault(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str | None:
-    """The innermost line of custom code in a traceback, as `file:line in function`.
-
-    None if there is none: then Segue, LangGraph or the standard library failed.
-    """
+    """The innermost line of custom code, `file:line in function`; None if a library failed."""
     frames = [*_frames(error)] or [*_frames(error.__cause__)]
     own = [place for place in frames if not _INSTALLED.intersection(Path(place[0]).parts)]
     if not (own or frames):
@@ -203,10 +200,7 @@ def _frames(error: BaseException | None) -> Iterator[tuple[str, int, str]]:
     step: TracebackType | None = error.__traceback__ if error else None
     while step is not None:
         frame = step.tb_frame
-        if _root_module(frame) not in _RUNNERS:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _RUNNERS:
             yield frame.f_code.co_filename, step.tb_lineno, frame.f_code.co_qualname
         step = step.tb_next
-
-
-def _root_module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

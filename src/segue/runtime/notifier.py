@@ -19,12 +19,12 @@ from segue.core.snowflake import parse, to_text
 from segue.core.text import one_line
 from segue.errors import NotFoundError, UsageError
 from segue.journal.effects import Effect
-from segue.journal.push import PushSubscription
 from segue.journal.records import Turn
-from segue.runtime.announcements import visible_replies
+from segue.journal.registry import PushSubscription
 from segue.runtime.delivery import DeliveryError, evidence, post, refusal
 from segue.runtime.deps import Deps
-from segue.settings.push import PushSettings
+from segue.runtime.run import visible_replies
+from segue.settings.settings import PushSettings
 from segue.web_push import (
     SALT_BYTES,
     authorize,
@@ -42,7 +42,7 @@ _MOST: Final = 20
 _LONGEST_ENDPOINT: Final = 1_000
 _TITLE_LENGTH: Final = 80
 _BODY_LENGTH: Final = 300
-# Seconds that a push service keeps it for a browser that is offline: later it is no news.
+# Seconds that a push service keeps it for a browser that is offline; after a day it is outdated.
 _KEPT_FOR: Final = 86_400
 # The push service has ended the subscription.
 _ENDED: Final = frozenset({404, 410})
@@ -67,9 +67,7 @@ class Notifier:
     async def subscribe(
         self, user_id: str, endpoint: str, p256dh: str, auth: str
     ) -> PushSubscription:
-        """Take a browser of a user; the same one again is one. The user's oldest goes if there are
-        too many.
-        """
+        """Store or update the subscription of a browser; above the limit, the oldest goes."""
         self._check(endpoint)
         new = PushSubscription(
             self._deps.ids.next(),
@@ -86,7 +84,7 @@ class Notifier:
         return await self._push.unsubscribe(user_id, endpoint)
 
     async def deliver(self, effect: Effect) -> str:
-        """Send one notification: the handler of `push` effects. What the user has read is not."""
+        """Send one notification, unless it was read: the handler of `push` effects."""
         journal = self._deps.journal
         turn = await journal.turns.get(parse(effect.payload["turn"]))
         subscription = await self._push.find(parse(effect.payload["subscription"]))

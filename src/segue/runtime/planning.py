@@ -11,9 +11,10 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from segue.core.autonomy.decide import Plan, judge
+from segue.core.autonomy.gates import Gate
 from segue.core.autonomy.local_time import after
 from segue.core.autonomy.policy import next_delay
 from segue.core.batch import Batch
@@ -23,9 +24,9 @@ from segue.core.text import storable
 from segue.core.triggers import parse_trigger
 from segue.errors import UsageError
 from segue.journal.records import Decision, Ending, NewTimer, Turn
+from segue.runtime.deps import log_about
 from segue.runtime.model_failures import describe_fault
 from segue.settings.agents import Autonomy
-from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
 
@@ -73,23 +74,29 @@ class Decider(Protocol):
     ) -> DeciderResult: ...
 
 
-def refusal(consecutive: int, autonomy: Autonomy) -> str | None:
-    """Why the policy allows no further follow-up, whatever the conversation; None if it does."""
+class Refusal(NamedTuple):
+    """What refuses every plan, whatever the conversation: a gate, or the lack of a decider."""
+
+    gate: str
+    reason: str
+
+
+def refusal(consecutive: int, autonomy: Autonomy) -> Refusal | None:
+    """Why the settings allow no further follow-up; None if they do."""
     most = autonomy.policy.max_consecutive
     if not autonomy.is_on:
-        return "Follow-ups are disabled for this agent."
+        return Refusal(Gate.ENABLED, "Follow-ups are disabled for this agent.")
     if autonomy.decider == "none":
-        return "Nothing decides about follow-ups of this agent."
+        return Refusal("decider", "Nothing decides about follow-ups of this agent.")
     if consecutive >= most:
-        return (
-            f"{consecutive} of {most} follow-ups sent since the user last wrote; the user is next."
-        )
+        count = f"{consecutive} of {most} follow-ups sent since the user last wrote"
+        return Refusal(Gate.CONSECUTIVE_CAP, f"{count}; the user is next.")
     return None
 
 
 def plan_by_rules(reply: Reply, autonomy: Autonomy) -> DeciderResult:
-    if reason := refusal(reply.consecutive, autonomy):
-        return DeciderResult(None, reason)
+    if refused := refusal(reply.consecutive, autonomy):
+        return DeciderResult(None, refused.reason)
     sign = judge(reply.batch, reply.earlier, interrupted=reply.interrupted)
     return DeciderResult(sign.plan(autonomy.delays), sign.reason)
 
@@ -118,13 +125,11 @@ def record_plan(
         facts["refused"] = True  # whatever the conversation
     if result.words is not None:
         facts["words"] = result.words
-    log_event(
+    log_about(
         logger,
+        turn,
         "follow_up_planned" if timers else "no_follow_up",
         "Thread {thread_id}, follow-up: {trigger_type}. {reason}",
-        thread_id=turn.thread_id,
-        agent_id=turn.agent_id,
-        turn_id=turn.id,
         trigger_type=facts.get("trigger", "none"),
         due_at=facts.get("due_at"),
         reason=result.reason,
@@ -139,10 +144,7 @@ def record_plan(
 def due_times(
     delay: timedelta, consecutive: int, autonomy: Autonomy, answered_at: datetime
 ) -> tuple[datetime, datetime | None]:
-    """When a follow-up is due, and when it expires, if it does.
-
-    The delay counts from the reply, and doubles with each follow-up that was ignored.
-    """
+    """When a follow-up is due and when it expires, if it does; ignored ones double the delay."""
     due_at = after(answered_at, next_delay(autonomy.policy, delay, consecutive))
     return due_at, after(due_at, autonomy.expires_after) if autonomy.expires_after else None
 

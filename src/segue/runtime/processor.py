@@ -25,7 +25,7 @@ from segue.events import ToolActivity
 from segue.journal.feed import Partial
 from segue.journal.records import Turn, TurnKind, TurnLease
 from segue.runtime.after_turn import AfterTurn
-from segue.runtime.deps import Agent, Deps
+from segue.runtime.deps import Agent, Deps, finish_turn, log_about
 from segue.runtime.run import (
     AgentEvent,
     MessageFinished,
@@ -43,7 +43,6 @@ from segue.runtime.turn_failures import (
     StopReason,
     TurnFailures,
     journal_errors,
-    log_turn,
 )
 from segue.telemetry import REQUEST_ID, count, read_trace_context, span
 
@@ -60,14 +59,10 @@ class SessionProcessor:
     """Answers the batches of turns; any number at a time."""
 
     def __init__(self, deps: Deps, after_turn: AfterTurn, rules: TurnRules | None = None) -> None:
+        self._deps = deps
         self._journal = deps.journal
-        self._agent_of = deps.agent_of
-        self._ids = deps.ids
         self._now = deps.clock.now
-        self._zone = deps.zone
-        self._working = deps.clock.working
         self._bus = deps.bus
-        self._wakeups = deps.wakeups
         self._after_turn = after_turn
         self._rules = rules or TurnRules()
         self._failures = TurnFailures(deps, self._rules, after_turn)
@@ -81,7 +76,7 @@ class SessionProcessor:
             try:
                 await self._bus.begin(lease)
                 async with scope:
-                    agent = self._agent_of(turn.agent_id)
+                    agent = self._deps.agent_of(turn.agent_id)
                     self._check_attempts(turn)
                     output = _new_output(lease, await self._build_run(lease, agent))
                     await self._recheck_gates(output)
@@ -120,7 +115,7 @@ class SessionProcessor:
             current,
             window.batches,
             window.told(max_tokens),
-            clock_of(window, agent.config.autonomy, self._now(), self._zone, current),
+            clock_of(window, agent.config.autonomy, self._now(), self._deps.zone, current),
             answer=turn.payload.get("answer"),
             asked=turn.payload.get("asked"),
             is_new=turn.attempts == 1 and len(current.messages) == 1,
@@ -144,7 +139,7 @@ class SessionProcessor:
 
     async def _handle(self, output: TurnOutput, event: AgentEvent) -> None:
         # The agent may wait by the clock in a task of its own while this one works.
-        with self._working():
+        with self._deps.clock.working():
             if isinstance(event, Token):
                 output.opening.append(event)
                 await self._write(output)
@@ -221,7 +216,8 @@ class SessionProcessor:
     async def _store(self, output: TurnOutput, messages: Sequence[BaseMessage]) -> None:
         if not messages:
             return
-        step = self._journal.messages.append(output.lease, messages, ids=self._ids, now=self._now())
+        ids, now = self._deps.ids, self._now()
+        step = self._journal.messages.append(output.lease, messages, ids=ids, now=now)
         with journal_errors():
             stored = await _uninterrupted(step)
         output.stored += stored
@@ -237,12 +233,9 @@ class SessionProcessor:
             _complete(output)
         with journal_errors():
             ending = replace(await self._after_turn.build_ending(output), state=output.state)
-            stored = await self._journal.turns.finish(
-                output.lease, output.held_reply, ids=self._ids, now=self._now(), ending=ending
-            )
-        self._bus.forget_drafts(output.lease, stored)
-        self._wakeups.expect(ending, self._now())
-        log_turn(
+            await finish_turn(self._deps, output.lease, output.held_reply, ending)
+        log_about(
+            logger,
             turn,
             "turn_done",
             "Turn {turn_id} is stored: {messages} messages",

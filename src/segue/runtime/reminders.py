@@ -7,29 +7,30 @@ comes again. `keep_promise` sets one that a reply promised without the tool.
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from segue.core.autonomy.local_time import find_zone
 from segue.core.autonomy.policy import Preferences
 from segue.core.autonomy.schedule import Schedule, in_words, parse_schedule
 from segue.core.batch import Batch
 from segue.core.metadata import is_synthetic
-from segue.core.snowflake import SnowflakeSource, to_text
-from segue.core.speech.promises import Promise, find_promise, may_promise
-from segue.core.text import storable
+from segue.core.snowflake import to_text
+from segue.core.speech.reminders import (
+    LONGEST_TEXT,
+    Promise,
+    find_agreement,
+    find_promise,
+    may_promise,
+)
+from segue.core.text import check_name, check_storable
 from segue.core.triggers import REMINDER, REMINDER_ASK_PROMPT, TriggerType
 from segue.errors import NotFoundError, OptedOut, UsageError
-from segue.journal.journal import Journal
 from segue.journal.records import (
     DROPPED,
     NESTING,
-    Decision,
     Ending,
     NewTimer,
     NextTime,
@@ -38,17 +39,16 @@ from segue.journal.records import (
     TimerKind,
     Turn,
 )
-from segue.runtime.clock import Clock, Wakeup
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, log_about, read_preferences
+from segue.runtime.requests import TimerArmer
 from segue.settings.agents import Autonomy, ReminderConfig
-from segue.telemetry import log_event
 
-LONGEST_TEXT: Final = 1_000
 MOST: Final = 100
 MOST_OF_USER: Final = 200
-# More than that: some come from an import, or of promises that a reply made.
+# More than that: some come from an import, or from promises of replies.
 _LISTED: Final = 1_000
 WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
+_MOVED: Final = "The user's clock is now that of {}."
 # Read by users, on the page and in problems of the server.
 _OPTED_OUT: Final = (
     "No reminder was set, because the preferences say that agents do not write first. Allow it "
@@ -88,86 +88,77 @@ class Reminder:
         )
 
 
-class Reminders:
-    """`zone` is that of users who have not set theirs; the rest is as for `Requests`."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        ids: SnowflakeSource,
-        clock: Clock,
-        autonomy_of: Callable[[str], Autonomy],
-        wakeup: Wakeup | None = None,
-        *,
-        zone: str = "UTC",
-    ) -> None:
-        self._journal = journal
-        self._ids = ids
-        self._now = clock.now
-        self._autonomy_of = autonomy_of
-        self._wakeup = wakeup
-        self._zone = zone
+class Reminders(TimerArmer):
+    """The reminders of users."""
 
     async def remind(
         self, thread: Thread, text: str, *, key: str | None = None, **when: Any
     ) -> Reminder:
         """Arm a reminder at `after`, `at` or `every` with `until`, as `parse_schedule` reads them.
 
-        The same text at the same time is one reminder, and so is the same `key`. `UsageError` for
-        what cannot be; `OptedOut` if the user wants none; `ConflictError` if there are too many.
+        The same text at the same time is one reminder, also `after` the same time if it is asked
+        for again within a minute; and so is the same `key`. `UsageError` for what cannot be;
+        `OptedOut` if the user wants none; `ConflictError` if there are too many.
         """
         if unknown := sorted(when.keys() - {"after", "at", "every", "until"}):
             raise UsageError(f"Unknown argument {unknown[0]!r}; expected after, at, every, until.")
         text = _check_text(text)
-        user = await self._journal.users.get_settings(thread.user_id)
-        preferences = Preferences.of(user, thread.settings, self._zone)
+        preferences = await read_preferences(self.journal, thread, self.zone)
         if preferences.opted_out or preferences.muted:
             raise OptedOut(_OPTED_OUT)
         # In a thread: to find the times of a strange rule takes a quarter of a second.
-        parse = partial(parse_schedule, now=self._now(), zone=preferences.time_zone, **when)
-        schedule = await asyncio.to_thread(parse)
-        settings = self._autonomy_of(thread.agent_id).reminders
-        new = new_reminder(thread.id, text, schedule, settings, key or self._key())
-        timer = await self._journal.timers.arm(
-            new, ids=self._ids, now=self._now(), most=(MOST, MOST_OF_USER)
-        )
-        if self._wakeup is not None:
-            self._wakeup.at(timer.due_at)
-        return Reminder.of(timer)
+        zone, now = preferences.time_zone, self.clock.now()
+        schedule = await asyncio.to_thread(parse_schedule, now=now, zone=zone, **when)
+        settings = self.autonomy_of(thread.agent_id).reminders
+        key = key or requested_key(to_text(self.ids.next()))
+        new = new_reminder(thread.id, text, schedule, settings, key)
+        return Reminder.of(await self.arm(new, most=(MOST, MOST_OF_USER)))
 
     async def list_of_thread(self, thread: Thread) -> list[Reminder]:
         """The thread's live reminders, in the order of their next time."""
-        return [*map(Reminder.of, await self._live(thread))]
+        found = await self.journal.timers.list_reminders(thread.user_id, thread_id=thread.id)
+        return [*map(Reminder.of, found)]
 
-    async def list_of_user(self, user_id: str, *, limit: int = _LISTED) -> list[Reminder]:
+    async def list_of_user(self, user_id: str) -> list[Reminder]:
         """The user's live reminders with all agents, in the order of their next time."""
-        found = await self._journal.timers.list_reminders(user_id, limit=limit)
+        found = await self.journal.timers.list_reminders(user_id, limit=_LISTED)
         return [*map(Reminder.of, found)]
 
     async def cancel(self, reminder_id: int, **owner: str | None) -> Reminder:
-        """Cancel a live reminder, of a `user_id` or `thread_id` if one is given; `NotFoundError`
-        if it is not there, or another's.
-        """
+        """Cancel a live reminder; `NotFoundError` if it is gone, or not of the given `owner`."""
         missing = NotFoundError(f"There is no reminder {to_text(reminder_id)} that still waits.")
-        timer = await self._journal.timers.find(reminder_id)
+        timers, now = self.journal.timers, self.clock.now()
+        timer = await timers.find(reminder_id)
         if any(each and getattr(timer, name, None) != each for name, each in owner.items()):
             raise missing
-        cancelled = await self._journal.timers.cancel_reminder(
-            reminder_id, DROPPED, now=self._now()
-        )
+        cancelled = await timers.cancel_reminder(reminder_id, DROPPED, now=now)
         if cancelled is None:
             raise missing
         return Reminder.of(cancelled)
 
-    async def _live(self, thread: Thread) -> list[Timer]:
-        return await self._journal.timers.list_reminders(thread.user_id, thread_id=thread.id)
+    async def follow_clock(self, user_id: str) -> None:
+        """Move recurring reminders to the user's present zone: daily at 9 is 9 where they are."""
+        timers, now = self.journal.timers, self.clock.now()
+        for timer in await timers.list_reminders(user_id, limit=_LISTED):
+            thread = await self.journal.threads.get(timer.thread_id)
+            zone = (await read_preferences(self.journal, thread, self.zone)).time_zone
+            before, payload = schedule_of(timer), timer.payload
+            schedule = before.moved_to(zone)
+            if schedule == before or (next_at := schedule.next_after(now)) is None:
+                continue
+            moved = NextTime(next_at, {**payload, "schedule": schedule.as_json()})
+            await timers.move(timer, moved, _MOVED.format(zone), now=now)
+            if self.wakeup is not None:
+                self.wakeup.at(next_at)
 
-    def _key(self) -> str:
-        return f"reminder:{to_text(self._ids.next())}"
+
+def requested_key(given: str | None) -> str | None:
+    """The key of a reminder that a program named."""
+    return None if given is None else f"reminder:{check_name(given, 'key')}"
 
 
 def new_reminder(
-    thread_id: str, text: str, schedule: Schedule, settings: ReminderConfig, key: str
+    thread_id: str, text: str, schedule: Schedule, settings: ReminderConfig, key: str | None
 ) -> NewTimer:
     within = settings.late_again if schedule.every else settings.late
     return NewTimer(
@@ -194,9 +185,13 @@ class Firing:
     is_over: bool = False
 
 
-def plan_firing(timer: Timer, autonomy: Autonomy, epoch: int, now: datetime) -> Firing:
-    """The thread's present `epoch` shows whether the user wrote since the last time."""
-    schedule, payload = schedule_of(timer), timer.payload
+def plan_firing(
+    timer: Timer, autonomy: Autonomy, epoch: int, now: datetime, zone: str | None = None
+) -> Firing:
+    """The thread's present `epoch` shows whether the user wrote since the last time; a series goes
+    on in the user's present `zone`.
+    """
+    schedule, payload = schedule_of(timer).moved_to(zone), timer.payload
     data = {"reminder": reminder_text(timer)}
     if now - timer.due_at > autonomy.policy.late_after:
         data["meant_for"] = in_words(timer.due_at, schedule.zone)
@@ -205,7 +200,7 @@ def plan_firing(timer: Timer, autonomy: Autonomy, epoch: int, now: datetime) -> 
     if schedule.every is None:
         return Firing(data)
     asks = unanswered >= autonomy.reminders.shelf_life
-    kept = {**payload, "unanswered": unanswered + 1}
+    kept = {**payload, "schedule": schedule.as_json(), "unanswered": unanswered + 1}
     return Firing(
         data,
         REMINDER_ASK_PROMPT if asks else None,
@@ -240,7 +235,8 @@ def _check_text(text: Any) -> str:
         raise UsageError("A reminder needs a text: what to remind the user of.")
     if len(text) > LONGEST_TEXT:
         raise UsageError(f"The text has {len(text):,} characters; shorten it to {LONGEST_TEXT:,}.")
-    return storable(text.strip())
+    check_storable(text, "The text")
+    return text.strip()
 
 
 logger = logging.getLogger(__name__)
@@ -251,6 +247,7 @@ _ASK_PROMPT: Final = "You said you would remind me, but no time is set. Ask me w
 _REASONS: Final = {
     "kept": "The reply promised a reminder and set none; it was set for the time that was named.",
     "corrected": "The reply promised a reminder without a clear time; the user is asked for it.",
+    "unwanted": "The reply promised a reminder, but agents may not write to the user first.",
 }
 
 
@@ -259,62 +256,58 @@ async def keep_promise(
 ) -> Ending:
     """The timer and the decision about a promise of the reply; nothing if there is none."""
     is_wanted = autonomy.enabled and autonomy.reminders.enabled and NESTING not in turn.thread_id
-    if not is_wanted or not may_promise(reply) or _has_reminded(batch):
+    if not is_wanted or _has_reminded(batch):
         return Ending()
-    promise = find_promise(reply, _request(batch))
+    promise = _find_promise(batch, reply)
     if promise is None:
         return Ending()
-    schedule = await _schedule(deps, turn, promise)
+    thread = await deps.journal.threads.get(turn.thread_id)
+    preferences = await read_preferences(deps.journal, thread, deps.zone)
+    schedule = _schedule(deps, turn, promise, preferences)
     if schedule is not None and await _is_set(deps, turn, schedule):
         return Ending()
-    key, now = f"promise:{to_text(turn.id)}", deps.clock.now()
-    if schedule is not None:
-        timer = new_reminder(turn.thread_id, promise.text, schedule, autonomy.reminders, key)
+    outcome, key = "kept" if schedule else "corrected", f"promise:{to_text(turn.id)}"
+    if preferences.opted_out or preferences.muted:
+        outcome, timers = "unwanted", []
+    elif schedule is not None:
+        timers = [new_reminder(turn.thread_id, promise.text, schedule, autonomy.reminders, key)]
     else:
-        timer = NewTimer(
-            turn.thread_id,
-            now + _ASKED_AFTER,
-            TriggerType.CHECK_IN.value,
-            reason=_REASONS["corrected"],
-            payload={"prompt": _ASK_PROMPT},
-            missed=autonomy.missed,
-            key=key,
-        )
-    outcome = "kept" if schedule is not None else "corrected"
-    log_event(
-        logger,
-        "promise_noticed",
-        "A reply of thread {thread_id} promised a reminder without setting one: {outcome}",
-        thread_id=turn.thread_id,
-        agent_id=turn.agent_id,
-        turn_id=turn.id,
-        outcome=outcome,
-    )
-    facts = {"due_at": timer.due_at.isoformat()}
-    decision = Decision(
-        deps.ids.next(),
-        turn.thread_id,
-        "promise",
-        outcome,
-        (_REASONS[outcome],),
-        facts,
-        None,
-        turn.id,
-        now,
-    )
-    return Ending(timers=[timer], decisions=[decision])
+        timers = [
+            NewTimer(
+                turn.thread_id,
+                deps.clock.now() + _ASKED_AFTER,
+                TriggerType.CHECK_IN.value,
+                reason=_REASONS[outcome],
+                payload={"prompt": _ASK_PROMPT},
+                missed=autonomy.missed,
+                key=key,
+            )
+        ]
+    noticed = "A reply of thread {thread_id} promised a reminder without setting one: {outcome}"
+    log_about(logger, turn, "promise_noticed", noticed, outcome=outcome)
+    due_at = timers[0].due_at.isoformat() if timers else None
+    decision = deps.new_decision(turn, "promise", outcome, _REASONS[outcome], due_at=due_at)
+    return Ending(timers=timers, decisions=[decision])
 
 
-async def _schedule(deps: Deps, turn: Turn, promise: Promise) -> Schedule | None:
+def _find_promise(batch: Batch, reply: str) -> Promise | None:
+    request = _request(batch)
+    promise = find_promise(reply, request) if may_promise(reply) else None
+    if promise is None and not any(isinstance(m, ToolMessage) for m in batch.messages):
+        return find_agreement(reply, request)
+    return promise
+
+
+def _schedule(
+    deps: Deps, turn: Turn, promise: Promise, preferences: Preferences
+) -> Schedule | None:
     """When the promise is due on the user's clock; None if that is not clear."""
     if promise.time is None:
         return None
-    thread = await deps.journal.threads.get(turn.thread_id)
-    user = await deps.journal.users.get_settings(turn.user_id)
-    zone = Preferences.of(user, thread.settings, deps.zone).time_zone
     # Durations count from the user's message.
     now = turn.queued_at
-    arguments = promise.time.arguments(now, find_zone(zone) or UTC)
+    arguments = promise.time.arguments(now, preferences.clock)
+    zone = preferences.time_zone
     try:
         schedule = parse_schedule(now=now, zone=zone, **arguments) if arguments else None
     except UsageError:

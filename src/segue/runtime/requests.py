@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from segue.core.autonomy.gates import Gate, PolicyGates
+from segue.core.autonomy.gates import Gate, GateVerdict, PolicyGates
 from segue.core.autonomy.local_time import after as later
 from segue.core.autonomy.local_time import as_utc
 from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.messages import check_request
 from segue.core.snowflake import SnowflakeSource, to_text
-from segue.core.text import check_name
+from segue.core.text import check_name, check_storable
 from segue.core.triggers import EVENT, TriggerType
 from segue.errors import UnknownTrigger, UsageError
 from segue.events import OutsideEvent
 from segue.journal.journal import Journal
 from segue.journal.records import Decision, Ending, NewTimer, Thread, Timer, TimerKind, Turn
 from segue.runtime.clock import Clock, Wakeup
+from segue.runtime.deps import Deps, read_preferences
 from segue.settings.agents import Autonomy
 
 # Longest time until a requested follow-up: after a year, the conversation is forgotten.
@@ -54,54 +55,62 @@ class FollowUpRequest:
     key: str | None = None
 
 
-class Requests:
-    """`autonomy_of` gives an agent's settings; commands, which no worker hears, need no wake-up."""
+@dataclass(frozen=True, slots=True)
+class TimerArmer:
+    """Arms what users and programs ask for; commands, which no worker hears, need no wake-up.
 
-    def __init__(
-        self,
-        journal: Journal,
-        ids: SnowflakeSource,
-        clock: Clock,
-        autonomy_of: Callable[[str], Autonomy],
-        wakeup: Wakeup | None = None,
-    ) -> None:
-        self._journal = journal
-        self._ids = ids
-        self._now = clock.now
-        self._autonomy_of = autonomy_of
-        self._wakeup = wakeup
+    `zone` is that of users who have not set theirs.
+    """
+
+    journal: Journal
+    ids: SnowflakeSource
+    clock: Clock
+    autonomy_of: Callable[[str], Autonomy]
+    zone: str
+    wakeup: Wakeup | None = None
+
+    async def arm(self, timer: NewTimer, **limits: Any) -> Timer:
+        armed = await self.journal.timers.arm(timer, ids=self.ids, now=self.clock.now(), **limits)
+        if self.wakeup is not None:
+            self.wakeup.at(armed.due_at)
+        return armed
+
+
+class Requests(TimerArmer):
+    """Follow-ups of programs, and events."""
 
     async def follow_up(self, thread: Thread, request: FollowUpRequest) -> Timer:
         """Arm a follow-up; the same key again returns the first one."""
-        autonomy = self._autonomy_of(thread.agent_id)
+        autonomy = self.autonomy_of(thread.agent_id)
         _check_trigger(request.trigger, autonomy)
         check_request(request.prompt, request.data)
         if request.reason is not None and len(request.reason) > _LONGEST_REASON:
             raise UsageError(f"A reason has at most {_LONGEST_REASON} characters.")
+        check_storable(request.reason, "The reason")
         own = {"prompt": request.prompt, "data": request.data}
-        key = request.key and check_name(request.key, "key")
-        return await self._arm(
+        key = to_text(self.ids.next()) if request.key is None else check_name(request.key, "key")
+        return await self._arm_for(
             thread,
-            _due_at(request, autonomy, self._now()),
+            _due_at(request, autonomy, self.clock.now()),
             trigger_type=request.trigger,
             reason=request.reason,
             payload={name: value for name, value in own.items() if value is not None},
-            key=f"program:{key or to_text(self._ids.next())}",
+            key=f"program:{key}",
         )
 
     def check(self, event: OutsideEvent, agent_id: str) -> None:
         """`UsageError` if an agent cannot tell such an event."""
         for name in ("id", "type", "source"):
             check_name(getattr(event, name), f"The event's {name}")
-        _check_trigger(event.trigger, self._autonomy_of(agent_id), EVENT)
+        _check_trigger(event.trigger, self.autonomy_of(agent_id), EVENT)
         check_request(None, event.data)
 
     async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
         """Let the agent tell an event; one that was reported before returns the first timer."""
         self.check(event, thread.agent_id)
-        own, now = self._autonomy_of(thread.agent_id).triggers.get(event.trigger), self._now()
+        own, now = self.autonomy_of(thread.agent_id).triggers.get(event.trigger), self.clock.now()
         told = {"type": event.type, "at": now.isoformat(timespec="seconds"), "data": event.data}
-        return await self._arm(
+        return await self._arm_for(
             thread,
             later(now, max((own and own.delay) or GATHERED, GATHERED)),
             kind=TimerKind.EVENT,
@@ -111,8 +120,8 @@ class Requests:
             key=event.key,
         )
 
-    async def _arm(self, thread: Thread, due_at: datetime, **fields: Any) -> Timer:
-        autonomy = self._autonomy_of(thread.agent_id)
+    async def _arm_for(self, thread: Thread, due_at: datetime, **fields: Any) -> Timer:
+        autonomy = self.autonomy_of(thread.agent_id)
         own = autonomy.triggers.get(fields["trigger_type"])
         lasts = own.expires_after if own else autonomy.expires_after
         timer = NewTimer(
@@ -122,68 +131,47 @@ class Requests:
             missed=(own.missed if own else None) or autonomy.missed,
             **fields,
         )
-        refused = await self._refusal(thread, timer)
-        armed = await self._journal.timers.arm(
-            timer, ids=self._ids, now=self._now(), refused=refused
-        )
-        if self._wakeup is not None:
-            self._wakeup.at(armed.due_at)
-        return armed
+        return await self.arm(timer, refused=await self._refusal(thread, timer))
 
     async def _refusal(self, thread: Thread, timer: NewTimer) -> Decision | None:
         """What the gates that only the user can open say now: the caller learns of a refusal."""
-        user, now = await self._journal.users.get_settings(thread.user_id), self._now()
-        wishes = Preferences.of(user, thread.settings).as_facts()
-        epoch = thread.epoch
-        facts = Facts(
-            checked_at=now, due_at=timer.due_at, armed_epoch=epoch, thread_epoch=epoch, **wishes
-        )
-        decisive = PolicyGates(gates=_OF_THE_USER).check(facts).decisive
+        preferences = await read_preferences(self.journal, thread, self.zone)
+        now = self.clock.now()
+        decisive = refused_by_user(preferences, now)
         if decisive is None:
             return None
-        return Decision(
-            id=self._ids.next(),
-            thread_id=thread.id,
-            kind="gates",
-            outcome=decisive.outcome.value,
-            reasons=(decisive.reason,),
-            facts={"trigger": timer.trigger_type, "gate": decisive.gate.value},
-            timer_id=None,
-            turn_id=None,
-            decided_at=now,
-        )
+        new_id, outcome, reasons = self.ids.next(), decisive.outcome.value, (decisive.reason,)
+        because = {"trigger": timer.trigger_type, "gate": decisive.gate.value}
+        return Decision(new_id, thread.id, "gates", outcome, reasons, because, None, None, now)
 
 
-async def tell_later(
-    journal: Journal, ids: SnowflakeSource, turn: Turn, fault: str, now: datetime
-) -> Ending:
+def refused_by_user(preferences: Preferences, now: datetime) -> GateVerdict | None:
+    """The verdict of a gate that only the user can open; None if these are open."""
+    facts = Facts(
+        checked_at=now, due_at=now, armed_epoch=0, thread_epoch=0, **preferences.as_facts()
+    )
+    return PolicyGates(gates=_OF_THE_USER).check(facts).decisive
+
+
+async def tell_later(deps: Deps, turn: Turn, fault: str) -> Ending:
     """How a failed turn about events ends; a turn without events ends like any other.
 
     Unless the user saw some of it, the events are tried again, each time twice as long after they
     were reported, for a day.
     """
-    events = [
-        timer
-        for timer in await journal.timers.list_of_turn(turn.id)
-        if timer.kind is TimerKind.EVENT
-    ]
+    journal, now = deps.journal, deps.clock.now()
+    timers = await journal.timers.list_of_turn(turn.id)
+    events = [timer for timer in timers if timer.kind is TimerKind.EVENT]
     if not events or (await journal.turns.get(turn.id)).shown_at is not None:
         return Ending()
     reported_at = max(event.created_at for event in events)
     again_at = now + max(now - reported_at, _TOLD_AGAIN_AFTER)
-    is_over = again_at > reported_at + _TOLD_WITHIN
-    decision = Decision(
-        id=ids.next(),
-        thread_id=turn.thread_id,
-        kind="event",
-        outcome="given_up" if is_over else "postponed",
-        reasons=(f"The agent could not tell it ({fault}){_GIVEN_UP if is_over else _AGAIN}",),
-        facts={"events": len(events), "until": None if is_over else again_at.isoformat()},
-        timer_id=None,
-        turn_id=turn.id,
-        decided_at=now,
-    )
-    return Ending(decisions=[decision], postponed_until=None if is_over else again_at)
+    until = again_at if again_at <= reported_at + _TOLD_WITHIN else None
+    outcome, what_next = ("postponed", _AGAIN) if until else ("given_up", _GIVEN_UP)
+    reason = f"The agent could not tell it ({fault}){what_next}"
+    facts = {"events": len(events), "until": until and until.isoformat()}
+    decision = deps.new_decision(turn, "event", outcome, reason, **facts)
+    return Ending(decisions=[decision], postponed_until=until)
 
 
 def _check_trigger(trigger: str, autonomy: Autonomy, *also: str) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Self
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from segue.core.autonomy.local_time import LocalClock
 from segue.core.autonomy.policy import Preferences
@@ -17,8 +17,8 @@ from segue.core.batch import Batch, group_batches
 from segue.core.context import Context
 from segue.core.messages import user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata, is_synthetic
-from segue.core.sentences import is_quote
 from segue.core.snowflake import SnowflakeSource, to_text
+from segue.core.speech.sentences import is_quote
 from segue.core.stamp import stamp
 from segue.core.triggers import TriggerType
 from segue.core.window import has_exchange
@@ -85,9 +85,7 @@ class Run:
         history: Sequence[Batch] = (),
         clock: LocalClock | None = None,
     ) -> Self:
-        """A run without a journal: a text becomes a user's message; a message, such as a
-        synthetic one, starts a new batch as it is.
-        """
+        """A run without a journal: a text becomes a user's message, a message is taken as it is."""
         asked = user_message(message) if isinstance(message, str) else message
         [batch] = group_batches(stamp([asked], ids))
         return cls(thread_id, agent_id, user_id, batch, history, clock=clock, is_new=True)
@@ -183,6 +181,13 @@ class TurnOutput:
     def batch(self) -> Batch:
         """The whole batch; to be read once nothing is added any more."""
         return self.run.batch.with_messages([*self.stored, *self.held_reply])
+
+
+def visible_replies(turn: Turn, batch: Batch) -> list[AIMessage]:
+    """The agent's messages of a turn that the user sees, including those of earlier tries."""
+    seen = (m for m in visible_messages(batch.messages) if isinstance(m, AIMessage))
+    # Positions after the turn's id belong to the turn; its last message has no position yet.
+    return [m for m in seen if (MessageMetadata.of(m).position or turn.id) >= turn.id]
 
 
 def trigger_name(message: BaseMessage | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Final
 from segue.runtime.clock import Clock, SystemClock, Wakeup, sleep
 from segue.runtime.deps import Deps, log_failure
 from segue.runtime.effects import EffectRunner
-from segue.runtime.housekeeping import Retainer, Sweeper
+from segue.runtime.housekeeping import Discarder, Retainer, Sweeper
 from segue.runtime.ids import LeasedIds
 from segue.runtime.timers import TimerWorker
 from segue.runtime.turns import TurnWorker
@@ -43,6 +43,7 @@ class Runtime:
     timers: TimerWorker
     effects: EffectRunner
     sweeper: Sweeper
+    discarder: Discarder
     retainer: Retainer
     # The longest sleep of a worker; None if no other process shares the database.
     poll: timedelta | None = None
@@ -61,6 +62,7 @@ class Runtime:
                     self._loop("timer", self.timers.step, wakeups.timers),
                     self._loop("effect", self.effects.step, wakeups.effects),
                     run_loop("sweep", self.sweeper.step, Wakeup(), self.deps.clock),
+                    run_loop("discard", self.discarder.step, wakeups.discards, self.deps.clock),
                     run_loop("retention", self.retainer.step, Wakeup(), self.deps.clock),
                     self._loop("node", self.ids.renew, Wakeup()),
                     self._loop("listener", self.deps.bus.step, self.deps.bus.wakeup),

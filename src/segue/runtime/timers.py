@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from structlog.contextvars import bind_contextvars
 
@@ -27,11 +27,11 @@ from segue.core.triggers import (
 )
 from segue.errors import ConflictError, NotFoundError, UnknownTrigger
 from segue.journal.records import Decision, Timer, TimerKind, TimerLease, TimerState
-from segue.runtime.deps import Deps, log_failure
+from segue.runtime.deps import Deps, log_about, log_failure
 from segue.runtime.gatekeeper import GateCheck, Gatekeeper
 from segue.runtime.reminders import WORN_OUT, Firing, plan_firing, skip_to
 from segue.settings.agents import Autonomy
-from segue.telemetry import count, log_event, span
+from segue.telemetry import count, span
 
 logger = logging.getLogger(__name__)
 
@@ -70,29 +70,25 @@ class TimerWorker:
         """The life of a follow-up: from its due timer to the turn that writes it."""
         timer, now = lease.timer, self._clock.now()
         try:
-            autonomy = self._deps.agent_of(timer.agent_id).config.autonomy
+            autonomy = self._deps.autonomy_of(timer.agent_id)
             prompt = _choose_prompt(timer, autonomy)
         except (NotFoundError, UnknownTrigger) as error:  # the settings have changed
-            await self._close(lease, str(error), now)
-            return
+            return await self._close(lease, str(error), now)
         check = await self._gatekeeper.check(timer, autonomy, now)
         if not check.is_allowed:
-            await self._hold_back(lease, check, now)
-            return
+            return await self._hold_back(lease, check, now)
         if timer.kind is TimerKind.CONTINUATION:
-            await self._continue(lease, now)
-            return
+            return await self._continue(lease, now)
         if prompt is None:
-            record = self._gatekeeper.record(check, held_out=True)
-            await self._close(lease, _HELD_OUT, now, record, outcome="held_out")
-            return
+            record = check.record(self._deps.ids.next(), held_out=True)
+            return await self._close(lease, _HELD_OUT, now, record, outcome="held_out")
         firing = None
         if timer.kind is TimerKind.REMINDER:
-            firing = plan_firing(timer, autonomy, check.facts.thread_epoch, now)
+            zone = check.preferences.time_zone
+            firing = plan_firing(timer, autonomy, check.facts.thread_epoch, now, zone)
             if firing.is_over:
-                await self._close(lease, WORN_OUT, now, state=TimerState.EXPIRED)
-                return
-        await self._fire(lease, prompt, check, now, firing)
+                return await self._close(lease, WORN_OUT, now, state=TimerState.EXPIRED)
+        return await self._fire(lease, prompt, check, now, firing)
 
     async def _work(self, lease: TimerLease) -> None:
         timer = lease.timer
@@ -126,7 +122,7 @@ class TimerWorker:
 
     async def _hold_back(self, lease: TimerLease, check: GateCheck, now: datetime) -> None:
         """Postpone or close a timer, as its gates decided; a series only misses one time."""
-        decision, record = check.decision, self._gatekeeper.record(check)
+        decision, record = check.decision, check.record(self._deps.ids.next())
         is_later = decision.outcome is GateOutcome.POSTPONE
         until = decision.until if is_later else skip_to(lease.timer, now)
         if until is not None:
@@ -165,12 +161,13 @@ class TimerWorker:
         """Store the trigger and queue its turn, if the counts that the gates saw still hold."""
         timer = lease.timer
         events = await self._events_with(timer)
+        told = [event.payload for event in events]
         message = synthetic_message(
             timer.trigger_type or "",
             timer.reason,
             (firing and firing.prompt) or prompt.text,
             initiative=_initiative(timer),
-            data=firing.data if firing else _data_of(timer, events),
+            data=firing.data if firing else told or timer.payload.get("data"),
         )
         _log_created(timer)
         try:
@@ -180,7 +177,7 @@ class TimerWorker:
                 ids=self._deps.ids,
                 now=now,
                 counted=check.counts,
-                decisions=[self._gatekeeper.record(check, variant=prompt.name)],
+                decisions=[check.record(self._deps.ids.next(), variant=prompt.name)],
                 together=[event.id for event in events],
                 again=firing.again if firing else None,
             )
@@ -190,17 +187,8 @@ class TimerWorker:
             raise
         if turn is None:
             return
-        log_event(
-            logger,
-            "follow_up_fired",
-            "Follow-up {timer_id} of thread {thread_id} fired ({trigger_type})",
-            thread_id=timer.thread_id,
-            agent_id=timer.agent_id,
-            trigger_type=timer.trigger_type,
-            timer_id=timer.id,
-            turn_id=turn.id,
-            variant=prompt.name,
-        )
+        text = "Follow-up {timer_id} of thread {thread_id} fired ({trigger_type})"
+        log_about(logger, timer, "follow_up_fired", text, turn_id=turn.id, variant=prompt.name)
         self._deps.wakeups.turns.now()
 
     async def _events_with(self, timer: Timer) -> list[Timer]:
@@ -243,10 +231,6 @@ def _choose_prompt(timer: Timer, autonomy: Autonomy) -> PromptVariant | None:
     return choose_prompt(autonomy.all_prompts, holdout, trigger, timer.thread_id)
 
 
-def _data_of(timer: Timer, events: list[Timer]) -> Any:
-    return [event.payload for event in events] or timer.payload.get("data")
-
-
 def _size(event: Timer) -> int:
     return estimate_text(json.dumps(event.payload, ensure_ascii=False))
 
@@ -260,15 +244,12 @@ def _initiative(timer: Timer) -> Initiative | None:
 
 def _log_created(timer: Timer) -> None:
     """Log the metadata of a synthetic message, not its text."""
-    log_event(
+    log_about(
         logger,
+        timer,
         "synthetic_message_created",
         "A synthetic message of thread {thread_id} was made ({trigger_type})",
         logging.DEBUG,
-        thread_id=timer.thread_id,
-        agent_id=timer.agent_id,
-        timer_id=timer.id,
         synthetic=True,
-        trigger_type=timer.trigger_type or timer.kind.value,
         trigger_reason=timer.reason,
     )

@@ -23,11 +23,11 @@ from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
 from segue.journal.records import STOPPED, Decision, Ending, Turn, TurnKind, TurnLease
 from segue.journal.rows import DamagedError
 from segue.runtime.after_turn import AfterTurn
-from segue.runtime.deps import Deps
+from segue.runtime.deps import Deps, finish_turn, log_about
 from segue.runtime.housekeeping import is_batch_in_use
 from segue.runtime.model_failures import describe_fault, explain_model_error, is_retryable, place_of
 from segue.runtime.requests import tell_later
-from segue.telemetry import count, log_event
+from segue.telemetry import count
 
 logger = logging.getLogger(__name__)
 
@@ -137,12 +137,10 @@ def journal_errors() -> Iterator[None]:
 
 class TurnFailures:
     def __init__(self, deps: Deps, rules: TurnRules, after_turn: AfterTurn) -> None:
+        self._deps = deps
         self._journal = deps.journal
-        self._agent_of = deps.agent_of
-        self._ids = deps.ids
-        self._clock = deps.clock.now
+        self._now = deps.clock.now
         self._bus = deps.bus
-        self._wakeups = deps.wakeups
         self._rules = rules
         self._after_turn = after_turn
 
@@ -178,14 +176,14 @@ class TurnFailures:
 
     async def _give_up(self, lease: TurnLease, error: SegueError) -> None:
         """The user wrote, another process has the turn, or its thread was deleted."""
-        turn = lease.turn
-        log_turn(turn, "turn_given_up", "Turn {turn_id} was given up: {reason}", reason=str(error))
+        turn, text = lease.turn, "Turn {turn_id} was given up: {reason}"
+        log_about(logger, turn, "turn_given_up", text, reason=str(error))
         self._bus.retract(lease)
         if not await is_batch_in_use(self._journal, turn.id):
             await self.drop_checkpoints(turn)
 
     def _may_retry(self, turn: Turn) -> bool:
-        now = self._clock()
+        now = self._now()
         worked = turn.worked + (now - (turn.begun_at or now))
         return self._rules.may_retry(turn.faults, worked)
 
@@ -200,7 +198,7 @@ class TurnFailures:
 
         `is_fault`: the model failed, not a database. If this fails too, the lease expires.
         """
-        turn, now = lease.turn, self._clock()
+        turn, now = lease.turn, self._now()
         if is_fault:
             kind, pause = "turn_retried", self._rules.pause_after(turn.faults + 1)
         else:
@@ -214,7 +212,7 @@ class TurnFailures:
         """Returns whether the turn is over."""
         if stopped.reason is StopReason.SHUTDOWN:
             self._bus.retract(lease)
-            await self._journal.turns.release(lease, now=self._clock())
+            await self._journal.turns.release(lease, now=self._now())
             return False
         if stopped.reason is StopReason.VOID:
             raise ConflictError(
@@ -241,21 +239,19 @@ class TurnFailures:
             if draft.message_id not in stored and draft.text.strip()
         ]
         closing = [*interrupted_results(batch), *seen] if seen else self._settle(batch)
-        says = {"kind": "cancelled", "reason": reason}
-        kept = await self._journal.turns.finish(
-            lease, closing, ids=self._ids, now=self._clock(), ending=Ending(says=says)
-        )
-        self._bus.forget_drafts(lease, kept)
-        log_turn(turn, "turn_cancelled", "Turn {turn_id} was stopped: {reason}", reason=reason)
+        ending = Ending(says={"kind": "cancelled", "reason": reason})
+        await finish_turn(self._deps, lease, closing, ending)
+        text = "Turn {turn_id} was stopped: {reason}"
+        log_about(logger, turn, "turn_cancelled", text, reason=reason)
 
     async def _withdraw(self, lease: TurnLease, ending: Ending) -> None:
         reason = next((r for d in ending.decisions for r in d.reasons), "A gate refused it.")
         await self._journal.turns.withdraw(
-            lease, reason, ids=self._ids, now=self._clock(), ending=ending
+            lease, reason, ids=self._deps.ids, now=self._now(), ending=ending
         )
-        self._wakeups.expect(ending, self._clock())
+        self._deps.wakeups.expect(ending, self._now())
         text = "Follow-up {turn_id} was withdrawn: {reason}"
-        log_turn(lease.turn, "follow_up_withdrawn", text, reason=reason)
+        log_about(logger, lease.turn, "follow_up_withdrawn", text, reason=reason)
 
     async def _reminds(
         self, lease: TurnLease, reason: str, decisions: Sequence[Decision] = ()
@@ -264,7 +260,7 @@ class TurnFailures:
 
         False if the turn is not a reminder, or if it cannot be sent.
         """
-        turn, now = lease.turn, self._clock()
+        turn = lease.turn
         if turn.kind is not TurnKind.REMINDER:
             return False
         try:
@@ -275,14 +271,10 @@ class TurnFailures:
             sent, ending = await self._after_turn.remind_plainly(turn, batch, reason, decisions)
         except (DamagedError, NotFoundError):
             return False
-        await self._journal.turns.show(lease, now=now)
-        last = [*interrupted_results(batch), sent]
-        stored = await self._journal.turns.finish(
-            lease, last, ids=self._ids, now=now, ending=ending
-        )
-        self._bus.forget_drafts(lease, stored)
-        self._wakeups.expect(ending, now)
-        log_turn(turn, "reminder_sent_plainly", "Reminder {turn_id}: {reason}", reason=reason)
+        await self._journal.turns.show(lease, now=self._now())
+        await finish_turn(self._deps, lease, [*interrupted_results(batch), sent], ending)
+        text = "Reminder {turn_id}: {reason}"
+        log_about(logger, turn, "reminder_sent_plainly", text, reason=reason)
         return True
 
     async def _fail(self, lease: TurnLease, error: Exception) -> None:
@@ -300,24 +292,22 @@ class TurnFailures:
             closing = self._settle(batch)
         except DamagedError:  # a batch that cannot be read cannot be settled
             closing = []
-        now = self._clock()
-        ending = replace(
-            await tell_later(self._journal, self._ids, turn, shown.code, now), says=says
-        )
+        now = self._now()
+        ending = replace(await tell_later(self._deps, turn, shown.code), says=says)
         await self._journal.turns.fail(
-            lease, str(shown), ids=self._ids, now=now, messages=closing, ending=ending
+            lease, str(shown), ids=self._deps.ids, now=now, messages=closing, ending=ending
         )
-        self._wakeups.expect(ending, now)
+        self._deps.wakeups.expect(ending, now)
 
     def _settle(self, batch: Batch) -> list[BaseMessage]:
         """The messages that close a batch."""
         count("batch_settled")
-        return settle(batch, self._ids).messages[len(batch.messages) :]
+        return settle(batch, self._deps.ids).messages[len(batch.messages) :]
 
     async def drop_checkpoints(self, turn: Turn) -> None:
         """The batch is stored, so checkpoints that cannot be dropped only take up space."""
         try:
-            await self._agent_of(turn.agent_id).forget(turn.batch)
+            await self._deps.agent_of(turn.agent_id).forget(turn.batch)
         except Exception as error:
             logger.warning(
                 "The checkpoints of batch %s were not dropped: %s", turn.batch, type(error).__name__
@@ -325,26 +315,12 @@ class TurnFailures:
             logger.debug("The error in turn %s", turn.id, exc_info=error)
 
 
-def log_turn(turn: Turn, kind: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
-    log_event(
-        logger,
-        kind,
-        text,
-        level,
-        turn_id=turn.id,
-        thread_id=turn.thread_id,
-        agent_id=turn.agent_id,
-        turn_kind=turn.kind.value,
-        **fields,
-    )
-
-
 def _log_error(
     turn: Turn, kind: str, text: str, level: int, error: Exception, **fields: Any
 ) -> None:
     """Only Segue's own error texts are logged, and tracebacks at DEBUG: others may quote users."""
     reason = str(error) if _is_own(error) else describe_fault(error)
-    log_turn(turn, kind, text, level, error=type(error).__name__, reason=reason, **fields)
+    log_about(logger, turn, kind, text, level, error=type(error).__name__, reason=reason, **fields)
     logger.debug("The error in turn %s", turn.id, exc_info=error)
 
 

@@ -188,6 +188,8 @@ class TurnWorker:
                     del self._jobs[turn.thread_id]
                 self._wake_waiting(turn.thread_id)
                 self._deps.wakeups.turns.now()
+                if turn.attempts > 1:  # the process that had it before may have died
+                    self._deps.wakeups.discards.now()
 
     def _wake_waiting(self, thread_id: str) -> None:
         for wake in self._waiting.get(thread_id, ()):

@@ -6,14 +6,12 @@ tool. The callers store both in one step.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any, Final
 
-from segue.core.autonomy.local_time import find_zone
 from segue.core.autonomy.policy import Preferences, apply_request
-from segue.core.speech.reminding import names_reminder
-from segue.core.speech.stops import FollowUpRequest, Wish
-from segue.journal.records import Decision, Thread
+from segue.core.speech.reminders import names_reminder
+from segue.core.speech.stops import UserRequest, Wish
+from segue.journal.records import Decision, Thread, Turn
 from segue.runtime.deps import Deps
 from segue.runtime.reminders import is_recurring, reminder_text
 
@@ -28,9 +26,7 @@ PROMISED: Final = "The agent promised not to write on its own any more."
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Preferences to merge into those of the user, reminders to end, and the record of it; empty if
-    nothing changes.
-    """
+    """What changes: preferences of the user, reminders that end, and the record; maybe nothing."""
 
     preferences: Mapping[str, Any] = field(default_factory=dict)
     reminders: tuple[int, ...] = ()
@@ -38,39 +34,25 @@ class Granted:
 
 
 async def grant(
-    deps: Deps, thread_id: str, request: FollowUpRequest, reason: str, turn_id: int | None = None
+    deps: Deps, thread_id: str, request: UserRequest, reason: str, turn: Turn | None = None
 ) -> Granted:
-    """What the request changes, for all agents of the thread's user; of reminders, those of the
-    thread.
-    """
-    now = deps.clock.now()
+    """What the request changes for all agents of the user, and which reminders here end."""
     thread = await deps.journal.threads.get(thread_id)
     reminders = await _unwanted_reminders(deps, thread, request)
     if request.may_be_stop and not reminders:
         # What the user takes for reminders is what the agent writes on its own.
-        request, reason = FollowUpRequest(Wish.STOP), ASKED[Wish.STOP]
+        request, reason = UserRequest(Wish.STOP), ASKED[Wish.STOP]
     settings = await deps.journal.users.get_settings(thread.user_id)
-    zone = Preferences.of(settings, thread.settings, deps.zone).time_zone
-    wanted = apply_request(request, settings, now, find_zone(zone) or UTC)
-    if wanted is None and not reminders:
+    clock = Preferences.of(settings, thread.settings, deps.zone).clock
+    wanted = apply_request(request, settings, deps.clock.now(), clock) or {}
+    if not wanted and not reminders:
         return Granted()
-    decision = Decision(
-        id=deps.ids.next(),
-        thread_id=thread_id,
-        kind="request",
-        outcome=request.wish.value,
-        reasons=(reason,),
-        facts={**(wanted or {}), **({"reminders": len(reminders)} if reminders else {})},
-        timer_id=None,
-        turn_id=turn_id,
-        decided_at=now,
-    )
-    return Granted(wanted or {}, reminders, (decision,))
+    facts = {**wanted, "reminders": len(reminders)} if reminders else wanted
+    decision = deps.new_decision(turn or thread, "request", request.wish.value, reason, **facts)
+    return Granted(wanted, reminders, (decision,))
 
 
-async def _unwanted_reminders(
-    deps: Deps, thread: Thread, request: FollowUpRequest
-) -> tuple[int, ...]:
+async def _unwanted_reminders(deps: Deps, thread: Thread, request: UserRequest) -> tuple[int, ...]:
     """The reminders of the thread that the request names; if it names none, those that recur."""
     if request.wish is not Wish.STOP_REMINDERS:
         return ()

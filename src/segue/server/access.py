@@ -31,7 +31,7 @@ from segue.server.serving import Lifespan
 from segue.server.settings import ServerSettings
 
 _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-# A browser can set no header of a socket but its protocols: `segue` and `bearer.<key>`.
+# A browser can set only the protocols of a socket: `segue` and `bearer.<key>`.
 _BEARER: Final = "bearer."
 # In place of `Authorization`; LangGraph's clients send it.
 API_KEY_HEADER: Final = "X-Api-Key"
@@ -92,11 +92,10 @@ async def _ask(authenticate: Authenticate, connection: HTTPConnection) -> Caller
     """The caller, as the embedding app knows them. A browser may send the app's cookies along with
     the request of another site's page, so that is refused first.
     """
-    if _is_cross_origin(connection, settings_of(connection), may_be_cross_site=False):
-        raise ApiError(403, "origin", "A page of another origin may not call this server.")
+    _check_origin(connection)
     identity = await authenticate(connection)
     if identity is None:
-        raise ApiError(401, "unauthorized", "This needs to be signed in.")
+        raise ApiError(401, "unauthorized", "Sign in first.")
     user = check_name(identity.user_id, "user_id")
     return Caller(user, identity.is_operator, key="app")
 
@@ -120,7 +119,7 @@ async def admit(connection: HTTPConnection) -> Caller:
 
 
 async def caller_of(connection: HTTPConnection) -> Caller:
-    """The caller; found once per request, before its body is read (`AuthenticatedRoute`)."""
+    """The caller; found once per request, before its body is read."""
     known: Caller | None = getattr(connection.state, "caller", None)
     return known or await admit(connection)
 
@@ -145,7 +144,7 @@ async def require_local(connection: HTTPConnection) -> None:
 
 async def get_own_thread(segue: Segue, caller: Caller, thread_id: str) -> Thread:
     """A thread of the caller. Another user's thread gives the same error as a missing one."""
-    missing = NotFoundError(f"There is no thread {thread_id!r:.60}.")
+    missing = NotFoundError(f"Thread {thread_id!r:.60} does not exist.")
     try:
         thread = await segue.get_thread(thread_id)
     except NotFoundError:
@@ -158,7 +157,7 @@ async def get_own_thread(segue: Segue, caller: Caller, thread_id: str) -> Thread
 
 async def get_own_turn(segue: Segue, thread: Thread, turn_id: str) -> Turn:
     """A turn of a thread. Another thread's turn gives the same error as a missing one."""
-    missing = NotFoundError(f"There is no turn {turn_id!r:.60} in this thread.")
+    missing = NotFoundError(f"Turn {turn_id!r:.60} does not exist in this thread.")
     try:
         turn = await segue.get_turn(parse(turn_id))
     except NotFoundError:
@@ -183,26 +182,24 @@ def _check_local(connection: HTTPConnection, *, may_be_cross_site: bool = False)
     if _host_in(f"//{connection.headers.get('host', '')}") not in names:
         detail = "Without keys, this server answers only to names of this machine."
         raise ApiError(403, "host", detail)
-    if _is_cross_origin(connection, settings, may_be_cross_site=may_be_cross_site):
-        raise ApiError(403, "origin", "A page of another origin may not call this server.")
+    _check_origin(connection, may_be_cross_site=may_be_cross_site)
 
 
-def _is_cross_origin(
-    connection: HTTPConnection, settings: ServerSettings, *, may_be_cross_site: bool
-) -> bool:
-    """Whether a browser reports that a page of another origin calls.
+def _check_origin(connection: HTTPConnection, *, may_be_cross_site: bool = False) -> None:
+    """`ApiError` if a browser reports that a page of another origin calls.
 
     An origin is a scheme, a host and a port: another port of this machine is another origin.
     Requests without `Origin`, such as for a picture or by a link, have `Sec-Fetch-Site`.
     """
     headers, origin = connection.headers, connection.headers.get("origin")
-    if origin is not None and origin in settings.cors_origins:
-        return False
+    if origin is not None and origin in settings_of(connection).cors_origins:
+        return
     scheme = "https" if connection.url.scheme in {"https", "wss"} else "http"
-    if origin is not None and origin.lower() != f"{scheme}://{headers.get('host', '')}".lower():
-        return True
+    own = f"{scheme}://{headers.get('host', '')}".lower()
+    is_other = origin is not None and origin.lower() != own
     is_same_site = headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
-    return not (is_same_site or may_be_cross_site)
+    if is_other or not (is_same_site or may_be_cross_site):
+        raise ApiError(403, "origin", "A page of another origin may not call this server.")
 
 
 def _host_in(address: str) -> str | None:

@@ -3,16 +3,19 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.convertors import PathConvertor
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from segue.errors import UsageError
 from segue.facade import Segue
@@ -23,12 +26,11 @@ from segue.server.metrics import Metrics
 from segue.server.middleware import REQUEST_ID, RequestMiddleware
 from segue.server.problems import install
 from segue.server.routes import (
+    follow_ups,
     hooks,
     messages,
     operators,
     pages,
-    push,
-    reminders,
     threads,
     transfers,
     users,
@@ -50,6 +52,32 @@ _WITH_MESSAGES: Final = (
     *("/messages", "/chat/completions", "/run", "/connect"),
     *langgraph.MESSAGE_PATHS,
 )
+_ROUTERS: Final = {
+    "own": (
+        users.router,
+        threads.router,
+        messages.router,
+        messages.user_router,
+        follow_ups.router,
+        follow_ups.reminders,
+        hooks.router,
+        users.push,
+        users.memories,
+        operators.router,
+        transfers.router,
+        transfers.admin,
+        pages.health,
+        pages.router,
+        web.router,
+        socket.router,
+    ),
+    "langgraph": langgraph.ROUTERS,
+    "openai": (completions.router,),
+    "ag_ui": (ag_ui.router,),
+    "mcp": (mcp.router,),
+}
+# The depth of routes whose last name is the rest of the path.
+_ANY_DEPTH: Final = -1
 # Environment variables with the address of a collector of traces.
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -87,7 +115,6 @@ def create_app(
         # FastAPI's own pages load scripts from another host.
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation_id,
     )
     app.state.authenticate = authenticate
     app.state.lifespan = lifespan
@@ -114,49 +141,72 @@ def _add_state(app: FastAPI, settings: ServerSettings, metrics: Metrics) -> None
     metrics.sockets.set_function(app.state.connections["socket"].total)
 
 
-def _operation_id(route: APIRoute) -> str:
-    """The name of a route's function as generated clients write it: `listThreads`."""
-    words = (f"admin_{route.name}" if "admin" in route.tags else route.name).split("_")
-    return words[0] + "".join(word.capitalize() for word in words[1:])
-
-
 def _add_routes(app: FastAPI) -> None:
-    for router in (
-        users.router,
-        threads.router,
-        messages.router,
-        messages.user_router,
-        threads.follow_ups,
-        reminders.router,
-        hooks.router,
-        push.router,
-        users.memories,
-        operators.router,
-        transfers.router,
-        transfers.admin,
-        pages.health,
-        pages.router,
-        web.router,
-        socket.router,
-    ):
-        app.include_router(router)
-    _add_protocols(app)
-
-
-def _add_protocols(app: FastAPI) -> None:
-    """What clients of other protocols need, with errors in their form."""
+    """Our own, and those of other protocols, with errors in their form."""
     settings: ServerSettings = app.state.settings
+    routes = [*_routes_of("own")]
     if settings.langgraph is not None:
-        for router in langgraph.ROUTERS:
-            app.include_router(router, prefix=settings.langgraph.rstrip("/"))
+        routes += _routes_of("langgraph", settings.langgraph.rstrip("/"))
     if settings.openai:
-        app.include_router(completions.router)
+        routes += _routes_of("openai")
         app.state.error_bodies[completions.PREFIX] = completions.error_body
     if settings.ag_ui:
-        app.include_router(ag_ui.router)
+        routes += _routes_of("ag_ui")
     if settings.mcp:
-        app.include_router(mcp.router)
+        routes += _routes_of("mcp")
         app.state.error_bodies[mcp.PATH] = mcp.error_body
+    app.router.routes += [RouteIndex(routes), *routes]
+
+
+@cache
+def _routes_of(protocol: str, prefix: str = "") -> tuple[BaseRoute, ...]:
+    """All apps of a process share them: FastAPI takes half a second to prepare them.
+
+    A router that is included is matched as a whole, and then once more inside.
+    """
+    if not prefix:
+        return tuple(route for router in _ROUTERS[protocol] for route in router.routes)
+    together = APIRouter()
+    for router in _ROUTERS[protocol]:
+        together.include_router(router, prefix=prefix)
+    return tuple(together.routes)
+
+
+class RouteIndex(BaseRoute):
+    """The first of all routes: finds the right one by the method, the first name of the path and
+    its number of names, since matching a request against 130 patterns costs more than many answers.
+
+    What it does not find, such as a path with a wrong method, is left to the routes themselves.
+    """
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._routes: dict[tuple[str, str, int], list[BaseRoute]] = {}
+        for route in routes:
+            if not isinstance(route, APIRoute | APIWebSocketRoute):
+                continue
+            is_deep = any(isinstance(c, PathConvertor) for c in route.param_convertors.values())
+            for method in getattr(route, "methods", ("",)):
+                first, depth = _beginning(route.path_format)
+                key = (method, first, _ANY_DEPTH if is_deep else depth)
+                self._routes.setdefault(key, []).append(route)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        method, (first, depth) = scope.get("method", ""), _beginning(path)
+        for each in (depth, _ANY_DEPTH):
+            for route in self._routes.get((method, first, each), ()):
+                match, found = route.matches(scope)
+                if match is Match.FULL:
+                    return match, found
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["route"].handle(scope, receive, send)
+
+
+def _beginning(path: str) -> tuple[str, int]:
+    """The first name of a path, and the number of all."""
+    return path[1 : end if (end := path.find("/", 1)) > 0 else None], path.count("/")
 
 
 def _add_middleware(app: FastAPI) -> None:

@@ -288,7 +288,7 @@ class RateLimit:
 
 
 def parse_bearer(header: str | None) -> str | None:
-    """The credentials of an Authorization header; None if there is no header."""
+    """The credentials of an Authorization header; None without a header."""
     if header is None:
         return None
     scheme, _, credentials = header.partition(" ")

@@ -5,9 +5,9 @@ use the same name: each has a thread of its own, so a name reveals nothing about
 """
 
 import hashlib
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -29,9 +29,9 @@ from segue.events import (
 )
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
-from segue.server.access import get_own_thread, settings_of
+from segue.server.access import get_own_thread
 from segue.server.auth import Caller
-from segue.server.connections import LiveConnection, reply_events
+from segue.server.connections import LiveConnection, own_events
 from segue.server.problems import ApiError
 from segue.server.requests import MessageIn
 from segue.server.routes.messages import check_content
@@ -86,31 +86,23 @@ def question_text(question: Any) -> str:
 async def hear_reply(
     segue: Segue, turn: Turn, live: LiveConnection
 ) -> AsyncGenerator[Event | None]:
-    """The events of a turn, of which the last is its `TurnEnded`; None after each interval of
-    silence, in which a proxy might give up. From the beginning of its batch: a message that was
-    sent before has been answered already.
+    """The events of a turn, up to its `TurnEnded`; None after each interval of silence. From the
+    beginning of its batch: a message that was sent before has been answered already.
 
     `ApiError` if the server stops first.
     """
-    pings, quiet_since = settings_of(live.connection).ping_every, time.monotonic()
-    since = cursor_at(turn.batch)
-    async with aclosing(reply_events(segue, turn, since, live)) as heard:
+    own = partial(_is_of_turn, turn)
+    async with aclosing(own_events(segue, turn, cursor_at(turn.batch), live, own)) as heard:
         async for event in heard:
-            now = time.monotonic()
-            if event is not None and _is_of_turn(event.payload, turn):
-                quiet_since = now
-                yield event
-                if isinstance(event.payload, TurnEnded):
-                    return
-            elif now - quiet_since >= pings.total_seconds():
-                quiet_since = now
-                yield None
+            yield event
+            if event is not None and isinstance(event.payload, TurnEnded):
+                return
     raise ApiError(
         503, "stopping", "The server stops; the reply will be in the conversation.", NO_RETRY
     )
 
 
-def _is_of_turn(payload: Payload, turn: Turn) -> bool:
+def _is_of_turn(turn: Turn, payload: Payload) -> bool:
     """Whether something that happened in a thread belongs to a turn."""
     match payload:
         case MessageStored(message):

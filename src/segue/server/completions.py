@@ -45,7 +45,6 @@ from segue.server.problems import ApiError, Problem
 from segue.server.routes.messages import accept_message
 
 PREFIX: Final = "/v1"
-COMPLETIONS: Final = f"{PREFIX}/chat/completions"
 THREAD_HEADER: Final = "Segue-Thread"
 # Sent by Open WebUI, if it forwards the headers of its users.
 _OPEN_WEBUI: Final = "X-OpenWebUI-Chat-Id"
@@ -174,7 +173,8 @@ async def create_chat_completion(
     check_new_message(request, content)
     thread = await open_chat(segue, caller, agent, name)
     turn = await _send(request, segue, thread, content)
-    completion = Completion(segue, turn, include_usage=_includes_usage(wanted))
+    usage = wanted.stream_options and wanted.stream_options.include_usage
+    completion = Completion(segue, turn, include_usage=bool(usage))
     heard = hear_reply(segue, turn, live)
     named = {THREAD_HEADER: thread.id}
     if wanted.stream:
@@ -283,10 +283,6 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 def _error_line(problem: Problem) -> bytes:
     return data_line(error_body(problem))
-
-
-def _includes_usage(wanted: ChatIn) -> bool:
-    return bool(wanted.stream_options and wanted.stream_options.include_usage)
 
 
 def _model(agent_id: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Re-checking costs per key or token, not per connection.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext, suppress
@@ -20,7 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from segue.errors import BackendError, SegueError
-from segue.events import Event, TurnEnded, cursor_at, parse_cursor
+from segue.events import Event, Payload, TurnEnded, cursor_at, parse_cursor
 from segue.facade import Segue
 from segue.journal.records import Turn
 from segue.runtime.listeners import end_state
@@ -35,7 +36,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 # A comment, which clients skip; proxies close a stream that is silent for long.
 STILL_HERE: Final = b": still here\n\n"
 _CHECK_SECONDS: Final = 5.0
-# How often a reply's stream looks whether its turn is over.
+# Interval at which a reply's stream checks whether its turn has ended.
 _TURN_CHECKED_EVERY: Final = timedelta(seconds=0.05)
 
 
@@ -216,12 +217,17 @@ async def _report_errors(
 
 
 def _error_line(problem: Problem) -> bytes:
-    return b"event: error\n" + data_line(error_frame(problem))
+    return event_lines(to_json(error_frame(problem)), "error")
+
+
+def event_lines(data: bytes, name: str = "", place: str = "") -> bytes:
+    """A server-sent event; `place` is the id to continue from."""
+    head = (f"id: {place}\n" if place else "") + (f"event: {name}\n" if name else "")
+    return b"".join((head.encode(), b"data: ", data, b"\n\n"))
 
 
 def data_line(data: dict[str, Any]) -> bytes:
-    """A server-sent event without a name."""
-    return b"".join((b"data: ", to_json(data), b"\n\n"))
+    return event_lines(to_json(data))
 
 
 async def stream_events(
@@ -271,9 +277,23 @@ async def reply_events(
         ended.cancel()
 
 
+async def own_events(
+    segue: Segue, turn: Turn, since: str, live: LiveConnection, is_own: Callable[[Payload], bool]
+) -> AsyncGenerator[Event | None]:
+    """Of `reply_events` those that are the caller's; None after each interval without one, in which
+    a proxy might give up.
+    """
+    pause, quiet_since = settings_of(live.connection).ping_every.total_seconds(), time.monotonic()
+    async with aclosing(reply_events(segue, turn, since, live)) as heard:
+        async for event in heard:
+            if event is not None and is_own(event.payload):
+                quiet_since = time.monotonic()
+                yield event
+            elif time.monotonic() - quiet_since >= pause:
+                quiet_since = time.monotonic()
+                yield None
+
+
 async def _event_line(event: Event) -> bytes:
-    return f"id: {event.cursor}\n".encode() + await _line(frame(event))
-
-
-async def _line(data: dict[str, Any]) -> bytes:
-    return b"".join((f"event: {data['type']}\ndata: ".encode(), await encode(data), b"\n\n"))
+    data = frame(event)
+    return event_lines(await encode(data), data["type"], event.cursor)

@@ -220,9 +220,9 @@ def frame(event: Event) -> dict[str, Any]:
     happened = event.payload
     fields: dict[str, Any] = {} if event.thread_id is None else {"thread_id": event.thread_id}
     if isinstance(happened, MessageStored):
-        fields["message"] = MessageOut.of(happened.message).model_dump(mode="json")
+        fields["message"] = MessageOut.of(happened.message)
     elif isinstance(happened, ThreadChanged):
-        fields["thread"] = ThreadOut.of(happened.thread).model_dump(mode="json")
+        fields["thread"] = ThreadOut.of(happened.thread)
     else:
         fields |= exact_json(happened)
     if (turn_id := getattr(happened, "turn_id", None)) is not None:

@@ -7,6 +7,7 @@ every metric; a test checks it.
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -49,41 +50,37 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        counter, histogram, gauge = self._counter, self._histogram, self._gauge
-        self._requests = counter("requests", "Finished requests", "route", "method", "status")
-        self._request_seconds = histogram("request", "Duration of requests", "route", "method")
+        registry, name = self.registry, "segue"
+        counter = partial(Counter, namespace=name, registry=registry)
+        gauge = partial(Gauge, namespace=name, registry=registry)
+        histogram = partial(
+            Histogram, namespace=name, registry=registry, unit="seconds", buckets=_DURATIONS
+        )
+        origin, outcome = ("agent", "origin"), ("agent", "outcome")
+        self._requests = counter("requests", "Finished requests", ("route", "method", "status"))
+        self._request_seconds = histogram("request", "Duration of requests", ("route", "method"))
         self.sockets = gauge("sockets", "Open sockets")
-        self._turns = counter("turns", "Finished turns", "agent", "origin", "state")
-        self._turn_seconds = histogram(
-            "turn", "Time from acceptance to the end of a turn", "agent", "origin"
-        )
-        self._first_token_seconds = histogram(
-            "turn_first_token",
-            "Time from acceptance to the first token, of finished turns",
-            "agent",
-            "origin",
-        )
-        self._breaks = counter(
-            "turn_breaks", "Attempts that ended before their turn", "agent", "cause"
-        )
-        self._settled = counter("batches_settled", "Settled batches", "agent")
-        self._model_calls = counter("model_calls", "Model calls", "agent", "outcome")
-        self._model_seconds = histogram("model", "Duration of model calls", "agent")
-        self._tokens = counter(
-            "model_tokens", "Tokens as the provider counts them", "agent", "direction"
-        )
-        self._queries = counter("memory_queries", "Memory searches", "agent", "source")
-        self._promises = counter(
-            "promises", "Reminders that a reply promised without setting one", "agent", "outcome"
-        )
-        self._effects = counter("effects", "Attempts of effects", "agent", "kind", "outcome")
+        self._turns = counter("turns", "Finished turns", (*origin, "state"))
+        self._turn_seconds = histogram("turn", "Time from acceptance to the end of a turn", origin)
+        until_shown = "Time from acceptance to the first token, of finished turns"
+        self._first_token_seconds = histogram("turn_first_token", until_shown, origin)
+        breaks = "Attempts that ended before their turn"
+        self._breaks = counter("turn_breaks", breaks, ("agent", "cause"))
+        self._settled = counter("batches_settled", "Settled batches", ("agent",))
+        self._model_calls = counter("model_calls", "Model calls", outcome)
+        self._model_seconds = histogram("model", "Duration of model calls", ("agent",))
+        tokens = "Tokens as the provider counts them"
+        self._tokens = counter("model_tokens", tokens, ("agent", "direction"))
+        self._queries = counter("memory_queries", "Memory searches", ("agent", "source"))
+        promises = "Reminders that a reply promised without setting one"
+        self._promises = counter("promises", promises, outcome)
+        self._effects = counter("effects", "Attempts of effects", ("agent", "kind", "outcome"))
         self._timers = gauge("timers_pending", f"Pending timers, up to {_MOST_TIMERS}")
         self._timers_fresh_until = -math.inf
         self._lateness = histogram("timer_lateness", "Delay of timers", buckets=_LATENESS)
-        self._verdicts = counter("gate_verdicts", "Verdicts of the gates", "gate", "outcome")
-        self._follow_ups = counter(
-            "follow_ups", "Steps of follow-ups", "agent", "trigger", "outcome"
-        )
+        self._verdicts = counter("gate_verdicts", "Verdicts of the gates", ("gate", "outcome"))
+        steps = ("agent", "trigger", "outcome")
+        self._follow_ups = counter("follow_ups", "Steps of follow-ups", steps)
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, str(status)).inc()
@@ -154,15 +151,3 @@ class Metrics:
         self._model_seconds.labels(agent).observe(fields["seconds"])
         for direction in ("input", "output"):
             self._tokens.labels(agent, direction).inc(fields[f"{direction}_tokens"])
-
-    def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(f"segue_{name}", meaning, registry=self.registry)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"segue_{name}", meaning, labels, registry=self.registry)
-
-    def _histogram(
-        self, name: str, meaning: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS
-    ) -> Histogram:
-        full_name = f"segue_{name}_seconds"
-        return Histogram(full_name, meaning, labels, buckets=buckets, registry=self.registry)

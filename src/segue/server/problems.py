@@ -7,6 +7,7 @@ the server failed, because its text may quote anything.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from http.client import responses as phrases
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 _SCHEMA: Final = "#/components/schemas/Problem"
-_INVALID: Final = "Invalid request"
 _STATUSES: Final[tuple[tuple[type[SegueError], int], ...]] = (
     (UsageError, 422),
     (NotFoundError, 404),
@@ -40,19 +40,6 @@ _STATUSES: Final[tuple[tuple[type[SegueError], int], ...]] = (
     (BackendError, 503),
     (SegueError, 500),
 )
-_TITLES: Final = {
-    400: "Bad request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not found",
-    405: "Method not allowed",
-    409: "Conflict",
-    413: "Too large",
-    415: "Unsupported media type",
-    422: _INVALID,
-    429: "Too many requests",
-    503: "Service unavailable",
-}
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
 # Maximum number of errors reported for one request.
 _MOST_ERRORS: Final = 20
@@ -130,9 +117,13 @@ def problem_of(error: Exception) -> Problem:
         code = error.code
         # A backend's error may name hosts and files.
         detail = str(error) if status < 500 else "The database or the model failed; try again soon."
-    title = _TITLES.get(status, "Server error" if status >= 500 else "Refused")
     # A detail may quote the client, whose JSON may have half of an emoji, which no body can carry.
-    return Problem(title=title, status=status, detail=storable(detail), code=code)
+    return _problem(status, storable(detail), code)
+
+
+def _problem(status: int, detail: str, code: str) -> Problem:
+    # The title of `about:blank` is the phrase of the status (RFC 9457, 4.2.1).
+    return Problem(title=phrases.get(status, "Error"), status=status, detail=detail, code=code)
 
 
 def problem_response(
@@ -173,13 +164,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         errors = field_errors(error.errors()[:_MOST_ERRORS], error.body)
-        problem = Problem(
-            title=_INVALID,
-            status=422,
-            detail=describe_errors(errors, "The body"),
-            code=UsageError.code,
-            errors=errors,
-        )
+        problem = _problem(422, describe_errors(errors, "The body"), UsageError.code)
+        problem.errors = errors
         return problem_response(problem, request.scope)
 
     made = app.openapi
@@ -221,6 +207,14 @@ def field_errors(errors: Iterable[Any], body: Any = None) -> list[dict[str, str]
 def describe_errors(errors: Iterable[Mapping[str, str]], whole: str) -> str:
     """All errors in one line; `whole` is the name of what was sent."""
     return "; ".join(_sentence(each["at"] or whole, each["what"]) for each in errors)
+
+
+def describe_invalid(error: ValidationError, whole: str, skip: int = 0) -> str:
+    """The first errors of a model as a sentence; `skip` names are left out of each place."""
+    found = error.errors(include_url=False, include_input=False)[:5]
+    for each in found:
+        each["loc"] = each["loc"][skip:]
+    return f"{describe_errors(field_errors(found), whole)}."
 
 
 def _sentence(name: str, text: str) -> str:

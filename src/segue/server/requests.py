@@ -140,6 +140,9 @@ class ReminderIn(StrictModel):
     until: str | None = Field(
         default=None, max_length=60, description="The local time or date after which a rule ends."
     )
+    key: str | None = Field(
+        default=None, max_length=200, description="Sent again, it returns the first reminder."
+    )
 
 
 class EventIn(StrictModel):

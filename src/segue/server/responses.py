@@ -1,7 +1,7 @@
 """What clients receive: bodies and frames, built from the records and events of the runtime.
 
-Ids are text, because JavaScript rounds 64-bit numbers. No model has a field for metadata, and only
-real messages and natural replies are sent, of a model's message only what people see.
+Ids are text, because JavaScript rounds 64-bit numbers. No model has a field for metadata. Only real
+messages and natural replies are sent; of a model's message, only what people see.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from segue.core.messages import Origin, origin_of, shown_content, spoken_text
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json, rfc3339
-from segue.journal.records import Accepted, Found, Page, Turn, TurnKind, TurnState
+from segue.journal.records import TEMPORARY, Accepted, Found, Page, Turn, TurnKind, TurnState
 from segue.migrate import SETTING
-from segue.server.requests import Id
+from segue.server.requests import Id, QuietHours
 from segue.settings.agents import AgentConfig
 
 T = TypeVar("T")
@@ -38,8 +38,9 @@ LARGE: Final = 256_000
 
 
 def _visible_settings(settings: Mapping[str, Any]) -> Any:
-    """Without notes of a migration and of clients, which are not preferences; times like all."""
-    shown = {n: v for n, v in settings.items() if n != SETTING and not is_metadata(n)}
+    """Without marks and notes of clients, which are not preferences; times like all."""
+    marks = {SETTING, TEMPORARY}
+    shown = {n: v for n, v in settings.items() if n not in marks and not is_metadata(n)}
     if isinstance(until := shown.get("snoozed_until"), str):
         shown["snoozed_until"] = rfc3339(datetime.fromisoformat(until))
     return exact_json(shown)
@@ -66,6 +67,10 @@ class RecordOut(BaseModel):
     @classmethod
     def of(cls, record: Any) -> Self:
         return cls.model_validate(record)
+
+    @classmethod
+    def list_of(cls, records: Iterable[Any], following: str | None = None) -> "ItemsOut[Self]":
+        return ItemsOut(items=[*map(cls.of, records)], next=following)
 
 
 class ItemsOut(BaseModel, Generic[T]):
@@ -284,11 +289,11 @@ class FollowUpOut(RecordOut):
 class RequestedOut(FollowUpOut):
     """A follow-up that a program asked for."""
 
-    is_new: bool = Field(default=True, description="False if its key was used before.")
+    is_new: bool = Field(description="False if its key was used before.")
 
 
 class ReminderOut(RecordOut):
-    """A reminder that still waits; `description` says in words when it comes."""
+    """A pending reminder; `description` says when it is due."""
 
     id: RecordId
     thread_id: str
@@ -326,32 +331,26 @@ class MemoryOut(RecordOut):
     )
 
 
-class HoursOut(BaseModel):
-    """On the user's clock."""
-
-    start: str = Field(examples=["22:00"])
-    end: str = Field(examples=["08:00"])
-
-
 class AgentOut(BaseModel):
     """An agent to talk to."""
 
     id: str
     name: str
     takes_reminders: bool = Field(description="Whether you can ask it for reminders.")
-    quiet_hours: HoursOut | None = Field(
+    quiet_hours: QuietHours | None = Field(
         description="When it does not write first, unless you set your own."
     )
 
     @classmethod
     def of(cls, agent: AgentConfig) -> Self:
         hours = agent.autonomy.policy.quiet_hours
-        shown = HoursOut(start=f"{hours.start:%H:%M}", end=f"{hours.end:%H:%M}") if hours else None
         return cls(
             id=agent.id,
             name=agent.name or agent.id,
             takes_reminders=agent.takes_reminders,
-            quiet_hours=shown,
+            quiet_hours=QuietHours(start=f"{hours.start:%H:%M}", end=f"{hours.end:%H:%M}")
+            if hours
+            else None,
         )
 
 
@@ -384,12 +383,18 @@ class SubscriptionOut(RecordOut):
 
 def size_of(value: Any) -> int:
     """The characters of all texts in a body or frame."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, BaseModel):
-        value = value.__dict__
-    inside = value.values() if isinstance(value, dict) else value
-    return sum(map(size_of, inside)) if isinstance(value, dict | list) else 0
+    size, left = 0, [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            size += len(each)
+        elif isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, BaseModel):
+            left += each.__dict__.values()
+    return size
 
 
 async def encode(value: BaseModel | dict[str, Any] | list[Any] | None) -> bytes:
@@ -397,6 +402,10 @@ async def encode(value: BaseModel | dict[str, Any] | list[Any] | None) -> bytes:
     return await asyncio.to_thread(to_json, value) if size_of(value) > LARGE else to_json(value)
 
 
-async def respond(body: BaseModel, status: int = 200) -> Response:
+async def respond(
+    body: BaseModel | dict[str, Any] | list[Any],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """The response of a route whose body may be large."""
-    return Response(await encode(body), status, media_type="application/json")
+    return Response(await encode(body), status, headers, media_type="application/json")

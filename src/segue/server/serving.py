@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from segue.errors import BackendError, UsageError
+from segue.errors import BackendError, SegueError, UsageError
 from segue.facade import Segue
 from segue.server.problems import ApiError
 from segue.server.settings import ServerSettings
@@ -37,10 +37,14 @@ class Lifespan:
         self._has_begun = False
         # Whether to listen only once the Segue is open: another process answers meanwhile.
         self.opens_first = False
+        # Off if the program prints a `SegueError` itself.
+        self.logs_segue_errors = True
         # Why the Segue could not be opened.
         self.failure: Exception | None = None
         # Set when the Segue is open, or opening failed.
         self.started = asyncio.Event()
+        # Set when a Segue that was opened here is closed, or opening failed.
+        self.closed = asyncio.Event()
         # Set when the server is about to stop: streams end then.
         self.stopping = asyncio.Event()
 
@@ -88,10 +92,12 @@ class Lifespan:
                 await stopped
         except Exception as error:
             self.failure = error
-            logger.exception("Segue failed")
+            if self.logs_segue_errors or not isinstance(error, SegueError):
+                logger.exception("Segue failed")
         finally:
             self._segue = None
             self.started.set()
+            self.closed.set()
             stopped.cancel()
 
 

@@ -1,7 +1,5 @@
 """The settings of the server: address, authentication and limits."""
 
-import base64
-import binascii
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -13,7 +11,7 @@ from segue.core.triggers import EVENT
 from segue.errors import UsageError
 from segue.settings import Settings
 from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span
-from segue.webhooks import STANDARD_PREFIX
+from segue.webhooks import standard_key
 
 _COLLECTOR = "a text that starts with 'https://' or 'http://'"
 
@@ -63,9 +61,8 @@ class JwtSettings(Config):
 
 def _check_hook_secret(secret: SecretStr) -> SecretStr:
     try:
-        given = secret.get_secret_value().removeprefix(STANDARD_PREFIX)
-        key = base64.b64decode(given, validate=True)
-    except binascii.Error:
+        key = standard_key(secret.get_secret_value())
+    except ValueError:
         key = b""
     if len(key) < 16:
         raise UsageError(

@@ -7,18 +7,13 @@ The bus bounds a client that does not read: it receives `lagged`, and then what 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    aclosing,
-    asynccontextmanager,
-    nullcontext,
-    suppress,
-)
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 from starlette.websockets import WebSocketDisconnected
 
 from segue.core.snowflake import to_text
@@ -27,16 +22,17 @@ from segue.events import Event, cursor_at, parse_cursor
 from segue.journal.records import Thread
 from segue.server.access import admit, get_own_thread, get_own_turn, segue_of, slot_of
 from segue.server.auth import RateLimit
-from segue.server.connections import LiveConnection, live_connection, with_heartbeats
+from segue.server.connections import LiveConnection, live_connection
 from segue.server.frames import error_frame, frame
 from segue.server.middleware import BodyTooLarge, check_parts
-from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
+from segue.server.problems import ApiError, describe_invalid, problem_of
 from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame, ThreadFrame
 from segue.server.responses import LARGE, encode, size_of
 from segue.server.routes.messages import accept_message
 from segue.telemetry import span
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 router = APIRouter()
 
 PROTOCOL: Final = "segue"
@@ -48,16 +44,18 @@ _FRAMES: TypeAdapter[ClientFrame] = TypeAdapter(ClientFrame)
 
 def parse_frame(text: str) -> ClientFrame:
     """A client's frame; `UsageError` if it is invalid."""
+    return parse_as(_FRAMES, text, "This frame", skip=1)  # without the frame's type
+
+
+def parse_as(kind: TypeAdapter[T], text: str, whole: str, skip: int = 0) -> T:
+    """The JSON of a frame; `UsageError` if it is not of this kind."""
     try:
         check_parts(text.encode(errors="replace"))
-        return _FRAMES.validate_json(text)
+        return kind.validate_json(text)
     except BodyTooLarge as error:
         raise UsageError(error.detail) from None
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)[:5]
-        for each in errors:
-            each["loc"] = each["loc"][1:]  # without the frame's type
-        raise UsageError(f"{describe_errors(field_errors(errors), 'This frame')}.") from None
+        raise UsageError(describe_invalid(error, whole, skip)) from None
 
 
 @router.websocket("/api/threads/{thread_id}/ws")
@@ -119,29 +117,18 @@ class _Socket:
 
     async def run(self, heard: AsyncGenerator[Event]) -> None:
         """Send and receive until the client disconnects or the server stops."""
-        tasks = [
-            asyncio.create_task(self._send_events(heard)),
-            asyncio.create_task(self._receive_frames()),
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        sending = self._send_events(heard)
+        await first_of(sending, self._receive_frames(), self._live.wait_until_over())
+        await close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
 
     async def _send_events(self, heard: AsyncGenerator[Event]) -> None:
-        async with aclosing(with_heartbeats(heard, self._live)) as events:
-            async for event in events:
-                if event is not None:
-                    await self._send(frame(event))
-        await close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
+        async with aclosing(heard):
+            async for event in heard:
+                await self._send(frame(event))
 
     async def _receive_frames(self) -> None:
         while True:
-            text = await self._receive()
+            text = await receive_text(self._websocket)
             try:
                 await self._live.check()
                 self._rate.take(self._live.caller)
@@ -161,12 +148,6 @@ class _Socket:
         if given.thread_id not in {None, self._thread.id}:
             raise UsageError("This socket is for another thread; leave out thread_id.")
         return self._thread
-
-    async def _receive(self) -> str:
-        message = await self._websocket.receive()
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1000))
-        return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
     async def _handle(self, given: ClientFrame) -> None:
         match given:
@@ -197,14 +178,36 @@ class _Socket:
                 await self._segue.report_typing(thread)
 
     async def _send(self, body: dict[str, Any]) -> None:
+        if size_of(body) <= LARGE:
+            await self._send_text(to_json(body))
+            return
         # With many sockets, each would hold its copy of a large frame while clients read.
-        slot: AbstractAsyncContextManager[None] = nullcontext()
-        if size_of(body) > LARGE:
-            slot = slot_of(self._websocket, self._live.caller, "frames", 4)
-        async with slot:
-            text = (await encode(body)).decode()
-            async with self._sending:
-                await self._websocket.send_text(text)
+        async with slot_of(self._websocket, self._live.caller, "frames", 4):
+            await self._send_text(await encode(body))
+
+    async def _send_text(self, text: bytes) -> None:
+        async with self._sending:
+            await self._websocket.send_text(text.decode())
+
+
+async def first_of(*work: Awaitable[None]) -> None:
+    """Work until one of several ends or fails; the others are cancelled."""
+    tasks = [*map(asyncio.ensure_future, work)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def receive_text(websocket: WebSocket) -> str:
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
 
 async def close(websocket: WebSocket, code: int, reason: str) -> None:

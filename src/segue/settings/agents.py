@@ -39,7 +39,7 @@ _DECIDER: Final = re.compile(r"rules|model|none|[^\s:]+:[^\s:]+")
 def check_embedder(name: str) -> str:
     """The name of an embedder, if it is well-formed; loading it shows whether it is installed."""
     if not _EMBEDDER.fullmatch(name):
-        raise UsageError(f"There is no embedder {name!r}; an embedder is {POSSIBLE_EMBEDDERS}.")
+        raise UsageError(f"Unknown embedder {name!r}; expected {POSSIBLE_EMBEDDERS}.")
     return name
 
 
@@ -59,7 +59,7 @@ def _check_missed(policy: str) -> str:
             return f"{_WITHIN}{round(span.total_seconds())}"
     if not _MISSED.fullmatch(policy):
         raise UsageError(
-            f"There is no policy {policy!r}; expected 'run', 'skip' or 'run_if_within:' with a "
+            f"Unknown policy {policy!r}; expected 'run', 'skip' or 'run_if_within:' with a "
             "length of time."
         )
     return policy
@@ -69,7 +69,7 @@ def _check_decider(given: Any) -> Any:
     named = isinstance(given, str) and _DECIDER.fullmatch(given)
     if not named and not callable(getattr(given, "decide", given)):
         raise UsageError(
-            f"There is no decider {given!r:.80}; expected 'rules', 'model', 'none', a function, or "
+            f"Unknown decider {given!r:.80}; expected 'rules', 'model', 'none', a function, or "
             "the path of one, 'package.module:attribute'."
         )
     return given
@@ -106,12 +106,18 @@ def _as_variants(given: Any) -> Any:
 def _check_variants(variants: tuple[PromptVariant, ...]) -> tuple[PromptVariant, ...]:
     names = [variant.name for variant in variants]
     if not names:
-        raise UsageError("There is no variant; leave the trigger out to keep its fixed prompt.")
+        raise UsageError("No variant is given; leave the trigger out to keep its fixed prompt.")
     if len(set(names)) < len(names):
         raise UsageError(f"Two variants share a name: {', '.join(names)}.")
     return variants
 
 
+Model = Annotated[str, Expected("'local', 'scripted' or 'provider:model'")]
+Missed = Annotated[
+    str,
+    AfterValidator(_check_missed),
+    Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
+]
 Variants = Annotated[
     tuple[PromptVariant, ...], BeforeValidator(_as_variants), AfterValidator(_check_variants)
 ]
@@ -166,12 +172,7 @@ class TriggerConfig(Config):
     """How long a follow-up waits if the program names no time; `none` means not at all."""
     leave_out: Annotated[frozenset[Gate], FROM_TEXT, AfterValidator(_check_left_out)] = frozenset()
     """Gates that are not checked, such as `quiet_hours`; the user's own preferences always are."""
-    missed: Annotated[
-        str | None,
-        AfterValidator(lambda policy: policy and _check_missed(policy)),
-        OR_NONE,
-        Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
-    ] = None
+    missed: Annotated[Missed | None, OR_NONE] = None
     """What happens if it was missed while the process was down; `none` means as for others."""
     expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
     """How late it may still be sent; `none` means at any time."""
@@ -187,7 +188,7 @@ class ReminderConfig(Config):
     quiet_hours: bool = True
     """Whether recurring reminders wait for the end of quiet hours; others never do."""
     late: Span = timedelta(hours=12)
-    """How late a reminder may come that was missed while the process was down."""
+    """How late a reminder that was missed while the process was down may come."""
     late_again: Span = timedelta(hours=1)
     """How late a recurring one may come; later, it is skipped until its next time."""
 
@@ -196,7 +197,7 @@ class Autonomy(Config):
     """When and how the agent speaks first."""
 
     enabled: bool = True
-    """Off, no follow-up is planned. `policy.enabled` also stops planned ones."""
+    """Whether follow-ups are planned. `policy.enabled` also stops planned ones."""
     policy: Policy = Policy()
     """What the gates allow."""
     delays: Annotated[Delays, AfterValidator(_check_delays)] = Delays()
@@ -204,7 +205,7 @@ class Autonomy(Config):
     prompts: Annotated[
         Mapping[TriggerType, Variants], Expected("a table of texts, or of variants, by trigger")
     ] = Field(default_factory=dict)
-    """By trigger, a text instead of its fixed prompt, or weighted variants."""
+    """Your own text or weighted variants by trigger, instead of its fixed prompt."""
     holdout: Share = 0.0
     """Share of follow-ups that are held out, to measure the effect of sending them."""
     decider: Annotated[
@@ -213,18 +214,14 @@ class Autonomy(Config):
         Expected("'rules', 'model', 'none' or 'package.module:attribute'"),
     ] = "rules"
     """What plans follow-ups: the rules, the agent's model, nothing, or your own function."""
-    missed: Annotated[
-        str,
-        AfterValidator(_check_missed),
-        Expected("'run', 'skip' or 'run_if_within:' with a length of time"),
-    ] = "run"
+    missed: Missed = "run"
     """What happens to a follow-up that was missed while the process was down."""
     expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
     """How late a follow-up may still be sent; `none` means at any time."""
     triggers: Annotated[
         Mapping[str, TriggerConfig], AfterValidator(_check_triggers), Expected("a table by name")
     ] = Field(default_factory=dict)
-    """Triggers of your own, by name, beside the four that silence brings."""
+    """Your own triggers by name, in addition to the four fixed ones."""
     reminders: ReminderConfig = ReminderConfig()
     """Reminders that users ask for."""
 
@@ -261,7 +258,7 @@ class CompressionConfig(Config):
     """What happens when a conversation outgrows its window; history keeps all of it."""
 
     enabled: bool = True
-    """Off, batches that do not fit are left out, the oldest first."""
+    """Whether batches leave the window; if not, the oldest that do not fit are left out."""
     strategy: Strategy = Strategy.SUMMARISE
     """Which batches leave: the oldest, with a summary or without, or the least important, with or
     without regard to age. Only `summarise` calls a model.
@@ -276,9 +273,7 @@ class CompressionConfig(Config):
     """With `time_decay`, the time in which a batch loses half of its importance."""
     summary_tokens: Count = 500
     """Largest length of a summary in tokens; at most half of `target_share`."""
-    model: Annotated[str | None, OR_NONE, Expected("'local', 'scripted' or 'provider:model'")] = (
-        None
-    )
+    model: Annotated[Model | None, OR_NONE] = None
     """Model that writes summaries, with at least as large a window; `none` means the agent's."""
 
     @model_validator(mode="after")
@@ -313,11 +308,13 @@ class AgentConfig(Config):
     """The agent's name for programs; the section's name in a file."""
     name: str | None = None
     """The agent's name for people."""
-    model: Annotated[str, Expected("'local', 'scripted' or 'provider:model'")] = "local"
+    model: Model = "local"
     """The chat model: `local`, `scripted` for demos, or any LangChain `provider:model`."""
     model_settings: Mapping[str, Any] = Field(default_factory=dict)
     """Passed to the model: `temperature`, `max_tokens`, `base_url` and the like."""
-    system_prompt: str = "You are a friendly companion. Answer briefly and naturally."
+    system_prompt: str = (
+        "You are a friendly companion. Answer naturally, in one or two short sentences."
+    )
     """Who the agent is and how it speaks."""
     tools: Annotated[
         tuple[Any, ...], FROM_TEXT, Expected("a list of 'package.module:attribute'")

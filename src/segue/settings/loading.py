@@ -140,7 +140,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise UsageError(f"There is no {what} {str(path.absolute())!r}.") from None
+        raise UsageError(f"The {what} {str(path.absolute())!r} does not exist.") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"The {what} {str(path)!r} cannot be read: {reason}.") from None

@@ -34,7 +34,7 @@ class McpConfig(Config):
     args: Annotated[tuple[str, ...], Field(repr=False), FROM_TEXT, Expected("a list of texts")] = ()
     """The program's arguments."""
     env: Mapping[str, SecretStr] = Field(default_factory=dict)
-    """Variables of the program; of Segue's own it gets only `PATH`, `HOME` and the like."""
+    """Variables of the program, which gets only `PATH`, `HOME` and the like from Segue's own."""
     url: Annotated[
         str | None, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
     ] = None
@@ -48,7 +48,7 @@ class McpConfig(Config):
     call_time: Span = timedelta(seconds=30)
     """Time limit of one call, besides `limits.tool_time`."""
     result_chars: Count = 20_000
-    """Longest result in characters; of longer ones the middle is left out."""
+    """Longest result in characters; the middle of longer ones is left out."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:

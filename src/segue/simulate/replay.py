@@ -14,8 +14,8 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from segue.core.autonomy.gates import Gate, GateDecision, GateOutcome, PolicyGates
-from segue.core.autonomy.local_time import after, day_began, find_zone
+from segue.core.autonomy.gates import GateDecision, GateOutcome, PolicyGates
+from segue.core.autonomy.local_time import after, day_began
 from segue.core.autonomy.policy import Facts, Preferences
 from segue.core.triggers import TriggerType, choose_prompt
 from segue.journal.stats import WINDOW
@@ -38,13 +38,13 @@ class EventKind(StrEnum):
     """What happened then, or would have happened under the other settings."""
 
     SENT_THEN = "sent_then"
-    # The user answered a follow-up of then.
+    # The user answered a follow-up that was sent then.
     REPLIED_THEN = "replied_then"
     SENT = "sent"
     POSTPONED = "postponed"
     HELD_BACK = "held_back"
     HELD_OUT = "held_out"
-    # The user answered a follow-up of then, and now none would have been sent before.
+    # The same, and under the other settings no follow-up would have been sent before.
     REPLY_LOST = "reply_lost"
 
 
@@ -113,37 +113,21 @@ class _Thread:
         return _DUE_AS_THEN if moment in self._fired_at else _DUE
 
     def preferences_at(self, moment: datetime) -> tuple[Preferences, datetime | None]:
-        """The preferences at a moment and when the user last typed: those recorded last before it,
-        else those recorded next, else today's.
-        """
+        """Those recorded last before it, else next, else today's; and when the user last typed."""
         checks = self.past.checks
         place = bisect_right(self._checked_at, moment)
         if place:
             return checks[place - 1].preferences, checks[place - 1].typing_at
         return (checks[0].preferences if checks else self.past.preferences), None
 
-    def timer_for(self, plan: PastPlan, answered_at: datetime, *, is_assumed: bool) -> _Timer:
-        delay = self.autonomy.delays.of(plan.trigger) if plan.delay is None else plan.delay
-        due_at, expires_at = due_times(delay, self.sent, self.autonomy, answered_at)
-        return _Timer(due_at, expires_at, plan.trigger, is_assumed)
-
-    def refused_by(self) -> str:
-        """What refuses every plan, whatever the reply was."""
-        if not (self.autonomy.enabled and self.autonomy.policy.enabled):
-            return Gate.ENABLED
-        return "decider" if self.autonomy.decider == "none" else Gate.CONSECUTIVE_CAP
-
     def never_shown(self, moment: datetime) -> PastTurn | None:
-        """The follow-up of then that began at this moment and was never shown."""
-        for turn in self.silence.follow_ups:
-            if turn.began_at == moment and turn.shown_at is None:
-                return turn
-        return None
+        """The recorded follow-up that began at this moment and was never shown."""
+        unseen = (turn for turn in self.silence.follow_ups if turn.shown_at is None)
+        return next((turn for turn in unseen if turn.began_at == moment), None)
 
     def counterpart(self) -> PastTurn | None:
-        """The follow-up of then with the same number in this silence as the next one."""
-        shown = self.silence.shown
-        return shown[self.sent][1] if self.sent < len(shown) else None
+        """The recorded follow-up with the same number in this silence as the next one."""
+        return next((turn for _, turn in self.silence.shown[self.sent :]), None)
 
 
 Action = Callable[[datetime], None]
@@ -221,12 +205,13 @@ class _Replay:
     ) -> None:
         if plan is None or thread.sent >= _MOST:
             return
-        if refusal(thread.sent, thread.autonomy):
-            gate = thread.refused_by()
-            self._add(thread, moment, EventKind.HELD_BACK, plan.trigger.value, gate=gate)
+        autonomy, trigger = thread.autonomy, plan.trigger
+        if refused := refusal(thread.sent, autonomy):
+            self._add(thread, moment, EventKind.HELD_BACK, trigger.value, gate=refused.gate)
             return
-        timer = thread.timer_for(plan, moment, is_assumed=is_assumed)
-        self._arm(thread, timer, timer.due_at)
+        delay = autonomy.delays.of(trigger) if plan.delay is None else plan.delay
+        due_at, expires_at = due_times(delay, thread.sent, autonomy, moment)
+        self._arm(thread, _Timer(due_at, expires_at, trigger, is_assumed), due_at)
 
     def _arm(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
         thread.timer = timer
@@ -262,7 +247,7 @@ class _Replay:
 
     def _ask_gates(self, thread: _Thread, timer: _Timer, moment: datetime) -> GateDecision:
         preferences, typing_at = thread.preferences_at(moment)
-        began = day_began(moment, find_zone(preferences.time_zone) or UTC)
+        began = day_began(moment, preferences.clock)
         facts = Facts(
             checked_at=moment,
             due_at=timer.due_at,

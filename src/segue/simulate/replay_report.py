@@ -1,4 +1,5 @@
-"""Replay: which follow-ups past conversations would have had under other settings.
+"""Replay: which follow-ups past conversations would have had under other settings. `replay` counts
+them in a journal, `thread_report` lists those of one thread.
 
 No model is called and nothing is written. How users would have reacted is not guessed: they write
 when they wrote.
@@ -6,22 +7,22 @@ when they wrote.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any, Final
 
-from segue.core.autonomy.local_time import NIGHT, find_zone, local_day
+from segue.core.autonomy.local_time import NIGHT, local_day
 from segue.journal.journal import Journal
+from segue.journal.records import Thread
 from segue.settings.agents import Autonomy
 from segue.simulate.past import PastThread, past_of
 from segue.simulate.replay import EventKind, ReplayEvent, replay_user
+from segue.simulate.report import HELD_OUT, EntryKind, SimulationReport, TimelineEntry, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayQuery:
-    """Which past to replay, and from when on to count it. A user's threads share caps, so all are
-    replayed, even if only one is counted.
-    """
+    """Which past to replay and count; all threads of a user are replayed: they share caps."""
 
     until: datetime
     since: datetime | None = None
@@ -89,7 +90,7 @@ class ReplayReport:
 
     def add(self, events: Iterable[ReplayEvent], threads: Sequence[PastThread]) -> None:
         """Count the events of one user."""
-        zones = {thread.id: find_zone(thread.preferences.time_zone) or UTC for thread in threads}
+        zones = {thread.id: thread.preferences.clock for thread in threads}
         days: Counter[tuple[EventKind, date]] = Counter()
         for event in events:
             self.counts[event.kind][event.gate or event.trigger or "unknown"] += 1
@@ -162,3 +163,65 @@ async def replay(
             on_progress(report.threads)
     report.events.sort(key=lambda event: event.at)
     return report
+
+
+_KINDS: Final = {
+    EventKind.SENT: EntryKind.FOLLOW_UP,
+    EventKind.POSTPONED: EntryKind.POSTPONED,
+    EventKind.HELD_BACK: EntryKind.NOT_SENT,
+    EventKind.HELD_OUT: EntryKind.NOT_SENT,
+}
+
+
+def thread_report(
+    thread: Thread, past: PastThread, events: Iterable[ReplayEvent], start: datetime, end: datetime
+) -> dict[str, Any]:
+    """A part of a thread's past on its user's clock, in the form of a simulation's report."""
+    mine = [e for e in events if e.thread_id == thread.id and start <= e.at <= end]
+    turns = [turn for turn in past.turns if not turn.is_follow_up]
+    talk = [(turn.began_at, EntryKind.USER_MESSAGE, thread.user_id, "wrote") for turn in turns]
+    # Only follow-ups have a record of when they were first shown.
+    ended = [turn.shown_at or turn.ended_at for turn in turns]
+    talk += [(at, EntryKind.REPLY, thread.agent_id, "answered") for at in ended if at is not None]
+    entries = [
+        TimelineEntry(at=at, kind=kind, who=who, what=what, agent=thread.agent_id)
+        for at, kind, who, what in talk
+        if start <= at <= end
+    ]
+    entries += [_entry(e, thread.agent_id) for e in mine if e.kind in _KINDS]
+    zone = past.preferences.clock
+    report = SimulationReport(
+        title=thread.title or "A conversation",
+        seed=0,
+        user=thread.user_id,
+        start=start.astimezone(zone),
+        end=end.astimezone(zone),
+        entries=tuple(
+            replace(entry, at=entry.at.astimezone(zone))
+            for entry in sorted(entries, key=lambda entry: entry.at)
+        ),
+        usage=Usage(),
+    ).as_json()
+    totals = report["totals"]
+    # How users would have reacted is not known.
+    del totals["answered"]
+    totals["sent_then"] = sum(e.kind is EventKind.SENT_THEN for e in mine)
+    totals["replies_lost"] = sum(e.kind is EventKind.REPLY_LOST for e in mine)
+    return report
+
+
+def _entry(event: ReplayEvent, agent_id: str) -> TimelineEntry:
+    kind = _KINDS[event.kind]
+    reasons = ["All gates are open."] if kind is EntryKind.FOLLOW_UP else []
+    if event.is_assumed:
+        reasons.append("Its trigger is assumed: the message before was never written.")
+    return TimelineEntry(
+        at=event.at,
+        kind=kind,
+        who=agent_id,
+        what="",
+        why=" ".join(reasons),
+        agent=agent_id,
+        trigger=event.trigger,
+        gate=HELD_OUT if event.kind is EventKind.HELD_OUT else event.gate,
+    )

@@ -1,11 +1,12 @@
-"""The report of a simulation: what happened, in order, on the user's clock, and the totals.
+"""The report of a simulation: what happened, in order, on the user's clock, and the totals; and the
+difference between two reports.
 
 Values only: `segue.simulate.timeline` makes the entries, the CLI prints them. It holds what people
 saw and which trigger spoke, never a prompt.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from segue.core.autonomy.gates import GateVerdict
 from segue.core.autonomy.local_time import NIGHT
+from segue.core.durations import show_duration
 from segue.core.text import exact_json
 
 # Raised when the JSON changes in a way that breaks its readers.
@@ -113,7 +115,7 @@ class SimulationReport:
 
     @property
     def sent_by_trigger(self) -> dict[str, int]:
-        return _count(entry.trigger for entry in self.follow_ups)
+        return self._count(EntryKind.FOLLOW_UP, "trigger")
 
     @property
     def sent_at_night(self) -> int:
@@ -126,16 +128,16 @@ class SimulationReport:
 
     @property
     def not_sent_by_gate(self) -> dict[str, int]:
-        return _count(entry.gate for entry in self.not_sent)
+        return self._count(EntryKind.NOT_SENT, "gate")
 
     @property
     def postponed_by_gate(self) -> dict[str, int]:
         """How often each gate postponed a follow-up; one that waits twice counts twice."""
-        return _count(entry.gate for entry in self.of(EntryKind.POSTPONED))
+        return self._count(EntryKind.POSTPONED, "gate")
 
     @property
     def not_planned_by_reason(self) -> dict[str, int]:
-        return _count(entry.why for entry in self.of(EntryKind.NOT_PLANNED))
+        return self._count(EntryKind.NOT_PLANNED, "why")
 
     @property
     def answered(self) -> int:
@@ -165,17 +167,17 @@ class SimulationReport:
         gaps = map(SilentSpan, [self.start, *moments], [*moments, self.end])
         return max(gaps, key=lambda gap: gap.span)
 
+    def _count(self, kind: EntryKind, field: str) -> dict[str, int]:
+        """Entries by the value of a field, sorted, so that two reports can be compared."""
+        return dict(sorted(Counter(getattr(e, field) or "" for e in self.of(kind)).items()))
+
     def as_json(self) -> dict[str, Any]:
         """The report for programs: plain values, always in the same order."""
         silence = self.longest_silence
+        names = ("title", "seed", "user", "start", "end", "entries")
         report = {
             "format": FORMAT,
-            "title": self.title,
-            "seed": self.seed,
-            "user": self.user,
-            "start": self.start,
-            "end": self.end,
-            "entries": self.entries,
+            **{name: getattr(self, name) for name in names},
             "totals": {
                 "user_messages": len(self.of(EntryKind.USER_MESSAGE)),
                 "replies": len(self.of(EntryKind.REPLY)),
@@ -201,6 +203,52 @@ class SimulationReport:
         return dict(exact_json(report))
 
 
-def _count(names: Iterable[str | None]) -> dict[str, int]:
-    """How often each name comes, sorted by name, so that two reports can be compared."""
-    return dict(sorted(Counter(name or "" for name in names).items()))
+Totals = Mapping[str, Any]
+_CAUSES: Final = {
+    "daily_cap": "the cap of the day",
+    "consecutive_cap": "the cap in a row",
+    "cooldown": "the time between two",
+    "cancelled": "a message of the user",
+}
+_LOST: Final = "a message that is not sent"
+
+
+def describe_difference(a: Totals, b: Totals) -> list[str]:
+    """What policy B does other than policy A, from the totals of their reports."""
+    return [*_differences(a, b)] or ["Both policies do the same."]
+
+
+def _differences(a: Totals, b: Totals) -> Iterator[str]:
+    more = b["sent"] - a["sent"]
+    if more:
+        word = "more" if more > 0 else "fewer"
+        noun = "follow-up" if abs(more) == 1 else "follow-ups"
+        yield f"B sends {abs(more)} {word} {noun}: {b['sent']} instead of {a['sent']}."
+    elif a["sent_by_trigger"] != b["sent_by_trigger"] or a["by_day"] != b["by_day"]:
+        yield f"Both send {a['sent']} follow-ups, B at other times or for other reasons."
+    for name, (one, many, rest) in (
+        ("sent_at_night", ("comes", "come", "at night, between 22:00 and 08:00")),
+        ("answered", ("is", "are", "answered")),
+        ("replies_lost", ("recorded answer follows", "recorded answers follow", _LOST)),
+    ):
+        was, now = a.get(name, 0), b.get(name, 0)
+        if was != now:
+            yield f"{now} {one if now == 1 else many} {rest}, instead of {was}."
+    for name, words in (("postponed_by_gate", "has to wait"), ("not_sent_by_gate", "is not sent")):
+        yield from _by_gate(a[name], b[name], words)
+    seconds = [each["longest_silence"]["seconds"] for each in (a, b)]
+    was, now = (show_duration(timedelta(seconds=each)) for each in seconds)
+    if was != now:
+        yield f"The longest silence is {now} instead of {was}."
+
+
+def _by_gate(a: Mapping[str, int], b: Mapping[str, int], words: str) -> Iterator[str]:
+    for gate in sorted({*a, *b}):
+        was, now = a.get(gate, 0), b.get(gate, 0)
+        if was != now:
+            why = _CAUSES.get(gate, gate.replace("_", " "))
+            yield f"A follow-up {words} because of {why} {_times(now)} instead of {_times(was)}."
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -112,9 +112,7 @@ class Remind(Config):
 
 
 class Event(Config):
-    """One thing that happens. Without an `agent`, a message goes to the first one, and a preference
-    applies to all.
-    """
+    """Without an `agent`, a message goes to the first one, and a preference applies to all."""
 
     at: Moment
     agent: str | None = None
@@ -341,7 +339,7 @@ def _shown(mistake: Mistake) -> str:
     """`event 4` is the fourth one in the file."""
     match mistake.place:
         case ("events", number, *rest) if number.isdigit():
-            place = [f"event {int(number) + 1}", *filter(None, [".".join(rest)])]
-        case place_in_file:
-            place = [*filter(None, [".".join(place_in_file)])]
-    return ": ".join([*place, mistake.text])
+            parts = [f"event {int(number) + 1}", ".".join(rest), mistake.text]
+        case place:
+            parts = [".".join(place), mistake.text]
+    return ": ".join(filter(None, parts))

@@ -10,7 +10,6 @@ import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -177,9 +176,11 @@ class _Simulation:
         """Run it to the end, with a new process after each outage."""
         for at, event in self._timetable.events:
             self._plan(at, partial(self._happen, event))
-        is_new = True
+        agents, is_new = self._scenario.agents, True
         while True:
-            async with self._process() as world:
+            models = {agent.id: self._model(agent) for agent in agents if agent.graph is None}
+            given = Overrides(self._clock, models, self._http, self._checkpoints)
+            async with open_world(self._clock, given, str(self._folder), agents) as world:
                 if is_new:
                     await self._begin(world)
                 is_new = False
@@ -187,11 +188,6 @@ class _Simulation:
                 if back_at is None:
                     return await self._report(world)
             await self._clock.advance_to(back_at)
-
-    def _process(self) -> AbstractAsyncContextManager[World]:
-        models = {a.id: self._model(a) for a in self._scenario.agents if a.graph is None}
-        given = Overrides(self._clock, models, self._http, self._checkpoints)
-        return open_world(self._clock, given, str(self._folder), self._scenario.agents)
 
     def _model(self, agent: AgentConfig) -> BaseChatModel:
         model = load_model(agent.model, agent.model_settings)
@@ -258,28 +254,32 @@ class _Simulation:
             await self._say(world, agent, event.say)
         elif event.replies is not None:
             self._scripts[agent].lines.extend(event.replies)
-        elif event.type:
-            await world.segue.report_typing(agent)
-            self._add_entry(world, f"types to {agent}")
-        elif event.remind or event.follow_up or event.news:
-            await self._request(world, agent, event)
         else:
-            await self._set_preference(world, event)
+            self._add_entry(world, await self._act(world, agent, event))
         return None
 
-    async def _request(self, world: World, agent: str, event: Event) -> None:
-        """The user sets a reminder, or a program wants the agent to write first."""
+    async def _act(self, world: World, agent: str, event: Event) -> str:
+        """What the user or a program does besides writing; its text for the timeline."""
+        if event.type:
+            await world.segue.report_typing(agent)
+            return f"types to {agent}"
         if event.remind is not None:
             when = event.remind.model_dump(exclude_none=True, exclude={"text"})
             reminder = await world.segue.remind(agent, event.remind.text, **when)
-            self._add_entry(world, f"sets a reminder with {agent}: {reminder.description}")
-        elif event.follow_up is not None:
+            return f"sets a reminder with {agent}: {reminder.description}"
+        if event.follow_up is not None:
             await world.segue.follow_up(agent, prompt=event.follow_up)
-            self._add_entry(world, f"a program asks {agent} to write")
-        else:
-            news = OutsideEvent(id=str(world.system.deps.ids.next()), type=event.news or "")
+            return f"a program asks {agent} to write"
+        if event.news is not None:
+            news = OutsideEvent(id=str(world.system.deps.ids.next()), type=event.news)
             await world.segue.wake(news, thread=agent)
-            self._add_entry(world, f"a program reports {event.news} to {agent}")
+            return f"a program reports {event.news} to {agent}"
+        what, preferences = _preferences(event, self._clock.now())
+        if event.agent is None:
+            await world.segue.set_user_preferences(self._scenario.user.id, **preferences)
+            return what
+        await world.segue.set_thread_preferences(event.agent, **preferences)
+        return f"{what} with {event.agent}"
 
     async def _say(self, world: World, agent: str, text: str) -> int:
         """The user writes; the message's position."""
@@ -288,15 +288,6 @@ class _Simulation:
         self._timeline.ended_by |= dict.fromkeys(accepted.cancelled_timers, position)
         self._wrote[agent] = position
         return position
-
-    async def _set_preference(self, world: World, event: Event) -> None:
-        what, preferences = _preferences(event, self._clock.now())
-        if event.agent is None:
-            await world.segue.set_user_preferences(self._scenario.user.id, **preferences)
-        else:
-            await world.segue.set_thread_preferences(event.agent, **preferences)
-            what += f" with {event.agent}"
-        self._add_entry(world, what)
 
     def _add_entry(
         self, world: World, what: str, kind: EntryKind = EntryKind.WISH, **more: Any

@@ -1,32 +1,30 @@
 """`Simulator`: policies on a story or on the past of a thread, for the page.
 
-A story runs in a process of its own, so that it can be stopped and holds nobody up. No model is
-called, and nothing is stored.
+A story runs in a process of its own, so that it can be stopped and does not block the server. No
+model is called, and nothing is stored.
 """
 
 import asyncio
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
 from typing import Any, Final
 
-from segue.core.autonomy.local_time import find_zone
+from segue.core.autonomy.local_time import QuietHours
+from segue.core.durations import show_duration
 from segue.errors import BackendError, ConflictError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.settings.agents import Autonomy
-from segue.simulate.comparison import describe_difference
 from segue.simulate.past import PastThread, past_of
-from segue.simulate.policies import change_policy, plain_policy, plain_value
-from segue.simulate.replay import EventKind, ReplayEvent, replay_user
-from segue.simulate.report import (
-    HELD_OUT,
-    EntryKind,
-    SimulationReport,
-    TimelineEntry,
-    Usage,
-)
+from segue.simulate.replay import replay_user
+from segue.simulate.replay_report import thread_report
+from segue.simulate.report import describe_difference
+from segue.simulate.scenario import parse_hours
 from segue.simulate.stories import CPU_SECONDS, get_story, stories
 
 _SECONDS: Final = 2.0 * CPU_SECONDS
@@ -36,14 +34,9 @@ _MOST_MESSAGES: Final = 20_000
 _MODULE: Final = "segue.simulate.stories"
 _NAMES: Final = ("A", "B")
 _TOO_LONG: Final = (
-    "The simulation took too long; raise delays or lower caps, so that fewer follow-ups are sent."
+    "The simulation took too long: the policy sends very many follow-ups, or this machine is busy. "
+    "Try longer delays or lower caps, or try again later."
 )
-_KINDS: Final = {
-    EventKind.SENT: EntryKind.FOLLOW_UP,
-    EventKind.POSTPONED: EntryKind.POSTPONED,
-    EventKind.HELD_BACK: EntryKind.NOT_SENT,
-    EventKind.HELD_OUT: EntryKind.NOT_SENT,
-}
 
 Json = dict[str, Any]
 
@@ -61,7 +54,13 @@ class Simulator:
                 {"name": name, "title": story["title"]} for name, story in stories().items()
             ],
             "agents": [
-                {"id": agent.id, "name": agent.name or agent.id, **_policy(agent.autonomy)}
+                {
+                    "id": agent.id,
+                    "name": agent.name or agent.id,
+                    "policy": _plain_policy(agent.autonomy),
+                    # Else the settings plan follow-ups in a way that no simulation repeats.
+                    "plans_by_rules": agent.autonomy.decider in ("rules", "none"),
+                }
                 for agent in self._segue.agents
             ],
         }
@@ -74,14 +73,14 @@ class Simulator:
         chosen = _chosen(agent.autonomy, policies)
         # Where a model or a custom decider plans, a story has the rules.
         decider = "none" if agent.autonomy.decider == "none" else "rules"
-        settings = [{**plain_policy(each), "decider": decider} for each in chosen]
+        settings = [{**_plain_policy(each), "decider": decider} for each in chosen]
         given = {"name": name, "agent": agent.id, "policies": settings}
         if self._running.locked():
             raise ConflictError("Another simulation is running; try again in some seconds.")
         async with self._running:
             reports = await _run_apart(json.dumps(given).encode())
         zone = story["user"]["time_zone"]
-        hours = [plain_policy(each)["policy"]["quiet_hours"] for each in chosen]
+        hours = [_plain(each.policy.quiet_hours) for each in chosen]
         return _answer(reports, chosen, hours, zone)
 
     async def replay_thread(
@@ -97,20 +96,15 @@ class Simulator:
             raise UsageError(f"The past of thread {thread.id!r:.60} cannot be read.")
         deps = self._segue.system.deps
         end = min(deps.clock.now(), thread.updated_at + timedelta(days=2))
-        picture = _Picture(thread, mine, end - timedelta(days=days), end)
+        start = end - timedelta(days=days)
+        known = {agent.id: agent.autonomy for agent in self._segue.agents}
         reports = []
         for autonomy in chosen:
-
-            def autonomy_of(agent_id: str, changed: Autonomy = autonomy) -> Autonomy:
-                if agent_id == thread.agent_id:
-                    return changed
-                known = {agent.id: agent.autonomy for agent in self._segue.agents}
-                return known.get(agent_id, Autonomy())
-
-            events = await asyncio.to_thread(replay_user, past, autonomy_of, end)
-            reports.append(picture.report(events))
-        hours = [plain_value(mine.preferences.apply_to(p.policy).quiet_hours) for p in chosen]
-        return _answer(reports, chosen, hours, picture.zone_name)
+            changed = defaultdict(Autonomy, {**known, thread.agent_id: autonomy})
+            events = await asyncio.to_thread(replay_user, past, changed.__getitem__, end)
+            reports.append(thread_report(thread, mine, events, start, end))
+        hours = [_plain(mine.preferences.apply_to(p.policy).quiet_hours) for p in chosen]
+        return _answer(reports, chosen, hours, mine.preferences.time_zone or "UTC")
 
     async def _read_past(self, thread: Thread) -> list[PastThread]:
         deps = self._segue.system.deps
@@ -125,18 +119,12 @@ class Simulator:
         return [each for threads_of_user in found for each in threads_of_user if each is not None]
 
 
-def _policy(autonomy: Autonomy) -> Json:
-    """With a note if the settings plan follow-ups in a way that no simulation repeats."""
-    is_own = autonomy.decider not in ("rules", "none")
-    return {"policy": plain_policy(autonomy), "plans_by_rules": not is_own}
-
-
 def _chosen(own: Autonomy, policies: Sequence[Mapping[str, Any]]) -> list[Autonomy]:
     """`UsageError` names all that is wrong, in both."""
     chosen, wrong = [], []
     for name, changes in zip(_NAMES, policies, strict=False):
         try:
-            chosen.append(change_policy(own, changes, f"policy {name}"))
+            chosen.append(_change_policy(own, changes, f"policy {name}"))
         except UsageError as error:
             wrong.append(str(error))
     if wrong:
@@ -173,87 +161,57 @@ def _answer(
 ) -> Json:
     if any(len(report["entries"]) > _MOST_ENTRIES for report in reports):
         raise UsageError(f"More than {_MOST_ENTRIES:,} things happen. {_TOO_LONG}")
-    runs = [
-        {
-            "policy": plain_policy(autonomy),
-            "quiet_hours": quiet,
-            "entries": [{k: v for k, v in e.items() if k != "verdicts"} for e in report["entries"]],
-            "totals": report["totals"],
-        }
-        for report, autonomy, quiet in zip(reports, chosen, hours, strict=True)
-    ]
-    first = reports[0]
     totals = [report["totals"] for report in reports]
     return {
-        "title": first["title"],
-        "start": first["start"],
-        "end": first["end"],
+        **{name: reports[0][name] for name in ("title", "start", "end")},
         "time_zone": zone,
-        "runs": runs,
+        "runs": [
+            {
+                "policy": _plain_policy(autonomy),
+                "quiet_hours": quiet,
+                "entries": [
+                    {k: v for k, v in entry.items() if k != "verdicts"}
+                    for entry in report["entries"]
+                ],
+                "totals": report["totals"],
+            }
+            for report, autonomy, quiet in zip(reports, chosen, hours, strict=True)
+        ],
         "difference": describe_difference(*totals) if len(totals) == len(_NAMES) else [],
     }
 
 
-class _Picture:
-    """A part of a thread's past, on its user's clock."""
+# The part of an agent's `autonomy` that a simulation may change: it names no code and no model.
+_EDITABLE: Final = ("enabled", "delays", "policy", "holdout", "missed", "expires_after")
 
-    def __init__(self, thread: Thread, past: PastThread, start: datetime, end: datetime) -> None:
-        self._thread = thread
-        self._past = past
-        self._zone = find_zone(past.preferences.time_zone) or UTC
-        self.zone_name = past.preferences.time_zone or "UTC"
-        self._start, self._end = start, end
 
-    def report(self, events: Sequence[ReplayEvent]) -> Json:
-        mine = [e for e in events if e.thread_id == self._thread.id and self._shows(e.at)]
-        entries = [*self._talk(), *(self._entry(e) for e in mine if e.kind in _KINDS)]
-        report = SimulationReport(
-            title=self._thread.title or "A conversation",
-            seed=0,
-            user=self._thread.user_id,
-            start=self._local(self._start),
-            end=self._local(self._end),
-            entries=tuple(sorted(entries, key=lambda entry: entry.at)),
-            usage=Usage(),
-        ).as_json()
-        totals = report["totals"]
-        # How users would have reacted is not known.
-        del totals["answered"]
-        totals["sent_then"] = sum(e.kind is EventKind.SENT_THEN for e in mine)
-        totals["replies_lost"] = sum(e.kind is EventKind.REPLY_LOST for e in mine)
-        return report
+def _plain_policy(autonomy: Autonomy) -> Json:
+    """As a settings file would have it, in JSON."""
+    return {name: _plain(getattr(autonomy, name)) for name in _EDITABLE}
 
-    def _shows(self, moment: datetime) -> bool:
-        return self._start <= moment <= self._end
 
-    def _local(self, moment: datetime) -> datetime:
-        return moment.astimezone(self._zone)
+def _plain(value: Any) -> Any:
+    if value is None:
+        return "none"
+    if isinstance(value, timedelta):
+        return value.total_seconds() if value.microseconds else show_duration(value)
+    if isinstance(value, QuietHours):
+        return value.as_json()
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return value
 
-    def _talk(self) -> list[TimelineEntry]:
-        user, agent = self._thread.user_id, self._thread.agent_id
-        turns = [turn for turn in self._past.turns if not turn.is_follow_up]
-        said = [(turn.began_at, EntryKind.USER_MESSAGE, user, "wrote") for turn in turns]
-        # Only follow-ups have a record of when they were first shown.
-        ended = [turn.shown_at or turn.ended_at for turn in turns]
-        said += [(at, EntryKind.REPLY, agent, "answered") for at in ended if at is not None]
-        return [
-            TimelineEntry(at=self._local(at), kind=kind, who=who, what=what, agent=agent)
-            for at, kind, who, what in said
-            if self._shows(at)
-        ]
 
-    def _entry(self, event: ReplayEvent) -> TimelineEntry:
-        kind = _KINDS[event.kind]
-        reasons = ["All gates are open."] if kind is EntryKind.FOLLOW_UP else []
-        if event.is_assumed:
-            reasons.append("Its trigger is assumed: the message before was never written.")
-        return TimelineEntry(
-            at=self._local(event.at),
-            kind=kind,
-            who=self._thread.agent_id,
-            what="",
-            why=" ".join(reasons),
-            agent=self._thread.agent_id,
-            trigger=event.trigger,
-            gate=HELD_OUT if event.kind is EventKind.HELD_OUT else event.gate,
+def _change_policy(autonomy: Autonomy, changes: Mapping[str, Any], name: str) -> Autonomy:
+    """`UsageError` names each wrong setting. Quiet hours may be a text, as in a scenario."""
+    if unknown := sorted(changes.keys() - {*_EDITABLE}):
+        raise UsageError(
+            f"{name}.{unknown[0]:.60}: it cannot be changed here; expected one of: "
+            f"{', '.join(_EDITABLE)}."
         )
+    match changes:
+        case {"policy": {"quiet_hours": str(hours)} as policy}:
+            with suppress(UsageError):  # reported with the other mistakes
+                parsed = parse_hours(hours) or None
+                changes = {**changes, "policy": {**policy, "quiet_hours": parsed}}
+    return autonomy.with_changes(changes, name)

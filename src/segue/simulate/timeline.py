@@ -43,17 +43,9 @@ class Timeline:
     def add(self, number: int, kind: EntryKind, at: datetime, what: str, **more: Any) -> None:
         self._events.append((number, self.entry(kind, at, what, **{"who": self.user, **more})))
 
-    def entry(
-        self,
-        kind: EntryKind,
-        at: datetime,
-        what: str,
-        *,
-        until: datetime | None = None,
-        **more: Any,
-    ) -> TimelineEntry:
+    def entry(self, kind: EntryKind, at: datetime, what: str, **more: Any) -> TimelineEntry:
         """An entry with its times on the user's clock."""
-        local = self.timetable.local
+        local, until = self.timetable.local, more.pop("until", None)
         until = local(until) if until else None
         return TimelineEntry(at=local(at), kind=kind, what=what, until=until, **more)
 
@@ -125,12 +117,10 @@ class _Thread:
             yield turn.id, self._follow_up(turn, "\n".join(parts), gates[turn.id])
 
     def _user_message(self, position: int, text: str) -> TimelineEntry:
-        timeline = self.timeline
-        shown_at = timeline.answers.get(position)
+        timeline, shown_at = self.timeline, self.timeline.answers.get(position)
         why = f"answers the follow-up of {timeline.timetable.shown(shown_at)}" if shown_at else ""
-        at, agent = time_of(position), self.agent
-        kind = EntryKind.USER_MESSAGE
-        return timeline.entry(kind, at, text, who=timeline.user, why=why, agent=agent)
+        kind, at = EntryKind.USER_MESSAGE, time_of(position)
+        return self._entry(kind, at, text, who=timeline.user, why=why)
 
     def _follow_up(self, turn: Turn, text: str, gates: Decision) -> TimelineEntry:
         timer = self.timers.get(gates.timer_id)
@@ -150,9 +140,17 @@ class _Thread:
             number = max(decision.id, self._last_positions.get(decision.turn_id, 0))
             yield number, self._plan(decision)
         elif decision.facts.get("held_out"):
-            yield decision.id, self._held_out(decision)
+            timer = self.timers.get(decision.timer_id)
+            why, what = (timer.state_reason if timer else None) or "", "is held out"
+            yield decision.id, self._refusal(decision, what, why, HELD_OUT)
         elif decision.kind != "memory_query" and decision.outcome != GateOutcome.ALLOW:
-            yield decision.id, self._refusal(decision)
+            against = [v for v in _verdicts(decision) if v.outcome == decision.outcome]
+            # All of them: one gate may postpone it to a time at which another is closed.
+            why = " ".join(v.reason for v in against) or decision.reasons[0]
+            waits = decision.outcome == GateOutcome.POSTPONE
+            what = "has to wait" if waits else "is not sent"
+            gate = against[0].gate.value if against else None
+            yield decision.id, self._refusal(decision, what, why, gate)
 
     def _plan(self, decision: Decision) -> TimelineEntry:
         trigger = decision.facts.get("trigger")
@@ -165,33 +163,17 @@ class _Thread:
             until=_time(decision.facts.get("due_at")),
         )
 
-    def _held_out(self, decision: Decision) -> TimelineEntry:
-        trigger = decision.facts.get("trigger")
-        timer = self.timers.get(decision.timer_id)
-        return self._entry(
-            EntryKind.NOT_SENT,
-            decision.decided_at,
-            f"{trigger} is held out",
-            why=(timer.state_reason if timer else None) or "",
-            trigger=trigger,
-            gate=HELD_OUT,
-            verdicts=_verdicts(decision),
-        )
-
-    def _refusal(self, decision: Decision) -> TimelineEntry:
-        trigger, verdicts = decision.facts.get("trigger"), _verdicts(decision)
-        waits = decision.outcome == GateOutcome.POSTPONE
-        against = [v for v in verdicts if v.outcome == decision.outcome]
+    def _refusal(self, decision: Decision, what: str, why: str, gate: str | None) -> TimelineEntry:
+        trigger, waits = decision.facts.get("trigger"), decision.outcome == GateOutcome.POSTPONE
         return self._entry(
             EntryKind.POSTPONED if waits else EntryKind.NOT_SENT,
             decision.decided_at,
-            f"{trigger} has to wait" if waits else f"{trigger} is not sent",
-            # All of them: one gate may postpone it to a time at which another is closed.
-            why=" ".join(v.reason for v in against) or decision.reasons[0],
+            f"{trigger} {what}",
+            why=why,
             trigger=trigger,
-            gate=against[0].gate.value if against else None,
+            gate=gate,
             until=_time(decision.facts.get("until")),
-            verdicts=verdicts,
+            verdicts=_verdicts(decision),
         )
 
     def _timers(self) -> Iterator[Numbered]:
@@ -225,20 +207,14 @@ class _Thread:
         withdrawn = {d.turn_id for d in self.decisions if d.kind == "gates_before_showing"}
         for turn in self.turns:
             if turn.state in (TurnState.FAILED, TurnState.VOID) and turn.id not in withdrawn:
-                number, is_follow_up = turn.end_position or turn.id, turn.kind.speaks_first
-                yield (
-                    number,
-                    self._entry(
-                        EntryKind.NOT_SENT if is_follow_up else EntryKind.FAILED,
-                        time_of(number),
-                        "the follow-up came to nothing" if is_follow_up else "no answer",
-                        why=turn.error or "",
-                        gate=FAILED if is_follow_up else None,
-                    ),
-                )
+                kind, what, gate = EntryKind.FAILED, "no answer", None
+                if turn.kind.speaks_first:
+                    kind, what, gate = EntryKind.NOT_SENT, "the follow-up came to nothing", FAILED
+                number, why = turn.end_position or turn.id, turn.error or ""
+                yield number, self._entry(kind, time_of(number), what, why=why, gate=gate)
 
     def _entry(self, kind: EntryKind, at: datetime, what: str, **more: Any) -> TimelineEntry:
-        return self.timeline.entry(kind, at, what, who=self.agent, agent=self.agent, **more)
+        return self.timeline.entry(kind, at, what, **{"who": self.agent, **more}, agent=self.agent)
 
 
 def _verdicts(decision: Decision) -> tuple[GateVerdict, ...]:

@@ -119,9 +119,7 @@ class VirtualClock:
 
 
 def plain_agent(id: str = "guide", **config: Any) -> AgentConfig:
-    """An agent with a scripted model and without memories. Unless set, it may write at any hour,
-    three times in a row.
-    """
+    """Scripted, without memories; may write at any hour, three times in a row, unless set."""
     model = {} if "graph" in config else {"model": "scripted"}
     autonomy = dict(config.pop("autonomy", {}))
     free = {"quiet_hours": None, "max_consecutive": 3}

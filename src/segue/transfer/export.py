@@ -15,8 +15,8 @@ from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
-from segue.journal.push import PushSubscription
 from segue.journal.records import NESTING, Deleted, Page
+from segue.journal.registry import PushSubscription
 from segue.journal.tables import (
     ALL,
     MEMORIES,
@@ -25,6 +25,7 @@ from segue.journal.tables import (
     USERS,
     Row,
     Rows,
+    Table,
     Whose,
     all_batches,
     all_rows,
@@ -71,16 +72,23 @@ class Scope:
 
 
 async def export_all(
-    journal: Journal, scope: Scope, writer: ExportWriter, *, created_at: datetime
+    journal: Journal,
+    scope: Scope,
+    writer: ExportWriter,
+    *,
+    created_at: datetime,
+    tables: Sequence[Table] = OF_THREAD,
 ) -> AsyncGenerator[bytes]:
-    """The lines of a full export, from one snapshot."""
+    """The lines of a full export, from one snapshot. Of a thread, it has these `tables`; messages
+    are the first of them.
+    """
     async with journal.transfer.snapshot() as rows:
         await _check_threads(rows, scope)
         yield writer.header("full", created_at)
         async for thread in all_rows(rows, THREADS, scope.whose):
             if scope.holds(thread["id"]):
                 yield writer.row(THREADS, thread)
-                async for line in _thread_lines(rows, thread["id"], writer):
+                async for line in _thread_lines(rows, thread["id"], writer, tables[1:]):
                     yield line
         if not scope.threads:
             for table in (USERS, MEMORIES):
@@ -119,11 +127,13 @@ async def _check_threads(rows: Rows, scope: Scope) -> None:
             raise NotFoundError(f"There is no thread {thread_id!r:.60}.")
 
 
-async def _thread_lines(rows: Rows, thread_id: str, writer: ExportWriter) -> AsyncIterator[bytes]:
+async def _thread_lines(
+    rows: Rows, thread_id: str, writer: ExportWriter, beside_messages: Sequence[Table]
+) -> AsyncIterator[bytes]:
     whose = Whose(thread_id=thread_id)
     async for batch in all_batches(rows, thread_id):
         yield writer.batch(thread_id, batch)
-    for table in OF_THREAD[1:]:
+    for table in beside_messages:
         async for row in all_rows(rows, table, whose):
             yield writer.row(table, at_rest(table, row), thread_id)
 

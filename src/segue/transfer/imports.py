@@ -11,7 +11,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
-from segue.core.snowflake import SEQUENCE_BITS, TEXT_WIDTH, SnowflakeSource, to_text
+from segue.core.snowflake import (
+    MAX_NODE,
+    NODE_BITS,
+    SEQUENCE_BITS,
+    TEXT_WIDTH,
+    SnowflakeSource,
+    to_text,
+)
 from segue.errors import BackendError, ConflictError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import NESTING
@@ -98,7 +105,9 @@ class IdRemapper:
 
     def __init__(self, ids: SnowflakeSource) -> None:
         self._ids = ids
-        self._distance = 1 << SEQUENCE_BITS
+        # By the millisecond, so that copies of one thread rarely choose the same distance.
+        nodes = 1 + (ids.next() >> (NODE_BITS + SEQUENCE_BITS)) % MAX_NODE
+        self._distance = nodes << SEQUENCE_BITS
         self._last = 0
         self.names: dict[str, str] = {}
 

@@ -7,7 +7,7 @@ come from. What cannot be right raises `FormatError`; the reader adds the line n
 import base64
 import binascii
 import hashlib
-import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from segue.core.snowflake import MAX_ID, TEXT_WIDTH
 from segue.core.text import is_deeper, is_name, name_rule
 from segue.errors import UsageError
 from segue.journal.records import NESTING, EffectState, TimerKind, TimerState, TurnKind, TurnState
-from segue.journal.rows import PREVIEW_LENGTH, aware, to_json
+from segue.journal.rows import PREVIEW_LENGTH, aware, read_json, to_json
 from segue.journal.tables import (
     DECISIONS,
     EFFECTS,
@@ -62,6 +62,7 @@ BESIDE_MESSAGE: Final = tuple(c for c in MESSAGES.read if c.name not in _IN_MESS
 DEEPEST: Final = 100
 _LONGEST_TITLE: Final = 200
 _LONGEST_THREAD: Final = 1_000
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?!24)[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 
 
 class FormatError(UsageError):
@@ -135,7 +136,8 @@ class ExportWriter:
         """A whole batch in one line, so that no batch can be cut in two."""
         self._counts["message"] += len(rows)
         place = {"thread_id": thread_id, "batch": to_id(rows[0]["batch"])}
-        return self.line("batch", {**place, "messages": [_message(row) for row in rows]})
+        messages = [{**encoded(BESIDE_MESSAGE, row), "message": row["body"]} for row in rows]
+        return self.line("batch", {**place, "messages": messages})
 
     def row(self, table: Table, row: Row, thread_id: str | None = None) -> bytes:
         place = {} if thread_id is None else {"thread_id": thread_id}
@@ -150,10 +152,6 @@ class ExportWriter:
         line = to_json({"type": type, **fields}).encode() + b"\n"
         self._digest.update(line)
         return line
-
-
-def _message(row: Row) -> Line:
-    return {**encoded(BESIDE_MESSAGE, row), "message": row["body"]}
 
 
 def encoded(columns: Sequence[Column], row: Row) -> Line:
@@ -179,7 +177,7 @@ def parse_line(raw: bytes) -> Line:
     if not raw.endswith(b"\n"):
         raise FormatError("is cut off; the file is not complete.")
     try:
-        line = json.loads(raw)
+        line = read_json(raw)
     except (ValueError, RecursionError):
         raise FormatError("is not JSON.") from None
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
@@ -214,7 +212,7 @@ def _decoded(table: Table, column: Column, line: Line) -> Any:
     value = line[column.name]
     if value is None and column.nullable:
         return None
-    if is_deeper(value, DEEPEST):
+    if isinstance(value, dict | list) and is_deeper(value, DEEPEST):
         raise FormatError(
             f"has a value as {column.name!r} that is nested too deeply; expected at most {DEEPEST} "
             "levels."
@@ -268,11 +266,10 @@ def _from_id(value: Any) -> int:
 
 
 def _from_time(value: Any) -> datetime:
-    moment = datetime.fromisoformat(value)
     # In one form only, so that it is exported again as it was read.
-    if to_time(moment) != value:
+    if not _TIME.fullmatch(value):
         raise ValueError
-    return moment
+    return aware(datetime.fromisoformat(value))
 
 
 def _from_base64(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from segue.core.media import ReferenceKind, find_reference, media_in
 from segue.core.text import LONGEST_MESSAGE_ID, is_deeper, is_name, name_rule
 from segue.errors import BackendError, UsageError
-from segue.journal.rows import columns_of, decode_message, to_json
+from segue.journal.rows import columns_of, decode_message, parsed_to_json
 from segue.journal.tables import MEMORIES, MESSAGES, OF_THREAD, THREADS, USERS, Key, Row, Table
 from segue.transfer.lines import (
     BESIDE_MESSAGE,
@@ -151,8 +151,10 @@ def _message_row(given: Any, *, trusted: bool) -> dict[str, Any]:
     beside = decoded(MESSAGES, given, BESIDE_MESSAGE)
     body = given["message"]
     try:
-        _check_depth(body)
-        stored = to_json(body)
+        stored = parsed_to_json(body)
+        # Most have fewer brackets than levels are allowed.
+        if stored.count("{") + stored.count("[") > DEEPEST:
+            _check_depth(body)
         # These columns follow from the message: no file can declare a trigger visible.
         message = decode_message(body)
         columns = columns_of(message)

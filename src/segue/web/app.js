@@ -1,6 +1,6 @@
 /**
  * The page: threads, one conversation, and beside it what belongs to the user or the operator.
- * The address after `#` says what is shown, so that back, reload and links work.
+ * The address says what is shown, so that back, reload and links work: after `#`, or as a path.
  */
 
 import { Session, keys } from "./session.js";
@@ -8,7 +8,8 @@ import { allow, decline, mayAsk, notify, register } from "./notifications.js";
 import { icon } from "./icons.js";
 import { controls, tokens } from "./styles.js";
 import { ago } from "./words.js";
-import { css, html, nothing } from "./vendor/lit.js";
+import { html, nothing } from "./vendor/lit.js";
+import { appStyles } from "./elements/app-styles.js";
 import { SegueElement, define } from "./elements/element.js";
 import { helpDialog } from "./elements/help.js";
 import "./elements/conversation.js";
@@ -22,59 +23,23 @@ import "./elements/threads.js";
 /** @import { Thread } from "./client/types.js" */
 
 const INSPECTOR = "segue.inspector";
+/** @type {Record<string, string>} */
+const PLACES = { preferences: "Preferences", memories: "Memories", reminders: "Reminders", outcomes: "Outcomes", simulate: "Simulator" };
+const OWN_PATHS = new Set(["outcomes", "simulate"]);
 
 export class SegueApp extends SegueElement {
   static properties = { route: { state: true }, isInspecting: { state: true }, problem: { state: true } };
 
-  static styles = [
-    tokens,
-    controls,
-    css`
-      :host { display: block; }
-      .frame { height: 100%; display: grid; grid-template-columns: 280px minmax(0, 1fr); }
-      .frame.inspecting { grid-template-columns: 280px minmax(0, 1fr) minmax(360px, 36vw); }
-      aside { background: var(--raised); border-right: 1px solid var(--line); display: flex; flex-direction: column; min-height: 0; }
-      aside segue-threads { flex: 1; }
-      .places { border-top: 1px solid var(--line); padding: 8px; display: grid; grid-template-columns: 1fr 1fr; gap: 2px; }
-      .places a { display: inline-flex; gap: 6px; align-items: center; padding: 6px 8px; border-radius: 6px; font-size: 13px; line-height: 20px; text-decoration: none; color: var(--dim); }
-      .places a:hover, .places a[aria-current] { background: var(--hover); color: var(--text); }
-      .middle { display: flex; flex-direction: column; min-height: 0; min-width: 0; }
-      .middle > :is(segue-conversation, segue-memories, segue-preferences, segue-reminders) { flex: 1; }
-      header { display: flex; gap: 8px; align-items: center; border-bottom: 1px solid var(--line); padding: 8px 12px 8px 20px; min-height: 53px; }
-      header h1 { flex: 1; min-width: 0; }
-      header h1 .dim { font-weight: 400; }
-      .back { display: none; }
-      .offer { display: flex; gap: 8px; align-items: center; flex-wrap: wrap; padding: 8px 20px; background: var(--accent-soft); font-size: 13px; }
-      dialog.help { border: 1px solid var(--line); border-radius: 10px; background: var(--ground); color: var(--text); padding: 20px 24px; }
-      dialog.help dl { display: grid; grid-template-columns: auto 1fr; gap: 6px 16px; }
-      dialog.help dd { margin: 0; }
-      kbd { font: 12px ui-monospace, monospace; border: 1px solid var(--line); border-radius: 4px; padding: 1px 5px; background: var(--raised); }
-      .welcome { margin: auto; text-align: center; width: min(68ch, 100%); padding: 24px; box-sizing: border-box; }
-      .welcome segue-composer { text-align: left; margin-top: 16px; }
-      .recent { display: grid; gap: 8px; margin-top: 16px; }
-      .recent a { border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px; text-decoration: none; color: inherit; text-align: left; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-      .recent a:hover { background: var(--hover); }
-      .welcome h1 { font-size: 24px; line-height: 32px; margin-bottom: 8px; }
-      .inspector { border-left: 1px solid var(--line); min-height: 0; display: flex; flex-direction: column; }
-      .inspector segue-inspector { flex: 1; }
-      @media (max-width: 1000px) { .frame.inspecting { grid-template-columns: 240px minmax(0, 1fr) 340px; } .frame { grid-template-columns: 240px minmax(0, 1fr); } }
-      @media (max-width: 800px) {
-        .frame, .frame.inspecting { grid-template-columns: minmax(0, 1fr); }
-        .inspector, .inspect { display: none !important; }
-        .frame.reading aside, .frame:not(.reading) .middle { display: none; }
-        .back { display: block; }
-        header { padding-left: 8px; }
-      }
-    `,
-  ];
+  static styles = [tokens, controls, appStyles];
 
   constructor() {
     super();
     this.session = new Session({ api: new URL("..", import.meta.url), key: keys.get() });
-    this.route = read(location.hash);
+    this.route = read(location);
     this.isInspecting = localStorage.getItem(INSPECTOR) === "open";
     this.problem = "";
-    addEventListener("hashchange", () => (this.route = read(location.hash)));
+    /** @type {object | null} The conversation that got the focus. */ this.shown = null;
+    addEventListener("hashchange", () => (this.route = read(location)));
     globalThis.addEventListener("keydown", (event) => this.#key(event));
     addEventListener("focus", () => this.session.refreshMe());
     this.session.start();
@@ -85,22 +50,21 @@ export class SegueApp extends SegueElement {
   willUpdate() {
     this.follow(this.session);
     const { session, route } = this;
-    document.title = session.unread ? `(${session.unread}) Segue` : "Segue";
+    document.title = `${session.unread ? `(${session.unread}) ` : ""}${PLACES[route.place] ? `${PLACES[route.place]} · ` : ""}Segue`;
     if (this.isInspecting && session.me?.is_operator) import("./elements/inspector.js");
+    if (route.place === "outcomes") import("./elements/outcomes.js");
+    if (route.place === "simulate") import("./elements/simulator.js");
     if (!session.isReady || route.place !== "thread" || session.find(route.id)) return;
-    session.client.getThread(route.id).then((found) => session.keep(found), () => (location.hash = "#/"));
+    session.client.getThread(route.id).then((found) => session.keep(found), () => go(""));
   }
 
-  /** @param {import("./vendor/lit.js").PropertyValues} changed */
-  updated(changed) {
-    const old = changed.get("route");
-    const { place, id } = this.route;
-    if (place !== "thread" || (old?.id === id && old)) return;
+  updated() {
+    const talk = /** @type {any} */ (this.renderRoot.querySelector("segue-conversation"));
+    const shown = talk?.conversation ?? null;
+    if (shown === this.shown) return; // what arrives in a conversation leaves the focus where it is
+    this.shown = shown;
     // A phone's keyboard would cover what is to be read.
-    if (matchMedia("(pointer: fine)").matches) {
-      const talk = /** @type {any} */ (this.renderRoot.querySelector("segue-conversation"));
-      talk?.updateComplete.then(() => talk.focusComposer());
-    }
+    if (talk && matchMedia("(pointer: fine)").matches) talk.updateComplete.then(() => talk.focusComposer());
   }
 
   render() {
@@ -116,9 +80,8 @@ export class SegueApp extends SegueElement {
         <aside>
           <segue-threads .session=${session} .current=${route.id} @create=${this.#create} @search=${this.#search}></segue-threads>
           <nav class="places" aria-label="Yours">
-            ${this.#place("preferences", "sliders", "Preferences")} ${this.#place("memories", "book", "Memories")}
-            ${this.#place("reminders", "clock", "Reminders")}
-            ${isOperator ? html`<a href="outcomes">${icon("chart")} Outcomes</a><a href="simulate">${icon("flask")} Simulator</a>` : nothing}
+            ${this.#place("preferences", "sliders")} ${this.#place("memories", "book")} ${this.#place("reminders", "clock")}
+            ${isOperator ? html`${this.#place("outcomes", "chart")} ${this.#place("simulate", "flask")}` : nothing}
           </nav>
         </aside>
         <main class="middle">${this.#middle(thread)}</main>
@@ -130,25 +93,28 @@ export class SegueApp extends SegueElement {
       ${helpDialog}`;
   }
 
-  /** @param {string} name @param {"sliders" | "book" | "clock"} picture @param {string} title */
-  #place = (name, picture, title) => html`<a href="#/${name}"
-    aria-current=${this.route.place === name ? "page" : nothing}>${icon(picture)} ${title}</a>`;
+  /** @param {string} name @param {Parameters<typeof icon>[0]} picture */
+  #place = (name, picture) => html`<a href=${OWN_PATHS.has(name) ? name : `./#/${name}`}
+    aria-current=${this.route.place === name ? "page" : nothing}>${icon(picture)} ${PLACES[name]}</a>`;
 
   /** @param {Thread | null} thread */
   #middle(thread) {
     const { session, route } = this;
-    const back = html`<button class="plain icon back" aria-label="Back to the conversations" @click=${() => (location.hash = "#/")}>${icon("back")}</button>`;
-    switch (route.place) {
-      case "preferences":
-        return html`<header class="back">${back}</header><segue-preferences .session=${session}></segue-preferences>`;
-      case "memories":
-        return html`<header class="back">${back}</header><segue-memories .session=${session}></segue-memories>`;
-      case "reminders":
-        return html`<header class="back">${back}</header><segue-reminders .session=${session}></segue-reminders>`;
-      case "thread":
-        return thread ? html`${this.#header(thread, back)}${this.#offer()}${this.#conversation(thread)}` : nothing;
-      default:
-        return this.#welcome();
+    const back = html`<button class="plain icon back" aria-label="Back to the conversations" @click=${() => go("")}>${icon("back")}</button>`;
+    if (route.place === "thread") return thread ? html`${this.#header(thread, back)}${this.#offer()}${this.#conversation(thread)}` : nothing;
+    if (!session.isReady || !PLACES[route.place]) return this.#welcome();
+    return html`<header class="back">${back}</header>${this.#view(route.place)}`;
+  }
+
+  /** @param {string} place */
+  #view(place) {
+    const { session } = this;
+    switch (place) {
+      case "preferences": return html`<segue-preferences .session=${session}></segue-preferences>`;
+      case "memories": return html`<segue-memories .session=${session}></segue-memories>`;
+      case "reminders": return html`<segue-reminders .session=${session}></segue-reminders>`;
+      case "outcomes": return html`<segue-outcomes .session=${session}></segue-outcomes>`;
+      default: return html`<segue-simulator .session=${session}></segue-simulator>`;
     }
   }
 
@@ -185,7 +151,9 @@ export class SegueApp extends SegueElement {
     if (!session.isReady) return nothing;
     return html`<div class="welcome"><h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
       <p class="dim">${session.threads.length ? "Go on with one of these, or write to start a new conversation." : "Then be quiet for half a minute: here, agents write first."}</p>
-      <div class="recent">${session.threads.slice(0, 3).map((thread) => html`<a href="#/t/${thread.id}">${thread.title ?? `New, with ${session.nameOf(thread.agent_id)}`}<span class="dim"> · ${ago(thread.updated_at)}</span></a>`)}</div>
+      <div class="recent">${session.threads.slice(0, 3).map((thread) => html`<a href="./#/t/${thread.id}">
+        <span class="face" aria-hidden="true">${session.nameOf(thread.agent_id).slice(0, 1).toUpperCase()}</span>
+        <span class="grow cut">${thread.title ?? `New, with ${session.nameOf(thread.agent_id)}`}</span><span class="small dim">${ago(thread.updated_at)}</span></a>`)}</div>
       <segue-composer thread="new" .name=${session.nameOf(session.agents[0]?.id)} @send=${this.#begin}></segue-composer></div>`;
   }
 
@@ -193,14 +161,14 @@ export class SegueApp extends SegueElement {
   async #create(event) {
     const agent = typeof event.detail === "string" ? event.detail : undefined;
     const thread = await this.session.create(agent).catch(() => null);
-    if (thread) location.hash = `#/t/${thread.id}`;
+    if (thread) go(`t/${thread.id}`);
   }
 
   /** @param {CustomEvent} event */
   async #begin(event) {
     const thread = await this.session.create().catch(() => null);
     if (!thread) return;
-    location.hash = `#/t/${thread.id}`;
+    go(`t/${thread.id}`);
     this.session.open(thread.id).send(event.detail);
   }
 
@@ -214,7 +182,7 @@ export class SegueApp extends SegueElement {
     if (!confirm("Delete this conversation? What the agent remembers of you stays.")) return;
     await this.session.client.deleteThread(thread.id);
     this.session.drop(thread.id);
-    location.hash = "#/";
+    go("");
   }
 
   #inspect() {
@@ -242,7 +210,7 @@ export class SegueApp extends SegueElement {
 
   #nextUnread() {
     const next = this.session.threads.find((thread) => thread.unread && thread.id !== this.route.id);
-    if (next) location.hash = `#/t/${next.id}`;
+    if (next) go(`t/${next.id}`);
   }
 
   /** @param {CustomEvent} event */
@@ -259,8 +227,13 @@ export class SegueApp extends SegueElement {
   }
 }
 
-/** @param {string} hash */
-function read(hash) {
+/** @param {string} place */
+const go = (place) => location.assign(`./#/${place}`);
+
+/** What an address shows. @param {{pathname: string, hash: string}} address */
+function read({ pathname, hash }) {
+  const path = pathname.split("/").at(-1) ?? "";
+  if (OWN_PATHS.has(path)) return { place: path, id: "", position: "" };
   const [place = "", id = "", position = ""] = hash.replace(/^#\/?/, "").split("/");
   return place === "t" ? { place: "thread", id, position } : { place, id: "", position: "" };
 }

@@ -8,7 +8,7 @@
 /** @import { Content, Frame, Message } from "./client/types.js" */
 
 /** At most this many messages are in the document; further ones are a scroll away. */
-export const WINDOW = 240;
+export const WINDOW = 120;
 const PAGE = 30;
 const AT_ONCE = 6;
 
@@ -26,7 +26,7 @@ export const textOf = (content) =>
     : content.map((block) => (block.type === "text" ? block.text : "")).join("");
 
 /** Until the next frame; a hidden tab draws none, and waits a moment instead. */
-const drawn = () => new Promise((resolve) => { requestAnimationFrame(resolve); setTimeout(resolve, 100); });
+export const drawn = () => new Promise((resolve) => { requestAnimationFrame(resolve); setTimeout(resolve, 100); });
 
 export class Conversation extends EventTarget {
   /** @param {SegueClient} client @param {string} id */

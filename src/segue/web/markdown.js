@@ -4,6 +4,7 @@
  * nothing is loaded: a picture of another host would tell that host what was said.
  */
 
+import { copy } from "./media.js";
 import * as smd from "./vendor/streaming-markdown.js";
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
@@ -61,11 +62,7 @@ function enclose(node) {
   button.type = "button";
   button.className = "copy";
   button.textContent = "Copy";
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(node.textContent ?? "");
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
-  });
+  button.addEventListener("click", () => copy(node.textContent ?? "", button));
   box.append(button);
 }
 

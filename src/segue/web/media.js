@@ -33,6 +33,14 @@ export function save(value, name) {
   URL.revokeObjectURL(link.href);
 }
 
+/** Put a text on the clipboard; the button says so for a moment. @param {string} text @param {HTMLElement} button */
+export async function copy(text, button) {
+  await navigator.clipboard.writeText(text);
+  const name = (button.dataset.name ??= button.textContent ?? "");
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = name), 1500);
+}
+
 const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);/;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Notifications of the browser for what agents write first while nobody looks: by the page while it
- * is hidden, by Web Push while it is closed. Permission is asked for only after a first such message
+ * Notifications of the browser for what agents write first: by the page while it is hidden, by Web
+ * Push while it is closed. Permission is asked for only after a first such message
  * was read, and only by a click.
  */
 
@@ -58,7 +58,7 @@ export async function isSubscribed(client) {
   try {
     await client.getPushKey();
     const found = await subscription();
-    // Again: the server may have lost it, or somebody else may use this browser now.
+    // Again: the server may have lost it, or another user may use this browser now.
     if (found) await client.subscribePush(found.toJSON());
     return Boolean(found);
   } catch {

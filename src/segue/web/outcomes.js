@@ -1,5 +1,7 @@
 /** What became of follow-ups: sums, the sentence that says it, and rows for a spreadsheet. */
 
+import { plain } from "./words.js";
+
 /** @typedef {{cases: number, value: number, low: number, high: number}} Rate */
 /** @typedef {{agent: string, trigger: string | null, variant: string | null, total: number, replied: number, ignored: number, pending: number, stopped: number, suppressed: number, withheld: number, held_out: number, failed: number, suppressed_by: Record<string, number>, reply_rate: Rate | null, median_latency_seconds: number | null}} Row */
 /** @typedef {{agent: string, trigger: string | null, variant: string | null, wrote: Rate, difference: {value: number, low: number, high: number} | null}} Arm */
@@ -8,8 +10,8 @@ export const COUNTS = /** @type {const} */ (["replied", "ignored", "pending", "s
 
 /** @param {number} share */
 export const percent = (share) => `${Math.round(share * 100)} %`;
-/** @param {string | null} name */
-export const plain = (name) => (name ?? "other").replaceAll("_", " ");
+/** @param {string | null} trigger */
+export const nameOf = (trigger) => plain(trigger ?? "other");
 
 /** The interval of a share, by Wilson's score; 95 %. @param {number} hits @param {number} cases @returns {Rate | null} */
 export function rate(hits, cases) {
@@ -24,24 +26,29 @@ export function rate(hits, cases) {
 /** @param {Row[]} rows @param {(typeof COUNTS)[number] | "total"} name */
 export const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
 
+/** The rate of several rows together, of follow-ups whose time to be answered is over. @param {Row[]} rows */
+export function pooled(rows) {
+  const known = rows.flatMap((row) => row.reply_rate ?? []);
+  return rate(Math.round(known.reduce((all, each) => all + each.value * each.cases, 0)), known.reduce((all, each) => all + each.cases, 0));
+}
+
 /** The one thing to know. @param {Row[]} rows @param {Arm[]} arms */
 export function sentence(rows, arms) {
   const sure = arms.filter((arm) => arm.difference && arm.difference.low > 0);
   const best = sure.sort((a, b) => b.wrote.value - a.wrote.value)[0];
   if (best?.difference) {
-    return `“${best.variant}” (${plain(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, ${Math.round(best.difference.value * 100)} points more than without a follow-up (95 % sure: ${Math.round(best.difference.low * 100)} to ${Math.round(best.difference.high * 100)}).`;
+    return `“${best.variant}” (${nameOf(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, ${Math.round(best.difference.value * 100)} points more than without a follow-up (95 % sure: ${Math.round(best.difference.low * 100)} to ${Math.round(best.difference.high * 100)}).`;
   }
   for (const better of rows) {
     const worse = rows.find((row) => row.agent === better.agent && row.trigger === better.trigger && better.reply_rate && row.reply_rate && better.reply_rate.low > row.reply_rate.high);
     if (worse?.reply_rate && better.reply_rate) {
-      return `“${better.variant}” (${plain(better.trigger)}) is answered more often than “${worse.variant}”: ${percent(better.reply_rate.value)} against ${percent(worse.reply_rate.value)}.`;
+      return `“${better.variant}” (${nameOf(better.trigger)}) is answered more often than “${worse.variant}”: ${percent(better.reply_rate.value)} against ${percent(worse.reply_rate.value)}.`;
     }
   }
-  const replied = sum(rows, "replied");
-  const all = rate(replied, replied + sum(rows, "ignored"));
+  const all = pooled(rows);
   if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % sure: ${percent(all.low)} to ${percent(all.high)}).`;
-  const waiting = sum(rows, "pending");
-  if (waiting) return waiting === 1 ? "1 follow-up was sent; whether it is answered is still open." : `${waiting} follow-ups were sent; whether they are answered is still open.`;
+  const waiting = sum(rows, "replied") + sum(rows, "ignored") + sum(rows, "pending");
+  if (waiting) return `${waiting === 1 ? "1 follow-up was" : `${waiting} follow-ups were`} sent; how many are answered is known when their time is over.`;
   const planned = sum(rows, "total");
   return planned ? `${planned === 1 ? "1 follow-up was" : `${planned} follow-ups were`} planned, and none was sent.` : "No follow-up was sent yet.";
 }

@@ -27,7 +27,7 @@ export const keys = {
 };
 
 /** Why the server wants another key; null if it does not. @param {unknown} error @returns {string | null} */
-export function whyLocked(error) {
+function whyLocked(error) {
   if (!(error instanceof SegueError)) return null;
   if (error.code === "user") return "This is a program's key, which needs a user with each request. Use a user's key here.";
   return error.status === 401 ? error.message : null;
@@ -170,7 +170,7 @@ export class Session extends EventTarget {
     const anywhere = (/** @type {object} */ back) => () => this.setPreferences(back);
     if (mine.opted_out || mine.muted) return { text: "Agents no longer write to you first.", undo: anywhere({ opted_out: null, muted: null }) };
     if (own.opted_out || own.muted) return { text: `${name} does not write first here.`, undo: here({ muted: null, opted_out: null }) };
-    if (isAhead(mine.snoozed_until)) return { text: `Nobody writes first before ${moment(mine.snoozed_until ?? "")}.`, undo: anywhere({ snoozed_until: null }) };
+    if (isAhead(mine.snoozed_until)) return { text: `No agent writes first before ${moment(mine.snoozed_until ?? "")}.`, undo: anywhere({ snoozed_until: null }) };
     if (isAhead(own.snoozed_until)) return { text: `${name} does not write first before ${moment(own.snoozed_until ?? "")}.`, undo: here({ snoozed_until: null }) };
     return null;
   }

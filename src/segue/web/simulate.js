@@ -1,5 +1,7 @@
 /** A simulated week as days and hours, and a policy as a form: no element, no request. */
 
+import { plain } from "./words.js";
+
 /** @typedef {{at: string, kind: string, who: string, what: string, why: string, trigger: string | null, gate: string | null, until: string | null}} Entry */
 /** @typedef {{start: string, end: string} | "none"} Hours */
 /** @typedef {{policy: any, quiet_hours: Hours, entries: Entry[], totals: any}} Run */
@@ -91,9 +93,6 @@ const CAUSES = /** @type {Record<string, string>} */ ({
   enabled: "follow-ups are off",
   decider: "nothing plans follow-ups",
 });
-
-/** @param {string | null} word */
-const plain = (word) => (word ?? "").replaceAll("_", " ");
 
 /** One sentence about what happened. @param {Entry} entry */
 export function sayEntry(entry) {

@@ -84,6 +84,8 @@ export const controls = css`
   .small { font-size: 13px; line-height: 20px; }
   .tiny { font-size: 12px; line-height: 16px; }
   .bad { color: var(--bad); }
+  .notice { border-radius: 6px; padding: 8px 12px; margin: 12px 0; background: var(--accent-soft); font-size: 13px; line-height: 20px; white-space: pre-line; }
+  .notice.bad { background: var(--bad-soft); }
   .face {
     flex: none; width: 28px; height: 28px; border-radius: 50%; display: grid; place-items: center; font-size: 13px;
     font-weight: 600; background: var(--accent-soft); color: var(--accent);
@@ -109,14 +111,16 @@ export const sheet = css`
   ul.list > li { border-bottom: 1px solid var(--line); padding: 12px 0; }
   .empty {
     border: 1px dashed var(--edge); border-radius: 10px; padding: 24px; margin: 16px 0;
-    color: var(--dim); text-align: center;
+    color: var(--dim); text-align: center; text-wrap: balance;
   }
+  .empty p { color: var(--text); font-weight: 600; margin: 0 0 4px; }
   input.wide { width: 100%; }
   form.add { display: flex; gap: 8px; flex-wrap: wrap; margin: 16px 0; }
   form.add > .grow { flex: 1 1 200px; }
   .setting { display: flex; gap: 16px; align-items: center; padding: 12px 0; border-bottom: 1px solid var(--line); flex-wrap: wrap; }
   .setting > .grow { flex: 1 1 240px; }
   .setting strong { font-weight: 600; display: block; }
-  .notice { border-radius: 6px; padding: 8px 12px; margin: 12px 0; background: var(--accent-soft); font-size: 13px; }
-  .notice.bad { background: var(--bad-soft); color: var(--bad); }
+  .setting .small { display: block; }
+  .setting .small button { font-size: inherit; }
+  .setting select { width: 240px; }
 `;

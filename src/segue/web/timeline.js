@@ -1,7 +1,7 @@
 /** A thread's batches as bars on a time line: what is computed of it, without drawing. */
 
 /** @typedef {{id: string, type: string, state: string, reasons: string[], began_at: string, messages: any[], turns: any[], nested: Batch[]}} Batch */
-/** @typedef {{batch: Batch, from: number, to: number, isOpen: boolean, parts: {from: number, to: number}[], parent: Bar | null, calls: {name: string, from: number, to: number, row: number}[]}} Bar */
+/** @typedef {{batch: Batch, from: number, to: number, parts: {from: number, to: number}[], parent: Bar | null, calls: {name: string, from: number, to: number, row: number}[]}} Bar */
 
 /** The lanes from the top, and what they are called. */
 export const LANES = /** @type {const} */ ([
@@ -23,9 +23,9 @@ export function barOf(batch, now, parent) {
   const times = batch.messages.map((message) =>
     message.metadata?.position ? from + ticks(message.metadata.position) - start : from,
   );
-  const isOpen = batch.turns.some((turn) => RUNNING.has(turn.state));
-  const to = isOpen ? now : Math.max(from, ...times);
-  return { batch, from, to, isOpen, parent, parts: partsOf(batch, times, to), calls: callsOf(batch, times, to) };
+  const isRunning = batch.turns.some((turn) => RUNNING.has(turn.state));
+  const to = isRunning ? now : Math.max(from, ...times);
+  return { batch, from, to, parent, parts: partsOf(batch, times, to), calls: callsOf(batch, times, to) };
 }
 
 /** The turns of a batch: one that is continued later has several, with silence between them. */

@@ -7,8 +7,16 @@ const DAY = 24 * HOUR;
 /** @param {Date} date */
 const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
 
+/** @type {Map<string, Intl.DateTimeFormat>} To make one takes as long as to draw a message. */
+const formats = new Map();
+
 /** @param {Date} date @param {Intl.DateTimeFormatOptions} options */
-const format = (date, options) => new Intl.DateTimeFormat(undefined, options).format(date);
+function format(date, options) {
+  const key = JSON.stringify(options);
+  let found = formats.get(key);
+  if (!found) formats.set(key, (found = new Intl.DateTimeFormat(undefined, options)));
+  return found.format(date);
+}
 
 /** How long ago, as short as possible. @param {string} time @param {number} [now] */
 export function ago(time, now = Date.now()) {
@@ -26,6 +34,13 @@ export function ago(time, now = Date.now()) {
 /** @param {string} time */
 export const clock = (time) =>
   format(new Date(time), { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+/** On an axis: as much of a time as tells its labels apart. @param {number} time @param {number} length Of the axis, in milliseconds. */
+export const label = (time, length) =>
+  format(new Date(time), {
+    hour: "2-digit", minute: "2-digit", hourCycle: "h23",
+    ...(length < 10 * MINUTE ? { second: "2-digit" } : length > 20 * HOUR ? { weekday: "short" } : {}),
+  });
 
 /** The day and the minute, as near ones are called. @param {string} time @param {number} [now] */
 export function moment(time, now = Date.now()) {
@@ -67,6 +82,9 @@ export function countdown(time, now) {
   if (hours >= 48) return span(left * 1000);
   return hours ? `${hours}:${parts.join(":")}` : parts.join(":");
 }
+
+/** A name of the server's, such as a trigger, as words. @param {string | null | undefined} name */
+export const plain = (name) => (name ?? "").replaceAll("_", " ");
 
 /** A text in one line without the marks of Markdown. @param {string} text */
 export const unmarked = (text) =>

@@ -1,7 +1,9 @@
-// What the tests do with `@langchain/langgraph-sdk`. Each act prints what it got, as JSON.
+// What the tests do with `@langchain/langgraph-sdk`. Acts are named on the standard input, line by
+// line; each prints what it got, or why it failed, as a line of JSON.
+import { createInterface } from "node:readline";
 import { Client } from "@langchain/langgraph-sdk";
 
-const { SEGUE_URL, SEGUE_KEY, ACT } = process.env;
+const { SEGUE_URL, SEGUE_KEY } = process.env;
 const client = new Client({ apiUrl: SEGUE_URL, apiKey: SEGUE_KEY ?? null, callerOptions: { maxRetries: 0 } });
 
 const say = (content, id) => ({ messages: [{ type: "human", content, ...(id && { id }) }] });
@@ -54,7 +56,7 @@ const acts = {
     const leaving = new AbortController();
     const heard = [];
     const listening = (async () => {
-      for await (const part of client.threads.joinStream(thread, { signal: leaving.signal })) {
+      for await (const part of client.threads.joinStream(thread, { lastEventId: "-1", signal: leaving.signal })) {
         heard.push(part);
         if (heard.filter((each) => each.data?.status === "run_done").length === 2) break;
       }
@@ -195,5 +197,8 @@ const acts = {
   },
 };
 
-console.log(JSON.stringify(await acts[ACT]()));
+for await (const name of createInterface({ input: process.stdin })) {
+  const report = await acts[name]().then((got) => ({ got }), (error) => ({ error: error.stack }));
+  console.log(JSON.stringify(report));
+}
 process.exit(0);

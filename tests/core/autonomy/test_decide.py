@@ -330,6 +330,8 @@ def test_words_of_parting_are_not_always_a_goodbye(user: str, expected: Sign) ->
     [
         ("Please stop writing to me.", "Okay. Did I do anything wrong?", Sign.STOPPED),
         ("Hör auf, mir zu schreiben", "Verstanden. Kann ich noch etwas tun?", Sign.STOPPED),
+        ("All this pinging makes me want to unplug you, so less.", "Why?", Sign.MAY_BE_STOP),
+        ("You can write to me again. I was only tired.", "Great, how are you?", Sign.ASKED),
         ("Was ist die Hauptstadt von Norwegen?", "Oslo ist die Hauptstadt.", Sign.NOT_READ),
         ("Ich lerne Gitarre.", "Schön! Welche Lieder magst du?", Sign.ASKED),
         ("Danke, tschüss!", "Gern! Kann ich noch etwas für dich tun?", Sign.CLOSED),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from segue.core.autonomy.recurrence import parse_recurrence, read_recurrence
 from segue.core.autonomy.schedule import Schedule, parse_schedule
 from segue.errors import UsageError
 
@@ -290,3 +291,31 @@ def test_a_stored_rule_is_read_without_looking_for_its_times() -> None:
     assert Schedule.from_json(stored).every == every
     with pytest.raises(UsageError, match="no time within 5 years"):
         parse_schedule(every=every, now=datetime(2027, 1, 15, 8, tzinfo=UTC), zone="UTC")
+
+
+def test_a_rule_keeps_its_wall_clock_in_another_zone() -> None:
+    """Its days, its weeks between, and its end; what comes once keeps its moment."""
+    rule = "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=1"
+    here = schedule(every=rule, until="2026-12-21")
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        assert (
+            times_of(here.moved_to(zone), 5)
+            == times_of(here, 5)
+            == [
+                "Mon 23 Nov 01:00",
+                "Mon 07 Dec 01:00",
+                "Mon 21 Dec 01:00",
+            ]
+        )
+    once = schedule(at="2026-11-18T09:00")
+    assert once.moved_to("Asia/Tokyo") == once
+    assert here.moved_to("Nowhere/Else") == here.moved_to(None) == here
+
+
+def test_a_rule_whose_interval_never_reaches_its_hour_has_no_times() -> None:
+    """Every 24 hours from five o'clock is never at two; to ask for it is no error of the server."""
+    start = datetime(2027, 3, 27, 5, 10)  # noqa: DTZ001 - on the user's wall clock
+    rule = read_recurrence("FREQ=HOURLY;INTERVAL=24;BYHOUR=2;BYMINUTE=30")
+    assert list(rule.times(start, start)) == []
+    with pytest.raises(UsageError, match="no time within 5 years"):
+        parse_recurrence("FREQ=HOURLY;INTERVAL=24;BYHOUR=3;BYMONTH=2;BYMONTHDAY=30", start)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.core.speech.stops import FollowUpRequest, Wish, read_request
+from segue.core.speech.stops import UserRequest, Wish, read_request
 
 ALL = [
     "Stop reminding me.",
@@ -46,7 +46,7 @@ OTHERS = [
 @pytest.mark.parametrize("message", ALL)
 def test_a_user_wants_no_reminders(message: str) -> None:
     """If none recur, it is a stop of what the agent writes on its own."""
-    assert read_request(message) == FollowUpRequest(Wish.STOP_REMINDERS, may_be_stop=True)
+    assert read_request(message) == UserRequest(Wish.STOP_REMINDERS, may_be_stop=True)
 
 
 @pytest.mark.parametrize("message", ONE)
@@ -69,7 +69,7 @@ def test_a_stop_beats_the_end_of_reminders() -> None:
         "Leave me alone, stop reminding me.",
         "Stop reminding me. And stop writing to me!",
     ):
-        assert read_request(message) == FollowUpRequest(Wish.STOP)
+        assert read_request(message) == UserRequest(Wish.STOP)
 
 
 @pytest.mark.parametrize("message", ["Question q4: later.", "Status: later", "Frage 2: später"])

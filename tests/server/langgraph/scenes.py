@@ -116,6 +116,20 @@ def words_of(parts: list[StreamPart]) -> str:
     )
 
 
+def shown_after(parts: list[StreamPart], shown: dict[str, str]) -> list[str]:
+    """The texts that a client shows after some pieces: it adds them up by their ids, as the SDK's
+    own reducer does, and drops what is removed.
+    """
+    for part in parts:
+        if part.event == "messages":
+            piece = cast("Any", part.data)[0]
+            if piece["type"] == "remove":
+                del shown[piece["id"]]
+            else:
+                shown[piece["id"]] = shown.get(piece["id"], "") + piece["content"]
+    return [*shown.values()]
+
+
 async def read_until(site: Site, path: str, text: str) -> tuple[str, str]:
     """The text of a reply up to some words, and the id of the event that brought them; then the
     line is cut.

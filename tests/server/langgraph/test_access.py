@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 
 from segue.server.app import create_app
 from segue.server.auth import new_key
-from segue.server.langgraph.refusals import REFUSED
+from segue.server.langgraph import REFUSED
 from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, World, plain_agent
 from tests.runtime.scenes import echo, lines
@@ -164,6 +164,7 @@ async def test_lists_hold_only_ones_own(sqlite_stage: Stage) -> None:
         assert await bob.threads.search(ids=[town.ann.thread]) == []
         assert await bob.threads.search(metadata={"about": f"my {TOPIC}"}) == []
         assert await bob.threads.count() == 1
+        assert TOPIC not in str(await bob.store.search_items(["memories"]))
         assert TOPIC not in str(await bob.store.search_items(["memories"], query=TOPIC))
         assert [c["cron_id"] for c in await bob.crons.search()] == [town.bob.cron]
         url = f"{town.site.address.replace('http', 'ws', 1)}/threads/{town.ann.thread}"

@@ -102,6 +102,7 @@ async def test_no_frame_breaks_a_socket(folder: str) -> None:
         path = f"/threads/{thread}/stream/events"
         for _ in range(20 * ROUNDS):
             frames = [json.dumps(_made(dice)), "{", "", json.dumps({"id": 1, "method": "x"})]
+            answers: list[Any] = []
             good = {"id": 3, "method": "subscription.subscribe", "params": BODIES["events"]}
             frames.append(json.dumps(_changed(dice, good)))
             async with watched.site.socket(path) as socket:
@@ -110,7 +111,11 @@ async def test_no_frame_breaks_a_socket(folder: str) -> None:
                         await socket.send(frame)
                     ping = {"id": 77, "method": "state.get", "params": {}}
                     await socket.send(json.dumps(ping))
-                    while json.loads(await socket.recv()).get("id") != 77:
-                        pass
+                    while not answers or answers[-1].get("id") != 77:
+                        answers.append(json.loads(await socket.recv()))
                 except ConnectionClosed as closed:
                     pytest.fail(f"{frames} closed it: {closed}")
+            refused = [each.get("id") for each in answers if each["type"] == "error"]
+            assert refused.count(None) >= 2, (frames, answers)  # "{" and ""
+            assert 1 in refused, (frames, answers)
+            assert answers[-1]["type"] == "success", (frames, answers)

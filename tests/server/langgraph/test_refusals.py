@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langgraph_sdk.errors import UnprocessableEntityError
 
-from segue.server.langgraph.refusals import REFUSED
+from segue.server.langgraph import REFUSED
 from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, plain_agent
 from tests.runtime.scenes import lines
@@ -72,8 +72,6 @@ async def test_routes_that_cannot_be_honoured_say_why(sqlite_stage: Stage) -> No
             assert answer.json()["detail"] == reason
         with pytest.raises(UnprocessableEntityError, match="cannot write the state"):
             await client.threads.update_state(thread, {"messages": []})
-        with pytest.raises(UnprocessableEntityError, match="not copied"):
-            await client.threads.copy(thread)
         with pytest.raises(UnprocessableEntityError, match="supersteps"):
             await client.threads.create(supersteps=[{"updates": [{"values": {}, "as_node": "x"}]}])
         with pytest.raises(UnprocessableEntityError, match="ttl"):

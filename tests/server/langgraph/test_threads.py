@@ -3,11 +3,17 @@
 import asyncio
 import json
 from collections.abc import Coroutine
+from contextlib import aclosing
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 
+from segue import SnowflakeGenerator, stamp
+from segue.agent.scripted import ScriptedChatModel
+from segue.server.langgraph.messages import Window
 from segue.simulate.world import Stage, plain_agent
 from tests.runtime.scenes import lines
 from tests.server.clients import PATIENCE
@@ -45,6 +51,42 @@ async def test_a_thread_keeps_the_notes_of_its_client(stage: Stage) -> None:
         with pytest.raises(NotFoundError):
             await client.threads.get(OWN_ID)
         assert [thread.id for thread in await world.segue.list_threads("me")] != [OWN_ID]
+
+
+async def test_a_copy_goes_its_own_way(stage: Stage) -> None:
+    """With all that was said, and with none of what waits: that is the original's alone."""
+    heard: list[list[str]] = []
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        heard.append([message.text for message in messages[1:]])
+        return AIMessage(f"Which key for {messages[-1].text!r}?")
+
+    models = {"guide": ScriptedChatModel(script=answer)}
+    async with wired(stage, models=models) as (world, _, client):
+        thread = (await client.threads.create(metadata={"song": "blues"}))["thread_id"]
+        await client.runs.wait(thread, ASSISTANT, input=said("A song"))
+        await world.segue.remind(thread, "tune the guitar", after=timedelta(minutes=5))
+        other = (await client.threads.create())["thread_id"]
+        await client.runs.wait(other, ASSISTANT, input=said("Newer"))
+        cursor = await world.segue.user_cursor("me")
+        made: Any = await client.threads.copy(thread)  # type: ignore[func-returns-value] # it does
+        copy = made["thread_id"]
+        assert made["metadata"]["song"] == "blues"
+        news = world.segue.listen_user("me", cursor)
+        async with aclosing(news), asyncio.timeout(PATIENCE):
+            assert (await anext(news)).thread_id == copy
+        await client.runs.wait(copy, ASSISTANT, input=said("Slower"))
+        assert heard[-1] == ["A song", "Which key for 'A song'?", "Slower"]
+        before: Any = await client.threads.get_state(thread)
+        assert texts(before["values"]) == ["A song", "Which key for 'A song'?"]
+        await world.pass_time(minutes=6)
+        after: Any = await client.threads.get_state(thread)
+        assert len(texts(after["values"])) == 3  # the reminder
+        there: Any = await client.threads.get_state(copy)
+        assert len(texts(there["values"])) == 4
+        assert await world.segue.list_reminders(thread=copy) == []
+        with pytest.raises(NotFoundError):
+            await client.threads.copy(OWN_ID)
 
 
 async def test_threads_are_searched_by_page_id_and_agent(sqlite_stage: Stage) -> None:
@@ -148,6 +190,17 @@ async def test_the_state_is_a_window_of_whole_batches(sqlite_stage: Stage) -> No
         assert newest["values"] == state["values"]
         with pytest.raises(NotFoundError, match="no earlier checkpoints"):
             await client.threads.get_state(thread, checkpoint_id="earlier")
+
+
+def test_a_window_begins_with_a_whole_batch() -> None:
+    """Also where its size alone would cut through one."""
+    ids, window = SnowflakeGenerator(node=1), Window()
+    for number in range(60):
+        said_now = [HumanMessage(str(number)), AIMessage("Let me see."), AIMessage("Yes.")]
+        for message in stamp(said_now, ids):
+            window.add(message)
+        assert window.values()["messages"][0]["type"] == "human"
+    assert len(window.values()["messages"]) < 100
 
 
 async def test_a_page_that_only_opens_a_thread_can_ask_to_listen(sqlite_stage: Stage) -> None:

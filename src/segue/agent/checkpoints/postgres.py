@@ -1,6 +1,8 @@
 """Checkpoints in PostgreSQL: LangGraph's saver over one pool. Needs the extra `postgres`."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Self
 
 import psycopg
@@ -20,6 +22,10 @@ _SETTINGS: Final[dict[str, Any]] = {
     "row_factory": dict_row,
 }
 _LOCK: Final = 0x5E6F
+_ATTEMPTS: Final = """
+    SELECT thread_id, checkpoint_ns FROM checkpoints
+    UNION SELECT thread_id, checkpoint_ns FROM checkpoint_writes
+"""
 
 
 class PostgresCheckpoints(Checkpoints):
@@ -43,33 +49,39 @@ class PostgresCheckpoints(Checkpoints):
         return AsyncPostgresSaver(self._pool, serde=StrictSerializer())
 
     async def attempts(self) -> set[tuple[str, int]]:
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(
-                "SELECT thread_id, checkpoint_ns FROM checkpoints "
-                "UNION SELECT thread_id, checkpoint_ns FROM checkpoint_writes"
-            )
-            rows = await cursor.fetchall()
+        with _backend_errors():
+            async with self._pool.connection() as connection:
+                cursor = await connection.execute(_ATTEMPTS)
+                rows = await cursor.fetchall()
         return stored_turns((row["thread_id"], row["checkpoint_ns"]) for row in rows)
 
-    async def wipe(self) -> None:
-        pass  # the server runs VACUUM
+    async def drop(self, batch: str) -> None:
+        with _backend_errors():
+            await super().drop(batch)
 
     async def open(self) -> Self:
         check_address(self._dsn)
-        try:
+        with _backend_errors():
             # Not from the pool, which hides the reason of a failure.
             connection = await AsyncConnection.connect(self._dsn, **_SETTINGS)
             async with connection:
                 await _lock(connection)
                 await AsyncPostgresSaver(connection).setup()
             await self._pool.open()
-        except psycopg.Error as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise BackendError(f"Checkpoints in PostgreSQL: {reason.rstrip('.')}.") from error
         return self
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+@contextmanager
+def _backend_errors() -> Iterator[None]:
+    """Report an outage as what it is: the sweeper tries again and logs no traceback."""
+    try:
+        yield
+    except psycopg.Error as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BackendError(f"Checkpoints in PostgreSQL: {reason.rstrip('.')}.") from error
 
 
 async def _lock(connection: AsyncConnection[Any]) -> None:

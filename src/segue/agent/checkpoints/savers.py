@@ -48,10 +48,7 @@ Attempt = tuple[int, ...]
 
 
 class AttemptSaver(BaseCheckpointSaver[Any]):
-    """Stores on another saver, under the name of its batch and in the namespace of its attempt.
-
-    A lazy one holds checkpoints in memory until they are worth storing.
-    """
+    """Stores on another saver, by batch and attempt; a lazy one only what is worth storing."""
 
     def __init__(
         self,
@@ -96,7 +93,8 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         The graph's own checkpoint is copied last and makes the copy valid: an interrupted copy is
         made again by the next attempt.
         """
-        saver = _raw(self._saver)
+        saver = copy.copy(self._saver)
+        saver.serde = _RAW
         found = await _attempts(saver, self._batch)
         self._earlier = sorted(found.keys() - {self._attempt}, reverse=True)
         if self._attempt in found or not self._earlier:
@@ -104,6 +102,27 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         inner_first = sorted(found[self._earlier[0]].items(), reverse=True)
         for namespace, newest in inner_first:
             await _copy(saver, newest, _join(self._attempt, namespace))
+
+    async def own_steps(self) -> tuple[dict[str, Any], list[list[tuple[str, Any]]]]:
+        """The values that this turn took over, and what each of its steps wrote since.
+
+        Steps of earlier attempts at the turn count, as far as its last checkpoint rests on them.
+        """
+        place: RunnableConfig = {"configurable": {"thread_id": self._batch}}
+        found: dict[Attempt, dict[str, CheckpointTuple]] = defaultdict(dict)
+        async for stored in self._saver.alist(place):
+            attempt, namespace = _split(stored.config["configurable"]["checkpoint_ns"])
+            if attempt[:1] == self._attempt[:1] and not namespace:
+                found[attempt][stored.checkpoint["id"]] = stored
+        # A later attempt has the writes of a checkpoint that it took over, and its own.
+        by_id: dict[str, CheckpointTuple] = {}
+        for attempt in sorted(found):
+            by_id |= found[attempt]
+        chain = [max(found[self._attempt].values(), key=_step_of)]
+        while (parent := _parent_of(chain[0])) in by_id:
+            chain.insert(0, by_id[parent])
+        writes = [[(name, value) for _, name, value in c.pending_writes or ()] for c in chain[:-1]]
+        return chain[0].checkpoint["channel_values"], writes
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         if config["configurable"].get("checkpoint_id") is None:
@@ -219,20 +238,9 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
 
 
 def stored_turns(places: Iterable[tuple[str, str]]) -> set[tuple[str, int]]:
-    """The batches and turns that checkpoints belong to, by their threads and namespaces.
-
-    Other applications' checkpoints in the same tables are skipped.
-    """
+    """The batches and turns of checkpoints; those of other applications are skipped."""
     found = ((thread, _split(namespace)[0]) for thread, namespace in places)
     return {(thread, attempt[0]) for thread, attempt in found if attempt}
-
-
-def _raw(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
-    if not isinstance(saver.serde, JsonPlusSerializer):
-        return saver
-    raw = copy.copy(saver)
-    raw.serde = _RAW
-    return raw
 
 
 async def _attempts(
@@ -253,6 +261,10 @@ def _step_of(stored: CheckpointTuple) -> int:
     return int(stored.metadata.get("step", -1))
 
 
+def _parent_of(stored: CheckpointTuple) -> Any:
+    return stored.parent_config["configurable"]["checkpoint_id"] if stored.parent_config else None
+
+
 async def _copy(saver: BaseCheckpointSaver[Any], found: CheckpointTuple, namespace: str) -> None:
     """Writes first: they are not read before their checkpoint is there."""
     own = _moved(found.config, found.config["configurable"]["thread_id"], namespace)
@@ -262,8 +274,8 @@ async def _copy(saver: BaseCheckpointSaver[Any], found: CheckpointTuple, namespa
     for number, (task_id, of_task) in enumerate(writes.items()):
         # A saver does not return the path; it only sets the order.
         await saver.aput_writes(own, of_task, task_id, f"{number:06}")
-    parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-    place: RunnableConfig = {"configurable": {**own["configurable"], "checkpoint_id": parent}}
+    parent = {"checkpoint_id": _parent_of(found)}
+    place: RunnableConfig = {"configurable": {**own["configurable"], **parent}}
     versions = found.checkpoint["channel_versions"]
     await saver.aput(place, found.checkpoint, found.metadata, versions)
 

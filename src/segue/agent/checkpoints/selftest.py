@@ -36,10 +36,7 @@ async def check_integrity(
     ids: SnowflakeSource,
     now: datetime,
 ) -> None:
-    """Raise `BackendError` unless a synthetic message comes back unchanged from both stores.
-
-    Always deletes what it stored.
-    """
+    """`BackendError` unless a message comes back unchanged from both; deletes what it stored."""
     message = _sample(ids)
     name = f"{SELF_TEST}{to_text(ids.next())}"
     _compare("journal", message, await _through_journal(journal, name, message, now))

@@ -8,12 +8,15 @@ that table could run any code here. Ours restores LangChain's and LangGraph's ow
 a graph's state declares, and those that the agent's settings name.
 """
 
+import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import aiosqlite
 from langgraph._internal._serde import collect_allowlist_from_schemas
@@ -49,8 +52,12 @@ class StrictSerializer(JsonPlusSerializer):
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         if data[0] == "json":  # never written here, and LangChain's loader restores more types
             raise UsageError("A checkpoint is in a form that this version does not write.")
-        with _collect_refused() as refused:
+        refused: set[str] = set()
+        token = _refused.set(refused)
+        try:
             value = super().loads_typed(data)
+        finally:
+            _refused.reset(token)
         if refused:
             names = ", ".join(sorted(refused))
             raise UsageError(
@@ -69,30 +76,11 @@ def declared_types(graph: Pregel[Any, Any, Any, Any]) -> set[TypeName]:
     return found
 
 
-def named_types(names: Iterable[str]) -> set[TypeName]:
-    """Parses the names in settings: 'package.module:Type'."""
-    return {tuple(name.split(":", 1)) for name in names}
-
-
 def _schemas(graph: Any) -> Iterator[type[Any]]:
-    builder = getattr(graph, "builder", None)
-    if builder is None:
-        return
-    for name in ("state_schema", "input_schema", "output_schema", "context_schema"):
-        if (schema := getattr(builder, name, None)) is not None:
-            yield schema
-    for node in builder.nodes.values():
-        yield node.input_schema
-
-
-@contextmanager
-def _collect_refused() -> Iterator[Collection[str]]:
-    refused: set[str] = set()
-    token = _refused.set(refused)
-    try:
-        yield refused
-    finally:
-        _refused.reset(token)
+    if (builder := getattr(graph, "builder", None)) is not None:
+        names = ("state_schema", "input_schema", "output_schema", "context_schema")
+        yield from filter(None, (getattr(builder, name, None) for name in names))
+        yield from (node.input_schema for node in builder.nodes.values())
 
 
 def _on_event(event: SerdeEvent) -> None:
@@ -104,19 +92,24 @@ def _on_event(event: SerdeEvent) -> None:
 register_serde_event_listener(_on_event)
 
 
-class Checkpoints(CheckpointStore, Protocol):
+class Checkpoints(CheckpointStore):
     """A store of checkpoints, open while the runtime runs."""
 
+    @abstractmethod
     def saver(self) -> Saver:
         """A saver for one run."""
-        ...
 
     async def drop(self, batch: str) -> None:
         await self.saver().adelete_thread(batch)
 
-    async def open(self) -> Self: ...
+    async def wipe(self) -> None:
+        """Nothing to do where deleted rows leave no files behind, or the server runs VACUUM."""
 
-    async def close(self) -> None: ...
+    async def open(self) -> Self:
+        return self
+
+    async def close(self) -> None:
+        pass
 
 
 class MemoryCheckpoints(Checkpoints):
@@ -132,15 +125,6 @@ class MemoryCheckpoints(Checkpoints):
         stored = self._saver.storage.items()
         return stored_turns((thread, name) for thread, names in stored for name in names)
 
-    async def wipe(self) -> None:
-        pass
-
-    async def open(self) -> Self:
-        return self
-
-    async def close(self) -> None:
-        pass
-
 
 class SqliteCheckpoints(Checkpoints):
     """Checkpoints in a file."""
@@ -150,11 +134,13 @@ class SqliteCheckpoints(Checkpoints):
         self._stack = AsyncExitStack()
         self._saver: AsyncSqliteSaver | None = None
 
-    def saver(self) -> Saver:
-        return self._open_saver()
+    def saver(self) -> AsyncSqliteSaver:
+        if self._saver is None:
+            raise UsageError("The checkpoints are not open; call open() first.")
+        return self._saver
 
     async def attempts(self) -> set[tuple[str, int]]:
-        saver = self._open_saver()
+        saver = self.saver()
         sql = (
             "SELECT thread_id, checkpoint_ns FROM checkpoints "
             "UNION SELECT thread_id, checkpoint_ns FROM writes"
@@ -163,7 +149,7 @@ class SqliteCheckpoints(Checkpoints):
             return stored_turns([(thread, name) async for thread, name in rows])
 
     async def wipe(self) -> None:
-        saver = self._open_saver()
+        saver = self.saver()
         async with saver.lock, saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)") as rows:
             [(is_busy, _, _)] = await rows.fetchall()
         if is_busy:
@@ -171,6 +157,8 @@ class SqliteCheckpoints(Checkpoints):
 
     async def open(self) -> Self:
         try:
+            # aiosqlite's thread may outlive the event loop if the file cannot be opened.
+            await asyncio.to_thread(lambda: sqlite3.connect(self._path).close())
             connection = await self._stack.enter_async_context(
                 aiosqlite.connect(self._path, timeout=_BUSY_SECONDS)
             )
@@ -191,8 +179,3 @@ class SqliteCheckpoints(Checkpoints):
         # A cancelled run may still store its last step; closing under it leaves the file locked.
         async with saver.lock if saver is not None else AsyncExitStack():
             await self._stack.aclose()
-
-    def _open_saver(self) -> AsyncSqliteSaver:
-        if self._saver is None:
-            raise UsageError("The checkpoints are not open; call open() first.")
-        return self._saver

@@ -1,33 +1,31 @@
-"""The MCP servers of an agent: connected in the background, and again when one was lost.
+"""The MCP servers of an agent and their tools: connected in the background, and again when one was
+lost.
 
 One session stays open and is shared by all runs: starting a program takes up to seconds, and MCP
-answers requests in any order. Whatever the server does wrong becomes an error result, or tools
-that are absent and a line in the log; a run never fails by it.
+answers requests in any order. A server is not trusted: what no provider would take is left out, and
+whatever else it does wrong becomes an error result, or absent tools and a line in the log. No run
+fails because of it.
 """
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import accumulate
+from operator import is_not
 from typing import Any, Final
 
 import httpx
-from langchain_core.tools import BaseTool
-from mcp import ClientSession, McpError
-from mcp.types import (
-    CallToolResult,
-    PaginatedRequestParams,
-    ServerNotification,
-    TextContent,
-    Tool,
-    ToolListChangedNotification,
-)
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from mcp import ClientSession, McpError, types
+from mcp.types import CallToolResult, TextContent, Tool
 
-from segue.agent.mcp.offers import make_tools
 from segue.agent.mcp.transports import connect
 from segue.agent.middleware import tool_tokens
 from segue.core.durations import show_duration
+from segue.core.text import cut_text
 from segue.errors import BackendError, SegueError
 from segue.settings.agents import AgentConfig
 from segue.settings.mcp import McpConfig
@@ -44,6 +42,12 @@ _STABLE_AFTER: Final = 10.0
 # Between two looks at the tools of a server that keeps announcing changes.
 _LOOK_PAUSE: Final = 1.0
 _MOST_TOOLS: Final = 200
+_MOST_SHOWN: Final = 5
+# What OpenAI, Anthropic and Google all take, the first character aside, which is the server's.
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME: Final = 63
+_LONGEST_DESCRIPTION: Final = 2_000
+_MOST_TOKENS: Final = 2_000
 
 
 class McpServer:
@@ -148,20 +152,53 @@ class McpServer:
 
     async def _hear(self, message: Any) -> None:
         """A message that answers no request."""
-        if isinstance(message, ServerNotification) and isinstance(
-            message.root, ToolListChangedNotification
-        ):
-            self._look.set()
+        match message:
+            case types.ServerNotification(root=types.ToolListChangedNotification()):
+                self._look.set()
 
     async def _list_tools(self, session: ClientSession) -> tuple[BaseTool, ...]:
         found, cursor = list[Tool](), None
         while len(found) < _MOST_TOOLS:
-            page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             found += page.tools
             cursor = page.nextCursor
             if not cursor:
                 break
-        return make_tools(self.name, found[:_MOST_TOOLS], self._config, self.call)
+        return self._make_tools(found[:_MOST_TOOLS])
+
+    def _make_tools(self, offered: Sequence[Tool]) -> tuple[BaseTool, ...]:
+        """The tools that the config names, or all that can be offered; the log has the others."""
+        allowed, made, flaws = {*self._config.tools}, dict[str, BaseTool](), dict[str, str]()
+        if missing := sorted(allowed - {each.name for each in offered}):
+            logger.warning("MCP server %s has no tool %s", self.name, ", ".join(missing))
+        for each in offered:
+            if allowed and each.name not in allowed:
+                continue
+            tool = self._make_tool(each)
+            if flaw := "another has this name" if tool.name in made else _flaw(tool):
+                flaws[each.name] = flaw
+            else:
+                made[tool.name] = tool
+        if flaws:
+            shown = "; ".join(f"{n:.60}, {flaw}" for n, flaw in [*flaws.items()][:_MOST_SHOWN])
+            logger.warning("MCP server %s: %d tools are left out: %s", self.name, len(flaws), shown)
+        return tuple(made.values())
+
+    def _make_tool(self, offered: Tool) -> BaseTool:
+        async def run(**arguments: Any) -> str:
+            result = await self.call(offered.name, arguments)
+            text = text_of_result(result, self._config.result_chars)
+            if result.isError:
+                raise ToolException(text)  # LangChain makes it an error result
+            return text
+
+        return StructuredTool(
+            name=tool_name(self.name, offered.name),
+            description=cut_text(offered.description or offered.name, _LONGEST_DESCRIPTION),
+            args_schema=offered.inputSchema,
+            coroutine=run,
+            handle_tool_error=True,
+        )
 
     def _note_failure(self, error: Exception) -> None:
         """Tools of a session that was lost stay: a call of one waits for the new session."""
@@ -180,9 +217,7 @@ class McpServer:
 
 
 def _describe(error: BaseException) -> str:
-    """What went wrong, without addresses, which may contain keys, and without the server's words,
-    which may quote the conversation.
-    """
+    """Without addresses, which may contain keys, and the server's words, which may quote users."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
@@ -195,9 +230,6 @@ def _describe(error: BaseException) -> str:
         case OSError() | httpx.TransportError():
             return f"{type(error).__name__}: {error}"[:200]
     return f"It does not follow the protocol: {type(error).__name__}."
-
-
-_MOST_SHOWN: Final = 5
 
 
 class Toolbox:
@@ -225,16 +257,14 @@ class Toolbox:
         """The tools of all servers that are connected."""
         await asyncio.gather(*(server.tried() for server in self.servers))
         offered = [server.tools for server in self.servers]
-        if len(offered) != len(self._offered) or any(map(_differs, offered, self._offered)):
+        if len(offered) != len(self._offered) or any(map(is_not, offered, self._offered)):
             self._offered, self._chosen = offered, self._within_budget(offered)
         return self._chosen
 
     def _within_budget(self, offered: Sequence[Sequence[BaseTool]]) -> list[BaseTool]:
         tools = [tool for each in offered for tool in each]
         costs = [*accumulate(map(tool_tokens, tools))]
-        fitting = [
-            tool for tool, cost in zip(tools, costs, strict=True) if cost <= self._max_tokens
-        ]
+        fitting = [t for t, cost in zip(tools, costs, strict=True) if cost <= self._max_tokens]
         if left_out := [tool.name for tool in tools[len(fitting) :]]:
             logger.warning(
                 "%d MCP tools are left out, since their descriptions may take %d tokens: %s. Name "
@@ -246,10 +276,50 @@ class Toolbox:
         return fitting
 
 
-def _differs(first: object, second: object) -> bool:
-    return first is not second
-
-
 def toolbox_of(config: AgentConfig) -> Toolbox:
     """The servers of an agent; the descriptions of their tools take a third of its window."""
     return Toolbox(config.mcp, config.context_tokens // 3)
+
+
+def tool_name(server: str, name: str) -> str:
+    """Such as `files__read`; a name that is too long ends with a hash."""
+    full = f"{server}__{_NOT_IN_NAMES.sub('_', name)}"
+    if len(full) <= _LONGEST_NAME:
+        return full
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{full[: _LONGEST_NAME - 9]}_{digest}"
+
+
+def _flaw(tool: BaseTool) -> str | None:
+    """Why a tool would fail each request that contains it; None if it would not."""
+    schema = tool.args_schema
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return "its arguments are not an object"
+    if not isinstance(schema.get("properties", {}), dict):
+        return "its arguments have no names"
+    try:
+        tokens = tool_tokens(tool)
+    except Exception as error:  # noqa: BLE001 - a schema may be anything
+        return f"its schema cannot be read ({type(error).__name__})"
+    return f"its schema takes {tokens} tokens" if tokens > _MOST_TOKENS else None
+
+
+def text_of_result(result: CallToolResult, most: int) -> str:
+    """The texts of a result. Pictures, sounds and files are named only: few models take them."""
+    text = "\n".join(_texts(result.content))
+    return cut_text(text, most) or "(It returned nothing.)"
+
+
+def _texts(content: Iterable[types.ContentBlock]) -> Iterator[str]:
+    for block in content:
+        match block:
+            case TextContent(text=text):
+                yield text
+            case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+                yield text
+            case types.ResourceLink(uri=uri):
+                yield f"[{uri}]"
+            case types.EmbeddedResource():
+                yield "[a file, left out]"
+            case _:
+                yield f"[{block.type}, left out]"

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -35,23 +35,20 @@ MAX_MESSAGE: Final = 8_000_000
 _GUARD: Final = Path(__file__).with_name("guard.py")
 # How long a program may take to end once its input is closed.
 _GRACE: Final = 1.0
-# Of an answer that never comes; a call has its own, shorter limit.
+# For an answer that never comes; a call has its own, shorter limit.
 _READ_SECONDS: Final = 300.0
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
-@asynccontextmanager
-async def connect(name: str, config: McpConfig) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+def connect(name: str, config: McpConfig) -> AbstractAsyncContextManager[tuple[Incoming, Outgoing]]:
     """Streams of messages from and to the server."""
-    async with (_over_http if config.url else _over_stdio)(name, config) as streams:
-        yield streams
+    return _over_http(config) if config.url else _over_stdio(name, config)
 
 
 @asynccontextmanager
-async def _over_http(name: str, config: McpConfig) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    del name
+async def _over_http(config: McpConfig) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     headers = {key: value.get_secret_value() for key, value in config.headers.items()}
     timeout = httpx.Timeout(config.connect_time.total_seconds(), read=_READ_SECONDS)
     client = create_mcp_http_client({**headers, "Accept-Encoding": "identity"}, timeout)

@@ -19,11 +19,11 @@ from typing import Annotated, Any, Final
 import typer
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from segue.cli.access import Place, Target
 from segue.cli.chat.screen import Front, Pipe, Screen, Terminal
 from segue.cli.chat.threads import ChatThread, LocalThread, RemoteThread
 from segue.cli.client import open_client
 from segue.cli.output import FAILED, Key, program
+from segue.cli.target import Place, Target
 from segue.errors import SegueError, UsageError
 from segue.events import QuestionAsked, TurnFailed
 from segue.facade import Segue
@@ -43,11 +43,11 @@ _TYPING_EVERY: Final = 2.0
 
 def chat(
     *,
-    url: Annotated[str | None, typer.Option(help=_URL)] = None,
+    url: Annotated[str | None, _URL] = None,
     key: Key = None,
-    thread: Annotated[str | None, typer.Option(help="Continue this thread.")] = None,
-    user: Annotated[str | None, typer.Option(help=_USER)] = None,
-    agent: Annotated[str | None, typer.Option(help="The id of the agent to talk with.")] = None,
+    thread: Annotated[str | None, "Continue this thread."] = None,
+    user: Annotated[str | None, _USER] = None,
+    agent: Annotated[str | None, "The id of the agent to talk with."] = None,
     place: Place,
 ) -> None:
     """Talk with an agent: replies appear as they are written, and the agent may speak first.
@@ -125,7 +125,7 @@ async def _open_thread(segue: Segue, options: ChatOptions) -> Thread:
     ):
         if named is not None and named != own:
             raise UsageError(
-                f"The {what} of thread {thread.id!r} is {own!r}, and --{what} says {named!r}. "
+                f"The {what} of thread {thread.id!r} is {own!r}, and --{what} is {named!r}. "
                 f"Leave out --{what} to continue it, or --thread to start another one."
             )
     return thread

@@ -1,7 +1,7 @@
 """A thread as the chat uses it: of a `Segue` in this process, or of a server.
 
 `ask` and `answer` return when the turn ended and `listen` yielded all of it. Events are the
-runtime's, except for whole messages, of which a server sends less.
+runtime's, except for whole messages: a server sends only their visible part.
 
 To a server, messages are sent by POST; everything else comes by its event stream. A lost
 connection loses nothing: the stream continues from its cursor, and a message is sent again with
@@ -159,7 +159,7 @@ class RemoteThread:
         """Continue or create a thread; `UsageError` if the key is not the named user's."""
         user = (await call(client, "GET", "/api/me"))["user_id"]
         if (named := client.headers.get(USER_HEADER, user)) != user:
-            raise UsageError(f"The key is of user {user!r}, and --user says {named!r}.")
+            raise UsageError(f"The key is of user {user!r}, and --user is {named!r}.")
         if thread_id is None:
             thread = await call(client, "POST", "/api/threads", {"agent_id": agent_id})
         else:

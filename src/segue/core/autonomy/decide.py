@@ -13,7 +13,12 @@ from typing import Annotated, Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
 
-from segue.core.acts import (
+from segue.core.batch import Batch, BatchState
+from segue.core.durations import Duration
+from segue.core.memory import text_of
+from segue.core.messages import visible_messages
+from segue.core.metadata import BatchType, is_settled
+from segue.core.speech.acts import (
     Act,
     acts_of,
     asks_fact,
@@ -22,14 +27,9 @@ from segue.core.acts import (
     is_english,
     looks_for_something,
 )
-from segue.core.batch import Batch, BatchState
-from segue.core.durations import Duration
-from segue.core.memory import text_of
-from segue.core.messages import visible_messages
-from segue.core.metadata import BatchType, is_settled
-from segue.core.sentences import is_question, sentences_of
+from segue.core.speech.sentences import is_question, sentences_of
 from segue.core.speech.silence import promises_silence
-from segue.core.speech.stops import Wish, read_request, says_goodbye
+from segue.core.speech.stops import Wish, may_be_stop, read_request, says_goodbye
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
 
@@ -58,6 +58,7 @@ class Sign(Enum):
     PROMISED = (TriggerType.TASK_INCOMPLETE, "The reply promises more.")
     CLOSED = (None, "The talk is closed: goodbye, thanks, or all that was needed.")
     STOPPED = (None, "The user asked not to be written to.")
+    MAY_BE_STOP = (None, "The user may have asked not to be written to.")
     PROMISED_SILENCE = (None, "The agent promised not to write on its own any more.")
     NOT_READ = (None, "The rules do not know the language of the reply.")
     DONE = (TriggerType.CHECK_IN, "The reply reports success or offers more help.")
@@ -105,10 +106,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A follow-up to arm; the delay counts from the reply.
-
-    `prompt` replaces the trigger's, and `data` is quoted behind it.
-    """
+    """A follow-up; `delay` counts from the reply, the rest is as in `synthetic_message`."""
 
     trigger: TriggerType | str
     delay: timedelta
@@ -124,9 +122,13 @@ def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = Fa
     the last `LOOKED_BACK` count: a "no" ends the conversation after "Anything else?", and a user
     who searched two turns ago may still have to choose. An open matter beats a goodbye, since the
     user still wants to know. "How can I help you?" does not count as a question, only as a reason
-    to check in.
+    to check in. A user who may have asked to be left alone is not followed up on.
     """
-    return _sign_of_work(batch, interrupted=interrupted) or _sign_of_text(batch, earlier)
+    sign = _sign_of_work(batch, interrupted=interrupted) or _sign_of_text(batch, earlier)
+    if sign.trigger is None or not may_be_stop(user := _last_text(batch, HumanMessage)):
+        return sign
+    request = read_request(user)
+    return sign if request is not None and request.wish is Wish.RESUME else Sign.MAY_BE_STOP
 
 
 def _sign_of_work(batch: Batch, *, interrupted: bool) -> Sign | None:

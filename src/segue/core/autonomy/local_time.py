@@ -67,6 +67,9 @@ class QuietHours:
     def __str__(self) -> str:
         return f"{self.start:%H:%M} to {self.end:%H:%M}"
 
+    def as_json(self) -> dict[str, str]:
+        return {"start": f"{self.start:%H:%M}", "end": f"{self.end:%H:%M}"}
+
     def is_quiet(self, moment: datetime, zone: tzinfo) -> bool:
         """Whether the wall clock shows a quiet time, in both runs of a repeated hour."""
         return self._covers(as_utc(moment).astimezone(zone).time())
@@ -122,10 +125,7 @@ def local_day(moment: datetime, zone: tzinfo) -> date:
 
 
 def day_began(moment: datetime, zone: tzinfo) -> datetime:
-    """When the user's local day of `moment` began, in UTC.
-
-    Its first midnight, or, if a clock change skips that, the time of the change.
-    """
+    """When the user's local day of `moment` began, in UTC: at midnight, or at a clock change."""
     moment = as_utc(moment)
     day = local_day(moment, zone)
     began = as_utc(datetime.combine(day, _MIDNIGHT, zone))
@@ -170,7 +170,8 @@ def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
 class LocalClock:
     """The time `at` in the user's zone; UTC if the zone is unknown.
 
-    `silent_for` is set for a follow-up: the time since the last visible message.
+    `silent_for` is set for a follow-up: the time since the last visible message. Less than a minute
+    is not stated: small models answer the remark instead of the user.
     """
 
     at: datetime
@@ -184,10 +185,9 @@ class LocalClock:
         lines = [f"Now: {self._date(self.at)}, {self._time(self.at)} ({self._zone_name})."]
         if self.may_write_first:
             lines.append(_MAY_WRITE_FIRST)
-        if self.silent_for is not None:
+        if self.silent_for is not None and self.silent_for >= _MINUTE:
             minutes = self.silent_for // _MINUTE * _MINUTE
-            silence = say_duration(minutes) if minutes > timedelta() else "less than a minute"
-            lines.append(f"The user has been silent for {silence}.")
+            lines.append(f"The user has been silent for {say_duration(minutes)}.")
         return "\n".join(lines)
 
     @property
@@ -196,9 +196,7 @@ class LocalClock:
         return self._local(self.at)
 
     def describe(self, moment: datetime) -> str:
-        """Another time on this clock, such as `14:05 (Europe/Berlin)`, with its date on another day
-        than that of `at`.
-        """
+        """Another time, such as `14:05 (Europe/Berlin)`; with its date if that is another."""
         is_today = self._local(moment).date() == self._local(self.at).date()
         day = "" if is_today else f" on {self._date(moment)}"
         return f"{self._time(moment)}{day} ({self._zone_name})"

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from segue.core.autonomy.local_time import NIGHT, QuietHours, as_utc, find_zone
 from segue.core.durations import OR_NONE, Duration
-from segue.core.speech.stops import FollowUpRequest, Part, When, Wish
+from segue.core.speech.stops import Part, UserRequest, When, Wish
 from segue.errors import UsageError
 
 NO_TIME: Final = timedelta()
@@ -122,10 +122,7 @@ class Facts:
 
 
 def next_delay(policy: Policy, base: timedelta, consecutive: int) -> timedelta:
-    """The delay after `consecutive` unanswered follow-ups.
-
-    Each multiplies it by the policy's `backoff`, between `min_delay` and `max_delay`.
-    """
+    """The delay after this many ignored follow-ups: each multiplies it, within the bounds."""
     try:
         # After a thousand steps any backoff above 1 has reached the longest delay.
         delay = base * float(policy.backoff) ** min(max(consecutive, 0), 1_000)
@@ -167,6 +164,11 @@ class Preferences:
             muted_everywhere=bool(general.get("muted")),
             snoozed_everywhere=longest is not None and longest == general.get("snoozed_until"),
         )
+
+    @property
+    def clock(self) -> tzinfo:
+        """The user's time zone; UTC if none is known."""
+        return find_zone(self.time_zone) or UTC
 
     def apply_to(self, policy: Policy) -> Policy:
         """The policy with the user's quiet hours, if they set any."""
@@ -251,7 +253,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return as_utc(value).isoformat()
     if isinstance(value, QuietHours):
-        return {"start": f"{value.start:%H:%M}", "end": f"{value.end:%H:%M}"}
+        return value.as_json()
     return value
 
 
@@ -294,7 +296,7 @@ _LATER: Final = timedelta(hours=4)
 
 
 def apply_request(
-    request: FollowUpRequest, settings: Mapping[str, Any], now: datetime, clock: tzinfo
+    request: UserRequest, settings: Mapping[str, Any], now: datetime, clock: tzinfo
 ) -> dict[str, Any] | None:
     """The preferences to set, for all agents; None if the request changes nothing."""
     if request.wish is Wish.RESUME:

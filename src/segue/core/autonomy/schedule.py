@@ -34,13 +34,14 @@ _CLOCK_CHANGE: Final = timedelta(days=2)
 class Schedule:
     """One time, or the first time of a rule, from which its intervals count.
 
-    `first` and `until` are in UTC; `zone` is an IANA name.
+    `first` and `until` are in UTC; `zone` is an IANA name. `after` is how one time was asked for.
     """
 
     first: datetime
     zone: str
     every: str | None = None
     until: datetime | None = None
+    after: timedelta | None = None
 
     def next_after(self, moment: datetime) -> datetime | None:
         """The first time later than `moment`, in UTC; None if there is none within 5 years."""
@@ -59,27 +60,39 @@ class Schedule:
                 found = at if found is None else min(found, at)
         return None if found and self.until and found > self.until else found
 
+    def moved_to(self, zone: str | None) -> "Schedule":
+        """The same times on the clock of another zone; what comes once keeps its moment."""
+        there = find_zone(zone)
+        if zone is None or there is None or zone == self.zone or self.every is None:
+            return self
+
+        def move(moment: datetime) -> datetime:
+            return as_utc(_wall(moment, self._clock).replace(tzinfo=there))
+
+        return Schedule(move(self.first), zone, self.every, self.until and move(self.until))
+
     def describe(self, at: datetime | None = None) -> str:
         """Such as "Monday 23 November 2026, 09:00 (Europe/Berlin), then every week on Monday ...".
 
         `at` is the time to name instead of the first one.
         """
-        words = f"{_day(at or self.first, self._clock)} ({self.zone})"
+        words = f"{in_words(at or self.first, self.zone)} ({self.zone})"
         if self.every is not None:
             words += f", then {Recurrence(self.every).describe()}"
-        return words if self.until is None else f"{words}, until {_day(self.until, self._clock)}"
+        return words if self.until is None else f"{words}, until {in_words(self.until, self.zone)}"
 
     @property
     def _clock(self) -> tzinfo:
         return find_zone(self.zone) or UTC
 
-    def as_json(self) -> dict[str, str | None]:
+    def as_json(self) -> dict[str, str | float | None]:
         until = self.until.isoformat() if self.until else None
         return {
             "first": self.first.isoformat(),
             "zone": self.zone,
             "every": self.every,
             "until": until,
+            "after": self.after.total_seconds() if self.after else None,
         }
 
     @classmethod
@@ -88,14 +101,15 @@ class Schedule:
         try:
             first = as_utc(datetime.fromisoformat(stored["first"]))
             until = as_utc(datetime.fromisoformat(stored["until"])) if stored["until"] else None
+            after = timedelta(seconds=stored["after"]) if stored.get("after") else None
             zone, every = stored["zone"], stored["every"]
             if find_zone(zone) is None:
                 raise UsageError(f"Time zone {zone!r:.60} is unknown.")
             if every is not None:  # its times were looked for when it was set
                 every = read_recurrence(every).text
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UsageError(f"This is not a stored schedule: {error}") from None
-        return cls(first, zone, every, until)
+        return cls(first, zone, every, until, after)
 
 
 def parse_schedule(
@@ -118,24 +132,28 @@ def parse_schedule(
         raise UsageError("`until` ends a rule; pass it with `every` only.")
     if every is not None:
         return _repeated(every, until, as_utc(now), zone)
-    moment = _after(after, now) if after is not None else _at(at or "", as_utc(now), zone)
-    _check_reach(moment, as_utc(now), zone)
-    return Schedule(moment, zone)
+    span = None if after is None else _span(after)
+    moment = _at(at or "", as_utc(now), zone) if span is None else later(now, span)
+    if moment > as_utc(now) + HORIZON:
+        raise UsageError(
+            f"{in_words(moment, zone)} is more than 5 years away; reminders "
+            "reach 5 years ahead. Choose an earlier time."
+        )
+    return Schedule(moment, zone, after=span)
 
 
-def _after(given: str | timedelta, now: datetime) -> datetime:
+def _span(given: str | timedelta) -> timedelta:
     span = given if isinstance(given, timedelta) else parse_duration(given)
     if span <= timedelta():
         raise UsageError("`after` must be longer than nothing; pass a duration such as '20m'.")
-    return later(now, span)
+    return span
 
 
 def _at(given: str, now: datetime, zone: str) -> datetime:
     moment = _read_local(given, "at", zone)
     if moment <= now:
-        clock = find_zone(zone) or UTC
         raise UsageError(
-            f"{given} has passed: it is {_day(now, clock)} in {zone}. Choose a later time."
+            f"{given} has passed: it is {in_words(now, zone)} in {zone}. Choose a later time."
         )
     return moment
 
@@ -151,7 +169,7 @@ def _repeated(every: str, until: str | None, now: datetime, zone: str) -> Schedu
         raise UsageError(f"The rule {every!r:.80} has no time within 5 years; check its days.")
     if end is not None and end < first:
         raise UsageError(
-            f"`until` is before the first time, {_day(first, clock)}; pass a later one or none."
+            f"`until` is before the first time, {in_words(first, zone)}; pass a later one or none."
         )
     return Schedule(first, zone, rule.text, end)
 
@@ -178,24 +196,12 @@ def _read_local(given: str, name: str, zone: str) -> datetime:
     return as_utc(wall.replace(tzinfo=find_zone(zone) or UTC))
 
 
-def _check_reach(moment: datetime, now: datetime, zone: str) -> None:
-    if moment > now + HORIZON:
-        raise UsageError(
-            f"{_day(moment, find_zone(zone) or UTC)} is more than 5 years away; reminders "
-            "reach 5 years ahead. Choose an earlier time."
-        )
-
-
 def _wall(moment: datetime, clock: tzinfo) -> datetime:
     return moment.astimezone(clock).replace(tzinfo=None, fold=0)
 
 
 def in_words(moment: datetime, zone: str) -> str:
     """Such as "Monday 23 November 2026, 09:00"."""
-    return _day(moment, find_zone(zone) or UTC)
-
-
-def _day(moment: datetime, clock: tzinfo) -> str:
-    local = moment.astimezone(clock)
+    local = moment.astimezone(find_zone(zone) or UTC)
     name, month = WEEKDAYS[local.weekday()], MONTHS[local.month - 1]
     return f"{name} {local.day} {month} {local.year}, {local:%H:%M}"

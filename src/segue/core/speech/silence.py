@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from itertools import combinations
 from typing import Final
 
-from segue.core.sentences import is_question, sentences_of
 from segue.core.speech.phrases import (
     alternatives,
     at_edges,
@@ -22,6 +21,7 @@ from segue.core.speech.phrases import (
     whole_clause,
     words_in,
 )
+from segue.core.speech.sentences import is_question, sentences_of
 
 _MOST_CLAUSES: Final = 8
 _LONGEST: Final = 200  # characters

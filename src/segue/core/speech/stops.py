@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
-from segue.core.sentences import sentences_of
 from segue.core.speech.phrases import (
     alternatives,
     at_edges,
@@ -24,6 +24,7 @@ from segue.core.speech.phrases import (
     whole_words,
     words_in,
 )
+from segue.core.speech.sentences import sentences_of
 
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
@@ -39,6 +40,7 @@ UNITS: Final = {
     "weeks": timedelta(weeks=1),
     "months": timedelta(days=30),
 }
+_HINTS: Final = ("contact", "refusal", "alone")
 # Longer than this is a stop in other words.
 _LONGEST: Final = timedelta(days=366)
 
@@ -74,7 +76,7 @@ class Wish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUpRequest:
+class UserRequest:
     """A user's request about follow-ups; `when` is set for LATER.
 
     STOP_REMINDERS is about the reminders that `about` names, or about all that recur; if there are
@@ -87,7 +89,7 @@ class FollowUpRequest:
     may_be_stop: bool = False
 
 
-_STOP: Final = FollowUpRequest(Wish.STOP)
+_STOP: Final = UserRequest(Wish.STOP)
 
 
 class Grammar:
@@ -110,9 +112,25 @@ class Grammar:
             *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop),
             *(self.reminder_stop, self.reminder_stop_of),
         )
+        self._contact, self._refusal, self._alone = (
+            re.compile(rf"\b(?:{alternatives(language['hints'][name])})\b") for name in _HINTS
+        )
+        self._spellings = [*requests["spellings"]]
+        others = "|".join(f"({alternatives(each)})" for each in requests["spellings"].values())
+        self._misspelt = re.compile(rf"(?<![\w'])(?:{others})(?![\w'])")
         self.conjunction = re.compile(rf"\s(?:{alternatives(requests['conjunctions'])})\s")
         self._numbers = read_numbers(times)
         self._when = _when(times, self._numbers)
+
+    def spelled(self, sentence: str) -> str:
+        """The sentence with the usual spelling of what people shorten or mistype."""
+        return self._misspelt.sub(lambda m: self._spellings[(m.lastindex or 1) - 1], sentence)
+
+    def suspects(self, sentence: str) -> bool:
+        """Whether a sentence hints at a stop: alone, or by a word about contact and a refusal."""
+        said = self.spelled(sentence)
+        hints = self._contact.search(said) and self._refusal.search(said)
+        return bool(hints or self._alone.search(said))
 
     def timed(self, clause: str) -> Iterator[tuple[When, str]]:
         """Each time that a clause names, with the clause without it."""
@@ -148,7 +166,7 @@ def grammars_for(sentence: str) -> list[Grammar]:
 
 
 @lru_cache(maxsize=16)  # the inbox and the decider read the same message
-def read_request(text: str) -> FollowUpRequest | None:
+def read_request(text: str) -> UserRequest | None:
     """The request about follow-ups in a user's message; None if there is none.
 
     A stop beats the others, and of the others the last one counts.
@@ -158,10 +176,22 @@ def read_request(text: str) -> FollowUpRequest | None:
     sentences = sentences_of(own)
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
     if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in grammars()):
-        return FollowUpRequest(Wish.STOP)
+        return UserRequest(Wish.STOP)
     found = [request for each in at_edges(sentences) for request in _requests_in(folded(each))]
     stops = [request for request in found if request.wish is Wish.STOP]
     return next(reversed(stops or found), None)
+
+
+def may_be_stop(text: str) -> bool:
+    """Whether a user may ask to be left alone, in words that the grammars do not know.
+
+    A wide net that also catches much else, so it opts no user out: the agent does not follow up
+    on this message.
+    """
+    sentences = [folded(each) for each in at_edges(sentences_of(_INVISIBLE.sub("", text)))]
+    # "You wake me every night. Never again." says it in two.
+    pairs = [f"{one} {other}" for one, other in pairwise(sentences)] or sentences
+    return any(grammar.suspects(part) for grammar in grammars() for part in pairs)
 
 
 def says_goodbye(text: str) -> bool:
@@ -175,10 +205,11 @@ def says_goodbye(text: str) -> bool:
     )
 
 
-def _requests_in(sentence: str) -> Iterator[FollowUpRequest]:
-    for grammar in grammars_for(sentence):
+def _requests_in(written: str) -> Iterator[UserRequest]:
+    for grammar in grammars_for(written):
+        sentence = grammar.spelled(written)
         reported, loose = False, _loose_request(sentence, grammar)
-        about_reminders: FollowUpRequest | None = None
+        about_reminders: UserRequest | None = None
         for clause in _clauses(sentence, grammar):
             if not reported and len(clause) <= _LONGEST_CLAUSE:
                 request = _request(clause, grammar)
@@ -207,25 +238,27 @@ def _clauses(sentence: str, grammar: Grammar) -> Iterator[str]:
         yield from grammar.conjunction.split(clause)[1:]
 
 
-def _request(clause: str, grammar: Grammar) -> FollowUpRequest | None:
+def _request(clause: str, grammar: Grammar) -> UserRequest | None:
     if grammar.resume.fullmatch(clause):
-        return FollowUpRequest(Wish.RESUME)
+        return UserRequest(Wish.RESUME)
     if grammar.stop.fullmatch(clause):
-        return FollowUpRequest(Wish.STOP)
+        return UserRequest(Wish.STOP)
     for when, rest in grammar.timed(clause):
         if grammar.stop.fullmatch(rest) or grammar.later.fullmatch(rest):
-            return FollowUpRequest(Wish.LATER, when)
-    return FollowUpRequest(Wish.LATER, When()) if grammar.later.fullmatch(clause) else None
+            return UserRequest(Wish.LATER, when)
+    # With a time, "a" is a request in Italian ("a domani"); alone, a letter is none.
+    is_later = len(clause) > 1 and grammar.later.fullmatch(clause)
+    return UserRequest(Wish.LATER, When()) if is_later else None
 
 
-def _reminder_request(clause: str, grammar: Grammar) -> FollowUpRequest | None:
+def _reminder_request(clause: str, grammar: Grammar) -> UserRequest | None:
     if grammar.reminder_stop.fullmatch(clause):
-        return FollowUpRequest(Wish.STOP_REMINDERS)
+        return UserRequest(Wish.STOP_REMINDERS)
     found = grammar.reminder_stop_of.fullmatch(clause)
-    return FollowUpRequest(Wish.STOP_REMINDERS, about=found[1]) if found else None
+    return UserRequest(Wish.STOP_REMINDERS, about=found[1]) if found else None
 
 
-def _loose_request(sentence: str, grammar: Grammar) -> FollowUpRequest | None:
+def _loose_request(sentence: str, grammar: Grammar) -> UserRequest | None:
     """A stop inside of a longer sentence: with a reason, or after something else."""
     plain = _CLAUSE_END.sub(" ", sentence).strip()
     if not grammar.loose_stop.search(plain) or grammar.veto.search(plain):
@@ -235,7 +268,7 @@ def _loose_request(sentence: str, grammar: Grammar) -> FollowUpRequest | None:
     if any(each.reports.search(sentence) for each in grammars()):  # "Was heisst leave me alone?"
         return None
     when = next((when for when, _ in grammar.timed(plain)), None)
-    return FollowUpRequest(Wish.LATER, when) if when else FollowUpRequest(Wish.STOP)
+    return UserRequest(Wish.LATER, when) if when else UserRequest(Wish.STOP)
 
 
 @cache

@@ -115,15 +115,6 @@ class Database:
         except psycopg.Error as error:
             raise self._translated(error) from error
 
-    async def has_tables(self) -> bool:
-        """Whether it was ever opened; opening it would create them."""
-        check_address(self._dsn)
-        try:
-            async with await AsyncConnection.connect(self._dsn, row_factory=dict_row) as connection:
-                return (await fetch_row(connection, _SCHEMA_TABLE))["name"] is not None
-        except psycopg.Error as error:
-            raise self._translated(error) from error
-
     async def close(self) -> None:
         await self._pool.close()
 
@@ -131,9 +122,11 @@ class Database:
         """Whether a server process belongs to one of our connections."""
         return any(c.info.backend_pid == pid for c in self._used_at if not c.closed)
 
-    async def transact(self, step: TxStep[T], *, read_only: bool = False, alone: bool = False) -> T:
+    async def transact(
+        self, step: TxStep[T], *, read_only: bool = False, single: bool = False
+    ) -> T:
         """See `segue.journal.tx.Transactor`."""
-        run = self._alone if alone else self._in_transaction
+        run = self._single if single else self._in_transaction
         return await self._run(
             lambda: run(
                 lambda connection: step(PostgresTx(connection, has_pgvector=self.has_pgvector)),
@@ -187,7 +180,7 @@ class Database:
             await self._give_back(connection)
             return result
 
-    async def _alone(self, step: Step[T], *, read_only: bool) -> T:
+    async def _single(self, step: Step[T], *, read_only: bool) -> T:
         async with self._pool.connection() as connection:
             await connection.set_autocommit(True)
             try:
@@ -245,8 +238,8 @@ class _Frozen:
 
     connection: Connection
 
-    async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
-        del read_only, alone
+    async def transact(self, step: TxStep[T], *, read_only: bool = True, single: bool = False) -> T:
+        del read_only, single
         return await step(PostgresTx(self.connection))
 
 
@@ -263,6 +256,13 @@ def check_address(dsn: str) -> None:
             "PostgreSQL: the address cannot be read. In a postgresql:// address the special "
             "characters of a password are written as %40 and the like, elsewhere in quotes."
         ) from None
+
+
+async def schema_version(connection: Connection) -> int | None:
+    """The number of the last migration; None without a schema."""
+    if (await fetch_row(connection, _SCHEMA_TABLE))["name"] is None:
+        return None
+    return int((await fetch_row(connection, _SCHEMA_VERSION))["version"])
 
 
 async def fetch_row(db: Connection, query: LiteralString) -> DictRow:
@@ -307,9 +307,9 @@ async def _migrate(connection: Connection) -> None:
     scripts = migrations("postgres")
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
     # A role that may not create tables can still open a database that is up to date.
-    if (await fetch_row(connection, _SCHEMA_TABLE))["name"] is None:
+    if (version := await schema_version(connection)) is None:
         await connection.execute("CREATE TABLE segue_schema (version integer PRIMARY KEY)")
-    version: int = (await fetch_row(connection, _SCHEMA_VERSION))["version"]
+        version = 0
     if version > len(scripts):
         raise BackendError(
             f"PostgreSQL database {connection.info.dbname!r} has schema {version}, this version of "

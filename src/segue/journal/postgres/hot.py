@@ -7,12 +7,11 @@ from typing import Final
 from segue.core.batch import Batch
 from segue.errors import ConflictError, NotFoundError
 from segue.journal import messages, turns
-from segue.journal.messages import Tail, above, settings_in
-from segue.journal.records import Claimed, Summary, Turn, TurnLease
+from segue.journal.messages import Tail
+from segue.journal.records import Claimed, Turn, TurnLease
 from segue.journal.rows import CLOCK_SKEW, aware, lease_end, readable
-from segue.journal.summaries import Window
-from segue.journal.threads import lock_thread, thread_of
-from segue.journal.tx import Row, Tx, acts, looks, reads, writes
+from segue.journal.threads import lock_thread
+from segue.journal.tx import Row, Tx, reads, single_read, single_write, writes
 
 # What a clock that was ahead left counts from now on, which the next claim sees. A locked thread is
 # skipped; `next_at` still includes it. The weaker lock does not skip
@@ -61,18 +60,11 @@ _PAGE: Final = """
             ORDER BY batch DESC GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ) AS counted WHERE coalesce(before, 0) < :room AND coalesce(bytes_before, 0) < :bytes
 """
-_ORDERED_PAGE: Final = f"{_PAGE} ORDER BY batch DESC, sequence_num"
-# The first row has the settings and the newest summary, if there is one; the others are the page.
+# The first row is that of `HEAD`; the others are the page.
 _WINDOW: Final = f"""
-    WITH head AS (
-        SELECT threads.id AS owner, threads.settings AS thread_settings,
-            users.settings AS user_settings, newest.*
-        FROM threads LEFT JOIN users ON users.user_id = threads.user_id LEFT JOIN LATERAL (
-            SELECT * FROM summaries WHERE thread_id = threads.id ORDER BY id DESC LIMIT 1
-        ) AS newest ON true WHERE threads.id = :thread
-    ), page AS ({_PAGE})
+    WITH head AS ({messages.HEAD}), page AS ({_PAGE})
     SELECT page.*, head.* FROM head FULL JOIN page ON false
-    ORDER BY page.batch DESC NULLS FIRST, page.sequence_num
+    ORDER BY page.batch DESC NULLS FIRST, page.sequence_num DESC
 """
 
 
@@ -110,7 +102,7 @@ class PostgresTurns(turns.Turns):
         leases = [TurnLease(Turn.of(row), owner, row["token"], until) for row in sound]
         return Claimed(leases, next_at), bool(damaged) or rows[0]["was_ahead"]
 
-    @acts
+    @single_write
     async def _claim(
         self, tx: Tx, owner: str, now: datetime, until: datetime, limit: int
     ) -> list[Row]:
@@ -124,48 +116,39 @@ class PostgresTurns(turns.Turns):
 
 
 class PostgresMessages(messages.Messages):
-    @reads
-    async def tail(
-        self, tx: Tx, thread_id: str, *, max_tokens: int, current_batch: int | None = None
-    ) -> list[Batch]:
-        await thread_of(tx, thread_id)
-        tail = Tail(thread_id, max_tokens, above(current_batch))
-        await _read_on(tx, tail)
-        return tail.batches
-
-    async def window(
-        self, thread_id: str, *, max_tokens: int, current_batch: int | None = None
-    ) -> Window:
+    async def _read(
+        self, thread_id: str, max_tokens: int, current_batch: int | None
+    ) -> tuple[Row, list[Batch]]:
         """Most often one statement is enough. If not, all is read again on one snapshot."""
-        tail = Tail(thread_id, max_tokens, above(current_batch))
-        window = await self._begin_window(tail)
-        if tail.is_done:
-            return window
-        return await self._whole_window(Tail(thread_id, max_tokens, above(current_batch)))
+        tail = Tail.upto(thread_id, max_tokens, current_batch)
+        head = await self._begin(tail)
+        if not tail.is_done:
+            tail = Tail.upto(thread_id, max_tokens, current_batch)
+            head = await self._read_whole(tail)
+        return head, tail.batches
 
-    @looks
-    async def _begin_window(self, tx: Tx, tail: Tail) -> Window:
+    @single_read
+    async def _begin(self, tx: Tx, tail: Tail) -> Row:
         return await _begin(tx, tail)
 
     @reads
-    async def _whole_window(self, tx: Tx, tail: Tail) -> Window:
-        window = await _begin(tx, tail)
-        await _read_on(tx, tail)
-        return window
+    async def _read_whole(self, tx: Tx, tail: Tail) -> Row:
+        head = await _begin(tx, tail)
+        await self._fill(tx, tail)
+        return head
+
+    async def _fill(self, tx: Tx, tail: Tail) -> None:
+        while not tail.is_done:
+            page = f"{_PAGE} ORDER BY batch DESC, sequence_num DESC"
+            _add(tail, await tx.all(page, **_wanted(tail)))
 
 
-async def _begin(tx: Tx, tail: Tail) -> Window:
+async def _begin(tx: Tx, tail: Tail) -> Row:
     rows = await tx.all(_WINDOW, **_wanted(tail))
     if not rows:
         raise NotFoundError(f"There is no thread {tail.thread_id!r}.")
     _add(tail, rows[1:])
-    summary = None if rows[0]["id"] is None else Summary.of(rows[0])
-    return Window(tail.batches, summary, **settings_in(rows[0]))
-
-
-async def _read_on(tx: Tx, tail: Tail) -> None:
-    while not tail.is_done:
-        _add(tail, await tx.all(_ORDERED_PAGE, **_wanted(tail)))
+    return rows[0]
 
 
 def _wanted(tail: Tail) -> dict[str, str | int]:

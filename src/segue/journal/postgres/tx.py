@@ -20,7 +20,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from segue.journal.memories import Vector
 from segue.journal.records import PAGE_BYTES
 from segue.journal.search import EXCERPT_SIZES, excerpt_words, owner_mark, query_words, words_of
-from segue.journal.tx import Row, Statement, for_postgres, merged, merged_values
+from segue.journal.tx import Row, Statement, Tx, for_postgres, merged, merged_values
 
 Connection = AsyncConnection[DictRow]
 
@@ -99,7 +99,7 @@ _SCORES: LiteralString = f"""
 """
 
 
-class PostgresTx:
+class PostgresTx(Tx):
     """A transaction on a connection."""
 
     def __init__(self, connection: Connection, *, has_pgvector: bool = False) -> None:
@@ -145,9 +145,7 @@ class PostgresTx:
         """As text: a list of floats takes the driver longer than the server takes to read it."""
         return "{" + ",".join(map(str, numbers.tolist())) + "}"
 
-    async def search(
-        self, user_id: str, text: str, thread_id: str | None, limit: int
-    ) -> list[dict[str, Any]]:
+    async def search(self, user_id: str, text: str, thread_id: str | None, limit: int) -> list[Row]:
         mark = owner_mark(user_id)
         words = [f"{mark}{word}" for word in query_words(text)]
         if not words:

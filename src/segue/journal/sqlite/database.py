@@ -12,15 +12,15 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
+from segue.errors import BackendError, ConflictError, NotFoundError, SegueError, UsageError
 from segue.journal.search import joined_words, owner_mark
 from segue.journal.sqlite.tx import SqliteTx, VectorCache
 from segue.journal.tx import Step as TxStep
@@ -43,6 +43,8 @@ _MERGED_PAGES = 100
 # A merge rewrites the whole index, for any deletion: most merges in this many seconds.
 _MERGES = 5
 _MERGE_SECONDS = 60.0
+# Errors of SQLite, or of values that it does not take.
+_DATABASE_ERRORS = (sqlite3.Error, UnicodeEncodeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +118,15 @@ class Database:
         for connection in self._opened:
             connection.close()
 
-    async def transact(self, step: TxStep[T], *, read_only: bool = False, alone: bool = False) -> T:
+    async def transact(
+        self, step: TxStep[T], *, read_only: bool = False, single: bool = False
+    ) -> T:
         """See `segue.journal.tx.Transactor`."""
 
         def whole(connection: sqlite3.Connection) -> T:
             return _run_whole(step, SqliteTx(connection, self._vectors))
 
-        return await (self.read(whole, alone=alone) if read_only else self.write(whole))
+        return await (self.read(whole, single=single) if read_only else self.write(whole))
 
     @asynccontextmanager
     async def at_one_moment(self) -> AsyncIterator["_Frozen"]:
@@ -139,14 +143,17 @@ class Database:
         self._queue.append((lambda db: run(step, db), result))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_queue())
-        with self._explaining():
+        try:
             written: T = await result
+        except _DATABASE_ERRORS as error:
+            raise self._translated(error) from error
         return written
 
-    async def read(self, step: Step[T], *, alone: bool = False) -> T:
-        """Run a step that only reads, on one snapshot; `alone` if it is a single statement."""
-        pool = self._lookers if alone else self._readers
-        return await self._run(pool, lambda: self._in_transaction("DEFERRED", step))
+    async def read(self, step: Step[T], *, single: bool = False) -> T:
+        """Run a step that only reads, on one snapshot, which a `single` statement has by itself."""
+        if single:
+            return await self._run(self._lookers, lambda: step(self._connection()))
+        return await self._run(self._readers, lambda: self._in_transaction("DEFERRED", step))
 
     async def wipe(self) -> None:
         """Remove what earlier transactions deleted from the full-text index and from the log.
@@ -253,9 +260,11 @@ class Database:
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         self._refuse_closed()
         self._refuse_elsewhere()
-        with self._explaining():
-            run = copy_context().run  # as above
+        run = copy_context().run  # as above
+        try:
             return await asyncio.get_running_loop().run_in_executor(pool, run, work)
+        except _DATABASE_ERRORS as error:
+            raise self._translated(error) from error
 
     def _refuse_closed(self) -> None:
         if not self.is_open:
@@ -274,32 +283,21 @@ class Database:
                 "one for each. Nothing was written."
             )
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Translate SQLite's errors."""
-        try:
-            yield
-        except UnicodeEncodeError as error:
-            raise UsageError(
+    def _translated(self, error: Exception) -> SegueError:
+        if isinstance(error, UnicodeEncodeError):
+            return UsageError(
                 "An id or key holds half a character, which no database takes. Nothing was written."
-            ) from error
-        except (OverflowError, RecursionError) as error:
-            raise UsageError(
+            )
+        if isinstance(error, OverflowError | RecursionError):
+            return UsageError(
                 "A number or time is beyond what a database holds, or a value is nested too "
                 "deeply. Nothing was written."
-            ) from error
-        except sqlite3.IntegrityError as error:
-            if "FOREIGN KEY" in str(error):
-                raise NotFoundError(
-                    f"There is no such thread: {error}. Nothing was written."
-                ) from error
-            raise ConflictError(
-                f"Such a row exists already: {error}. Nothing was written."
-            ) from error
-        except sqlite3.Error as error:
-            raise BackendError(
-                f"SQLite file {self.path!r}: {error}. Nothing was written."
-            ) from error
+            )
+        if not isinstance(error, sqlite3.IntegrityError):
+            return BackendError(f"SQLite file {self.path!r}: {error}. Nothing was written.")
+        if "FOREIGN KEY" in str(error):
+            return NotFoundError(f"There is no such thread: {error}. Nothing was written.")
+        return ConflictError(f"Such a row exists already: {error}. Nothing was written.")
 
     def _in_transaction(self, mode: str, step: Step[T]) -> T:
         connection = self._connection()
@@ -386,8 +384,8 @@ class _Frozen:
     database: Database
     connection: sqlite3.Connection
 
-    async def transact(self, step: TxStep[T], *, read_only: bool = True, alone: bool = False) -> T:
-        del read_only, alone
+    async def transact(self, step: TxStep[T], *, read_only: bool = True, single: bool = False) -> T:
+        del read_only, single
         tx = SqliteTx(self.connection, VectorCache())
         return await self.database.run_reading(lambda: _run_whole(step, tx))
 

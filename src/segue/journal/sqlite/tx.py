@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import chain
 from math import log
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from segue.journal.memories import Vector
 from segue.journal.records import PAGE_BYTES
 from segue.journal.rows import MICROSECOND, body_size, to_json, to_micros
 from segue.journal.search import EXCERPT_SIZES, excerpt_words, owner_mark, query_words
-from segue.journal.tx import Row, Statement, for_sqlite
+from segue.journal.tx import Row, Statement, Tx, for_sqlite
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,25 +31,27 @@ _SCORE_WORDS: Final = """
     FROM json_each(?1) AS asked CROSS JOIN memory_words ON word = asked.key
     WHERE agent_id = ?2 AND user_id = ?3 GROUP BY memory_id ORDER BY score DESC, memory_id LIMIT ?5
 """
-# A user's messages with any of the words, and how often each word occurs.
+# Each occurrence of the words in a user's messages, with the message and its number of words.
 HITS: Final = """
-    SELECT messages.rowid AS message, asked.key AS word, word_count, count(*) AS times
+    SELECT asked.key, doc, word_count
     FROM json_each(:terms) AS asked CROSS JOIN messages_terms ON term = asked.value
     JOIN indexed_messages ON indexed_messages.message = doc
     JOIN messages ON messages.rowid = doc JOIN threads ON threads.id = messages.thread_id
     WHERE threads.user_id = :user AND CASE WHEN :thread IS NULL
         THEN instr(threads.id, '/') = 0 ELSE threads.id = :thread END
-    GROUP BY asked.key, doc
 """
 # Only columns that are stored before the body: to reach those behind it, SQLite reads all of it.
+# LIMIT keeps SQLite from looking for the words again wherever `start` is used.
 _EXCERPTS: Final = """
-    SELECT id, thread_id, message_id, position, role, batch_type, start,
+    SELECT thread_id, message_id, position, role, batch_type, score, start,
         substr(text, start, :longest) AS excerpt, length(text) AS length
     FROM (
-        SELECT messages.rowid AS id, messages.*, max(1, coalesce((
+        SELECT messages.rowid AS found, best.value AS score, max(1, coalesce((
             SELECT min(nullif(instr(lower(text), value), 0)) FROM json_each(:words)), 1) - :lead
         ) AS start
-        FROM messages WHERE messages.rowid = ANY(:ids))
+        FROM json_each(:scores) AS best CROSS JOIN messages ON messages.rowid = best.key + 0
+        LIMIT -1
+    ) CROSS JOIN messages ON messages.rowid = found ORDER BY score DESC, position DESC
 """
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 # About forty namespaces of a thousand memories each.
@@ -60,7 +63,7 @@ Namespace = tuple[str, str, str | None, int]
 Version = tuple[int, int]
 
 
-class SqliteTx:
+class SqliteTx(Tx):
     """A transaction on a connection that this thread has to itself; no method suspends."""
 
     def __init__(self, connection: sqlite3.Connection, vectors: "VectorCache") -> None:
@@ -72,12 +75,14 @@ class SqliteTx:
 
     async def bounded(self, sql: str, /, **values: Any) -> list[Row]:
         rows: list[Row] = []
-        size = 0
+        room = PAGE_BYTES
         # Closed, since a cursor that was not read to its end holds on to its snapshot.
         with closing(self._execute(sql, values)) as cursor:
-            while size < PAGE_BYTES and (row := cursor.fetchone()) is not None:
+            for row in cursor:
                 rows.append(row)
-                size += body_size(row["body"])
+                room -= body_size(row["body"])
+                if room <= 0:
+                    break
         return rows
 
     async def run(self, sql: str, /, **values: Any) -> int:
@@ -117,14 +122,9 @@ class SqliteTx:
 
         return np.asarray(numbers, dtype=np.float32).tobytes()
 
-    async def search(
-        self, user_id: str, text: str, thread_id: str | None, limit: int
-    ) -> list[dict[str, Any]]:
-        scores = self._rank(user_id, text, thread_id, limit)
-        sizes = {**EXCERPT_SIZES, "words": excerpt_words(text)}
-        rows = await self.all(_EXCERPTS, ids=[*scores], **sizes)
-        rows.sort(key=lambda row: (scores[row["id"]], row["position"]), reverse=True)
-        return [{**row, "score": scores[row["id"]]} for row in rows]
+    async def search(self, user_id: str, text: str, thread_id: str | None, limit: int) -> list[Row]:
+        scores = to_json(self._rank(user_id, text, thread_id, limit))
+        return await self.all(_EXCERPTS, scores=scores, words=excerpt_words(text), **EXCERPT_SIZES)
 
     async def score_words(
         self, weights: Mapping[str, float], *, agent: str, user: str, average: float, limit: int
@@ -145,22 +145,23 @@ class SqliteTx:
         return self._connection.execute(for_sqlite(sql), stored(values))
 
     def _rank(self, user_id: str, text: str, thread_id: str | None, limit: int) -> dict[int, float]:
-        """Row ids of a user's best messages for a query, with their scores, best first.
+        """Row ids of a user's best messages for a query, with their scores.
 
         BM25 within the user's messages, as on PostgreSQL. FTS5's own would read the messages of all
         users, and weigh a word by how often others use it.
         """
         asked, mark = Counter(query_words(text)), owner_mark(user_id)
         terms = to_json({word: f"{mark}{word}" for word in asked})
-        hits = self._execute(HITS, {"terms": terms, "user": user_id, "thread": thread_id})
-        found = hits.fetchall()
-        if not found:
+        found = self._execute(HITS, {"terms": terms, "user": user_id, "thread": thread_id})
+        found.row_factory = None  # tuples
+        hits = Counter(found)  # GROUP BY would sort them
+        if not hits:
             return {}
         sql = "SELECT sum(message_count) FROM threads WHERE user_id = ?"
         (total,) = self._connection.execute(sql, (user_id,)).fetchone()
-        scores = _bm25(found, asked, total)
-        best = nlargest(limit, scores, key=lambda message: (scores[message], message))
-        return {message: scores[message] for message in best}
+        scores = _bm25(hits, asked, total)
+        best = nlargest(limit, zip(scores.values(), scores, strict=True))
+        return {message: score for score, message in best}
 
 
 def stored(values: dict[str, Any]) -> dict[str, Any]:
@@ -181,17 +182,18 @@ def _stored(value: Any) -> Any:
     return to_json([*value]) if isinstance(value, list | tuple | set | frozenset) else value
 
 
-def _bm25(hits: Sequence[Row], asked: Mapping[str, int], total: int) -> dict[int, float]:
-    lengths = {hit["message"]: hit["word_count"] for hit in hits}
+def _bm25(
+    hits: Mapping[tuple[Any, ...], int], asked: Mapping[str, int], total: int
+) -> dict[int, float]:
+    """The scores of messages, from how often a word occurs in a message of a length."""
+    lengths = dict(map(itemgetter(1, 2), hits))
     average = sum(lengths.values()) / len(lengths)
-    spread = Counter(hit["word"] for hit in hits)
+    spread = Counter(map(itemgetter(0), hits))
     weights = {word: asked[word] * _rarity(count, total) for word, count in spread.items()}
     scores = dict.fromkeys(lengths, 0.0)
-    for hit in hits:
-        times, length = hit["times"], hit["word_count"] / average
-        scores[hit["message"]] += (
-            weights[hit["word"]] * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * length))
-        )
+    for (word, message, length), times in hits.items():
+        share = times * 2.2 / (times + 1.2 * (0.25 + 0.75 * length / average))
+        scores[message] += weights[word] * share
     return scores
 
 

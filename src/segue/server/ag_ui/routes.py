@@ -1,5 +1,5 @@
 """AG-UI's routes of an agent: `run` ends with its run; `connect` stays open, and carries every
-later run of the conversation, also those that no one asked for.
+later run of the conversation, also those that the agent begins.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -28,13 +28,15 @@ from segue.events import (
 )
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn
-from segue.server.access import CallerDep, SegueDep, get_own_turn, slot_of
-from segue.server.ag_ui.messages import content_of, history_of, id_of, message_of
+from segue.server.access import PAGES, CallerDep, SegueDep, get_own_turn, slot_of
 from segue.server.ag_ui.runs import (
     SNAPSHOT,
     AgUiEvent,
     Run,
+    content_of,
     error_event,
+    id_of,
+    message_of,
     parse_interrupt,
 )
 from segue.server.chats import (
@@ -50,6 +52,7 @@ from segue.server.connections import (
     LiveConnection,
     StreamDep,
     data_line,
+    event_lines,
     with_heartbeats,
 )
 from segue.server.middleware import authenticated_router
@@ -134,8 +137,10 @@ async def run_agent(
         new = message_in(content, given.message.get("id"))
         turn = (await accept_message(request, thread, new)).turn
     run = Run(given.thread_id, given.run_id, given.known)
-    told = _reply(segue, turn, run, live)
-    return EventStream(_lines(told, partial(_snapshot, segue, thread), live), describe=_error_line)
+    events = _reply(segue, turn, run, live)
+    return EventStream(
+        _lines(events, partial(_snapshot, segue, thread), live), describe=_error_line
+    )
 
 
 @router.post("/connect")
@@ -167,8 +172,8 @@ async def _reply(
     yield run.start("reply")
     async with aclosing(hear_reply(segue, turn, live)) as heard:
         async for event in heard:
-            for told in [None] if event is None else run.tell(event.payload):
-                yield told
+            for each in [None] if event is None else run.tell(event.payload):
+                yield each
 
 
 class _Runs:
@@ -186,8 +191,8 @@ class _Runs:
 
     async def listen(self, live: LiveConnection) -> AsyncGenerator[AgUiEvent | None]:
         """None after each idle interval."""
-        for told in self._history(await find_question(self._segue, self._thread)):
-            yield told
+        for past in self._history(await find_question(self._segue, self._thread)):
+            yield past
         heard = self._segue.listen(self._thread, cursor_at(self._thread.last_position))
         async with aclosing(with_heartbeats(heard, live)) as events:
             async for each in events:
@@ -217,7 +222,7 @@ class _Runs:
                 if self._run is not None:
                     self._run.is_stale = True  # the next run may be long in coming
             case TurnStarted(turn_id, origin):
-                yield from self._close("cancelled")  # if its end was not told
+                yield from self._close("cancelled")  # if its end was missed
                 yield self._open(turn_id, origin)
             case TurnEnded(_, state):
                 yield from self._close(state)
@@ -249,7 +254,7 @@ class _Runs:
 
 async def _snapshot(segue: Segue, thread: Thread) -> AgUiEvent:
     page = await segue.history(thread, limit=_WINDOW)
-    return {**SNAPSHOT, "messages": history_of(page.messages)}
+    return {**SNAPSHOT, "messages": [*map(message_of, page.messages)]}
 
 
 async def _lines(
@@ -257,18 +262,18 @@ async def _lines(
     take_snapshot: Callable[[], Awaitable[AgUiEvent]],
     live: LiveConnection,
 ) -> AsyncGenerator[bytes]:
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events):
+        async for event in events:
             if event is SNAPSHOT:
                 # It may have more than 10 MB, for as long as the client takes to read it.
-                async with slot_of(live.connection, live.caller, "pages", 4):
+                async with slot_of(live.connection, live.caller, *PAGES):
                     yield await _data_line(await take_snapshot())
             else:
                 yield STILL_HERE if event is None else await _data_line(event)
 
 
 async def _data_line(event: AgUiEvent) -> bytes:
-    return b"".join((b"data: ", await encode(event), b"\n\n"))
+    return event_lines(await encode(event))
 
 
 def _error_line(problem: Problem) -> bytes:

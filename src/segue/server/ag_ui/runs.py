@@ -1,16 +1,21 @@
-"""A turn as a run of AG-UI: its events, in the order that clients check.
+"""A turn as a run of AG-UI: its events, in the order that clients check; and its messages.
 
 A run opens with RUN_STARTED and closes with RUN_FINISHED or RUN_ERROR; nothing of it may stay open.
-Of a tool's call only its name and outcome are told: arguments and results may quote what the user
+Of a tool's call only its name and outcome are sent: arguments and results may quote what the user
 must not see.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from segue.core.messages import spoken_text
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from segue.core.messages import origin_of, shown_content, spoken_text
+from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
 from segue.core.text import exact_json
+from segue.errors import UsageError
 from segue.events import (
     ListenerLagged,
     MessageDelta,
@@ -29,6 +34,12 @@ PROTOCOL: Final = "1.0"
 # Between the id of a turn and that of a question.
 _IN_TURN: Final = ":"
 AgUiEvent = dict[str, Any]
+# Parts of a message in AG-UI, and the blocks of ours.
+_KINDS: Final = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
+_PARTS: Final = {block: part for part, block in _KINDS.items()}
+# What our blocks call the value of a source.
+_SOURCES: Final = {"data": "base64", "url": "url", "file": "file_id"}
+_DATA_URL: Final = re.compile(r"data:([\w.+/-]{1,100});base64,")
 # A place for a snapshot, which is taken when it is sent.
 SNAPSHOT: Final[AgUiEvent] = {"type": "MESSAGES_SNAPSHOT"}
 
@@ -55,10 +66,10 @@ class Run:
     def start(self, origin: str, messages: Iterable[Mapping[str, Any]] = ()) -> AgUiEvent:
         """`messages` are the user's that led to the run; clients add those they do not have."""
         self._metadata = {"origin": origin}
-        told = {**self._ids, "protocolVersion": PROTOCOL, "metadata": self._metadata}
+        fields = {**self._ids, "protocolVersion": PROTOCOL, "metadata": self._metadata}
         if asked := [*messages]:
-            told["input"] = {**self._ids, "messages": asked, "tools": [], "context": []}
-        return {"type": "RUN_STARTED", **told}
+            fields["input"] = {**self._ids, "messages": asked, "tools": [], "context": []}
+        return {"type": "RUN_STARTED", **fields}
 
     def tell(self, payload: Payload) -> Iterator[AgUiEvent]:
         """The events for something that happened in the turn."""
@@ -162,3 +173,61 @@ def _result(call: str, outcome: str) -> AgUiEvent:
         "content": outcome,
         "role": "tool",
     }
+
+
+def content_of(message: Mapping[str, Any]) -> Any:
+    """What a user's message says, in our blocks; other fields of it are dropped."""
+    content = message.get("content")
+    return [*map(_block_of, content)] if isinstance(content, list) else content
+
+
+def _block_of(part: Any) -> Any:
+    """A block of a part; one of another form goes on as it is, and is refused with a reason."""
+    if not isinstance(part, dict) or (kind := _KINDS.get(str(part.get("type")))) is None:
+        return part
+    source = part.get("source")
+    if not isinstance(source, dict) or (name := _SOURCES.get(str(source.get("type")))) is None:
+        raise UsageError(f"A part of type {part['type']!r} needs a source: data, url or file.")
+    block = {"type": kind, name: source.get("value")}
+    return block | ({"mime_type": source["mimeType"]} if source.get("mimeType") else {})
+
+
+def id_of(message: BaseMessage) -> str:
+    """The id that the client knows a message by: of its own, the one that it chose."""
+    return MessageMetadata.of(message).client_message_id or message.id or ""
+
+
+def message_of(message: BaseMessage) -> dict[str, Any]:
+    """A visible message; one that the agent wrote of its own accord says so in its metadata."""
+    if isinstance(message, HumanMessage):
+        shown = shown_content(message)
+        content = shown if isinstance(shown, str) else [*_parts(shown)]
+        return {"id": id_of(message), "role": "user", "content": content}
+    said = {"id": id_of(message), "role": "assistant", "content": spoken_text(message)}
+    return said | {"metadata": {"origin": origin_of(message)}}
+
+
+def _parts(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        if isinstance(block, str) or block.get("type") == "text":
+            yield {"type": "text", "text": block if isinstance(block, str) else block["text"]}
+        elif (source := _source_of(block)) is not None:
+            kind = "image" if block["type"] == "image_url" else _PARTS.get(block["type"])
+            if kind is not None:
+                yield {"type": kind, "source": source}
+
+
+def _source_of(block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where the bytes of a block are; None for a form that is not known here."""
+    inner = block.get(str(block["type"]))
+    place = inner if isinstance(inner, dict) else block
+    url = inner if isinstance(inner, str) else place.get("url")
+    kind = block.get("mime_type")
+    if isinstance(url, str):
+        if found := _DATA_URL.match(url):
+            return {"type": "data", "value": url[found.end() :], "mimeType": found[1]}
+        return {"type": "url", "value": url}
+    data = block.get("base64") or block.get("data")
+    if isinstance(data, str) and isinstance(kind, str):
+        return {"type": "data", "value": data, "mimeType": kind}
+    return None

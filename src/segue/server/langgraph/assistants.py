@@ -12,7 +12,7 @@ from segue.errors import NotFoundError
 from segue.facade import Segue
 from segue.server.access import SegueDep, require_local
 from segue.server.langgraph.messages import Json
-from segue.server.langgraph.records import NODE, assistant_json
+from segue.server.langgraph.records import NODE, Search
 from segue.server.middleware import authenticated_router
 from segue.server.requests import StrictModel
 
@@ -32,12 +32,8 @@ class AssistantFilter(StrictModel):
     name: str | None = Field(default=None, max_length=200)
 
 
-class AssistantSearch(AssistantFilter):
-    limit: int = Field(default=10, ge=1, le=1_000)
-    offset: int = Field(default=0, ge=0)
-    sort_by: str | None = None
-    sort_order: str | None = None
-    select: list[str] | None = None
+class AssistantSearch(AssistantFilter, Search):
+    pass
 
 
 @public.get("/ok")
@@ -68,15 +64,25 @@ def _assistants(segue: Segue, wanted: AssistantFilter) -> list[Json]:
 
 
 def _assistant(segue: Segue, agent_id: str) -> Json:
-    return assistant_json(segue.get_agent(agent_id), rfc3339(EPOCH))
+    return {
+        "assistant_id": agent_id,
+        "graph_id": agent_id,
+        "name": segue.get_agent(agent_id).name or agent_id,
+        "description": None,
+        "config": {},
+        "context": {},
+        # The mark of an assistant that comes with its graph; some clients look for it.
+        "metadata": {"created_by": "system"},
+        "version": 1,
+        "created_at": rfc3339(EPOCH),
+        "updated_at": rfc3339(EPOCH),
+    }
 
 
 @router.post("/search")
 async def search(segue: SegueDep, wanted: AssistantSearch | None = None) -> list[Json]:
     wanted = wanted or AssistantSearch()
-    found = _assistants(segue, wanted)[wanted.offset : wanted.offset + wanted.limit]
-    select = wanted.select
-    return [{n: v for n, v in each.items() if select is None or n in select} for each in found]
+    return wanted.page(_assistants(segue, wanted))
 
 
 @router.post("/count")

@@ -1,43 +1,55 @@
-"""Commands of the event protocol, and the streams and sockets that carry its events."""
+"""The event protocol: commands, and the events of a thread as a stream or over a WebSocket.
 
-import logging
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+Each frame of a client is a command, and each subscription of a socket sends its own events.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
-from fastapi import Request, Response, WebSocket
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from fastapi import APIRouter, Request, Response, WebSocket
+from pydantic import Field, TypeAdapter, ValidationError
 
+from segue.conversations import check_lasting
 from segue.core.snowflake import to_text
-from segue.errors import ConflictError, NotFoundError, SegueError, UsageError
+from segue.errors import NotFoundError, SegueError, UsageError
 from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.server.access import (
+    PAGE_SLOT,
     PAGES,
     CallerDep,
     SegueDep,
     ThreadDep,
+    admit,
     get_own_thread,
     segue_of,
     slot_of,
 )
-from segue.server.auth import Caller
-from segue.server.connections import EventStream, LiveConnection, StreamDep
-from segue.server.langgraph.bodies import RunIn
-from segue.server.langgraph.dispatch import check_answer, run_on
+from segue.server.auth import Caller, RateLimit
+from segue.server.connections import (
+    EventStream,
+    LiveConnection,
+    StreamDep,
+    event_lines,
+    live_connection,
+)
+from segue.server.langgraph.dispatch import RunIn, check_answer, get_question, run_on
 from segue.server.langgraph.events import EventFeed, Subscription
-from segue.server.langgraph.messages import Json
+from segue.server.langgraph.messages import Json, Window
 from segue.server.langgraph.records import seen_turns
-from segue.server.langgraph.runs import JsonStream
 from segue.server.langgraph.streams import HEARTBEAT
-from segue.server.langgraph.windows import Window
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError, describe_errors, field_errors, problem_of
+from segue.server.problems import ApiError, describe_invalid, problem_of
 from segue.server.requests import StrictModel
-from segue.server.responses import encode
+from segue.server.responses import encode, respond
+from segue.server.socket import RESTARTING, accepted, close, first_of, parse_as, receive_text
 
-logger = logging.getLogger(__name__)
 router = authenticated_router("", "langgraph", in_schema=False)
+sockets = APIRouter()
+_MOST_SUBSCRIPTIONS: Final = 16
 _CODES: Final = {404: "no_such_run", 403: "permission_denied", 401: "permission_denied"}
 _NOT_SUPPORTED: Final = {
     "state.fork": "a thread keeps no checkpoints to fork from",
@@ -47,23 +59,13 @@ _NOT_SUPPORTED: Final = {
 }
 
 
-class Command(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Command(StrictModel):
     id: int = Field(ge=0)
     method: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
 
-    @property
-    def is_large(self) -> bool:
-        """Whether its response may be large."""
-        return self.method == "state.get"
 
-    def slot(
-        self, connection: Request | WebSocket, caller: Caller
-    ) -> AbstractAsyncContextManager[None]:
-        """Held until the response is sent."""
-        return slot_of(connection, caller, *PAGES) if self.is_large else nullcontext()
+_COMMANDS: Final = TypeAdapter(Command)
 
 
 class Reply(StrictModel):
@@ -80,93 +82,80 @@ class InputRespond(Reply):
     metadata: Any = None
 
 
-async def run_command(
-    connection: Request | WebSocket, caller: Caller, thread_id: str, command: Command
-) -> Json:
+async def _answer(command: Command, work: Awaitable[Json]) -> Json:
     """The response to a command; an error is one, too."""
     try:
-        result = await _run(connection, caller, thread_id, command)
+        result = await work
     except (ApiError, SegueError, ValidationError) as error:
-        return {"type": "error", "id": command.id, **error_json(error)}
+        return _failure(command.id, error)
     return {"type": "success", "id": command.id, "result": result}
 
 
-def error_json(error: Exception) -> Json:
+def _failure(number: int | None, error: Exception) -> Json:
     if isinstance(error, ValidationError):
-        found = error.errors(include_url=False, include_input=False)[:5]
-        detail = f"{describe_errors(field_errors(found), 'params')}."
-        return {"error": "invalid_argument", "message": detail}
-    for kind, name in ((_NotSupported, "not_supported"), (_UnknownCommand, "unknown_command")):
-        if isinstance(error, kind):
-            return {"error": name, "message": str(error)}
-    problem = problem_of(error)
-    code = _CODES.get(
-        problem.status, "invalid_argument" if problem.status < 500 else "unknown_error"
-    )
-    return {"error": code, "message": problem.detail}
+        code, text = "invalid_argument", describe_invalid(error, "params")
+    elif isinstance(error, _CommandRefused):
+        code, text = error.name, str(error)
+    else:
+        problem = problem_of(error)
+        fallback = "invalid_argument" if problem.status < 500 else "unknown_error"
+        code, text = _CODES.get(problem.status, fallback), problem.detail
+    return {"type": "error", "id": number, "error": code, "message": text}
 
 
-class _NotSupported(UsageError):
-    """A command of the protocol that Segue cannot honour."""
+class _CommandRefused(UsageError):
+    """A command that Segue does not have; `name` is the protocol's word for the error."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
-class _UnknownCommand(UsageError):
-    """Not a command of the protocol."""
-
-
-async def _run(
+async def _run_command(
     connection: Request | WebSocket, caller: Caller, thread_id: str, command: Command
 ) -> Json:
-    segue = segue_of(connection)
-    match command.method:
-        case "run.start":
-            new = RunIn.model_validate(command.params)
-            _, turn = await run_on(connection, caller, thread_id, new, may_create=True)
-            return {"run_id": to_text(turn.id)}
+    """`SegueError`, `ApiError` or `ValidationError` if it is refused."""
+    segue, method = segue_of(connection), command.method
+    if method == "run.start":  # may create the thread
+        new = RunIn.model_validate(command.params)
+        _, turn = await run_on(connection, caller, thread_id, new, may_create=True)
+        return {"run_id": to_text(turn.id)}
+    if reason := _NOT_SUPPORTED.get(method):
+        raise _CommandRefused("not_supported", f"{method} is not supported: {reason}.")
+    thread = await get_own_thread(segue, caller, thread_id)
+    match method:
         case "input.respond":
-            thread = await get_own_thread(segue, caller, thread_id)
             return await _respond(segue, thread, InputRespond.model_validate(command.params))
         case "state.get":
-            thread = await get_own_thread(segue, caller, thread_id)
             return {"values": (await Window.load(segue, thread)).values()}
         case "agent.getTree":
-            thread = await get_own_thread(segue, caller, thread_id)
             newest = await seen_turns(segue, thread, limit=10)
             is_busy = bool(newest) and newest[0].is_live
             status = "running" if is_busy else "completed"
             return {"tree": {"namespace": [], "status": status, "graph_name": thread.agent_id}}
-        case method if reason := _NOT_SUPPORTED.get(method):
-            raise _NotSupported(f"{method} is not supported: {reason}.")
-    raise _UnknownCommand(f"There is no command {command.method!r:.60}.")
+    raise _CommandRefused("unknown_command", f"There is no command {method!r:.60}.")
 
 
 async def _respond(segue: Segue, thread: Thread, given: InputRespond) -> Json:
     if given.update or given.goto:
-        raise _NotSupported("update and goto are not supported: the state is the graph's own.")
-    waiting = await segue.list_turns(thread, limit=1, only_waiting=True)
-    if not waiting:
-        raise ConflictError("No question waits for an answer in this thread.")
-    asked = (waiting[0].ending or {}).get("questions", {})
+        text = "update and goto are not supported: the state is the graph's own."
+        raise _CommandRefused("not_supported", text)
+    check_lasting(thread)
+    waiting = await get_question(segue, thread)
+    asked = (waiting.ending or {}).get("questions", {})
     given_by_id = {each.interrupt_id: each.response for each in given.responses or [given]}
     if unknown := sorted(str(n) for n in given_by_id if n is not None and n not in asked):
         raise NotFoundError(f"No question {unknown[0]!r:.60} waits in this thread.")
     answer = given_by_id.get(None, given_by_id)
-    turn = await segue.answer(waiting[0], check_answer(answer, "response"))
+    turn = await segue.answer(waiting, check_answer(answer, "response"))
     return {"run_id": to_text(turn.id)}
 
 
-@router.post("/threads/{thread_id}/commands")
+@router.post("/threads/{thread_id}/commands", dependencies=[PAGE_SLOT])
 async def send_command(
     request: Request, caller: CallerDep, thread_id: str, command: Command
 ) -> Response:
-    async def reply() -> AsyncGenerator[bytes]:
-        async with command.slot(request, caller):  # until it is sent
-            yield await encode(await run_command(request, caller, thread_id, command))
-
-    if command.is_large:
-        return JsonStream(reply(), {})
-    body = await encode(await run_command(request, caller, thread_id, command))
-    return Response(body, media_type="application/json")
+    return await respond(await _answer(command, _run_command(request, caller, thread_id, command)))
 
 
 @router.post("/threads/{thread_id}/stream/events")
@@ -174,11 +163,10 @@ async def stream_events(
     segue: SegueDep, thread: ThreadDep, stream: StreamDep, wanted: Subscription
 ) -> Response:
     wanted.check()
-    feed = await open_feed(segue, stream, thread, wanted)
-    return EventStream(_lines(feed))
+    return EventStream(_lines(await _open_feed(segue, stream, thread, wanted)))
 
 
-async def open_feed(
+async def _open_feed(
     segue: Segue, live: LiveConnection, thread: Thread, wanted: Subscription
 ) -> EventFeed:
     newest = await seen_turns(segue, thread, limit=10)
@@ -193,8 +181,101 @@ async def _lines(feed: EventFeed) -> AsyncGenerator[bytes]:
                 if event is None:
                     yield HEARTBEAT
                 else:
-                    head = f"event: {event.method}\nid: {event.number}\ndata: ".encode()
-                    yield b"".join((head, event.json, b"\n\n"))
+                    yield event_lines(event.json, event.method, str(event.number))
     except (ApiError, SegueError) as error:
-        failure = {"type": "error", "id": None, **error_json(error)}
-        yield b"".join((b"event: error\ndata: ", await encode(failure), b"\n\n"))
+        yield event_lines(await encode(_failure(None, error)), "error")
+
+
+@sockets.websocket("/threads/{thread_id}/stream/events")
+async def connect(websocket: WebSocket, thread_id: str) -> None:
+    async with accepted(websocket):
+        caller = await admit(websocket)
+        with live_connection(websocket, caller, "socket") as live:
+            await _Socket(websocket, live, thread_id).run()
+
+
+class _Socket:
+    """One socket; its thread may be created by its first run."""
+
+    def __init__(self, websocket: WebSocket, live: LiveConnection, thread_id: str) -> None:
+        self._websocket = websocket
+        self._live = live
+        self._thread_id = thread_id
+        self._segue = segue_of(websocket)
+        self._rate: RateLimit = websocket.app.state.rate
+        self._sending = asyncio.Lock()
+        self._feeds: dict[str, asyncio.Task[None]] = {}
+        # Of the first subscription that fails.
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count = 0
+
+    async def run(self) -> None:
+        """Until the client leaves, the server stops, or a subscription fails."""
+        try:
+            await first_of(self._receive(), self._live.wait_until_over(), self._failure)
+            await close(self._websocket, RESTARTING, "The server stops; subscribe again.")
+        finally:
+            feeds = [*self._feeds.values()]
+            for each in feeds:
+                each.cancel()
+            await asyncio.gather(*feeds, return_exceptions=True)
+
+    async def _receive(self) -> None:
+        while True:
+            text = await receive_text(self._websocket)
+            try:
+                await self._live.check()
+                self._rate.take(self._live.caller)
+                command = parse_as(_COMMANDS, text, "params")
+            except (ApiError, SegueError) as error:
+                if isinstance(error, ApiError) and error.status == 401:
+                    raise
+                await self._send(_failure(None, error))
+                continue
+            async with slot_of(self._websocket, self._live.caller, *PAGES):  # until it is sent
+                await self._send(await _answer(command, self._run(command)))
+
+    async def _run(self, command: Command) -> Json:
+        if command.method.startswith("subscription."):
+            return await self._subscribe(command)
+        return await _run_command(self._websocket, self._live.caller, self._thread_id, command)
+
+    async def _subscribe(self, command: Command) -> Json:
+        if command.method == "subscription.unsubscribe":
+            name = str(command.params.get("subscription_id"))
+            if (task := self._feeds.pop(name, None)) is None:
+                raise NotFoundError(f"There is no subscription {name!r:.60}.")
+            task.cancel()
+            return {}
+        if command.method != "subscription.subscribe":
+            raise UsageError(f"{command.method!r:.60} is not supported; subscribe again.")
+        if len(self._feeds) >= _MOST_SUBSCRIPTIONS:
+            raise UsageError(f"A socket has at most {_MOST_SUBSCRIPTIONS} subscriptions.")
+        wanted = Subscription.model_validate(command.params)
+        wanted.check()
+        thread = await get_own_thread(self._segue, self._live.caller, self._thread_id)
+        feed = await _open_feed(self._segue, self._live, thread, wanted)
+        self._count += 1
+        name = f"subscription-{self._count}"
+        self._feeds[name] = task = asyncio.create_task(self._forward(feed))
+        task.add_done_callback(partial(self._end_feed, name))
+        return {"subscription_id": name}
+
+    def _end_feed(self, name: str, task: asyncio.Task[None]) -> None:
+        self._feeds.pop(name, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _forward(self, feed: EventFeed) -> None:
+        async with aclosing(feed.events()) as events:
+            async for event in events:
+                if event is not None:
+                    await self._send_text(event.json.decode())
+
+    async def _send(self, body: Json) -> None:
+        await self._send_text((await encode(body)).decode())
+
+    async def _send_text(self, text: str) -> None:
+        async with self._sending:
+            await self._websocket.send_text(text)

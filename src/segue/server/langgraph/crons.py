@@ -15,8 +15,9 @@ from segue.facade import Segue
 from segue.journal.records import Thread
 from segue.runtime.reminders import Reminder
 from segue.server.access import CallerDep, SegueDep, ThreadDep
-from segue.server.langgraph.bodies import RunOptions
+from segue.server.langgraph.dispatch import RunOptions
 from segue.server.langgraph.messages import Json, sent_messages
+from segue.server.langgraph.records import Search
 from segue.server.middleware import authenticated_router
 from segue.server.requests import StrictModel
 
@@ -39,13 +40,8 @@ class CronFilter(StrictModel):
     metadata: dict[str, Any] | None = None
 
 
-class CronSearch(CronFilter):
+class CronSearch(CronFilter, Search):
     enabled: bool | None = None
-    limit: int = Field(default=10, ge=1, le=1_000)
-    offset: int = Field(default=0, ge=0, le=10_000)
-    sort_by: str | None = None
-    sort_order: str | None = None
-    select: list[str] | None = None
 
 
 def _cron(reminder: Reminder, user_id: str) -> Json:
@@ -152,9 +148,7 @@ async def search(
     if wanted.sort_by not in {None, "next_run_date"} or wanted.sort_order == "desc":
         raise UsageError("sort_by: not supported: crons come in the order of next_run_date.")
     found = await _matching(segue, caller.user_id, wanted) if wanted.enabled is not False else []
-    crons = [_cron(each, caller.user_id) for each in found]
-    page, select = crons[wanted.offset : wanted.offset + wanted.limit], wanted.select
-    return [{n: v for n, v in each.items() if select is None or n in select} for each in page]
+    return wanted.page([_cron(each, caller.user_id) for each in found])
 
 
 @router.post("/runs/crons/count")
@@ -162,11 +156,11 @@ async def count(segue: SegueDep, caller: CallerDep, wanted: CronFilter | None = 
     return len(await _matching(segue, caller.user_id, wanted or CronFilter()))
 
 
-@router.delete("/runs/crons/{cron_id}")
+@router.delete("/runs/crons/{cron_id}", status_code=204)
 async def delete(segue: SegueDep, caller: CallerDep, cron_id: str) -> Response:
     missing = NotFoundError(f"There is no cron {cron_id!r:.60}.")
     try:
         await segue.cancel_reminder(parse(cron_id), user_id=caller.user_id)
     except (NotFoundError, UsageError):
         raise missing from None
-    return Response(b"{}", media_type="application/json")
+    return Response(status_code=204)

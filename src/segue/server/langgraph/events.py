@@ -1,7 +1,7 @@
 """Protocol events: what happens in a thread, for clients that subscribe to channels of it.
 
 Each event has a number that rises, and an id by which a client drops what it has already: a stored
-event has the same id on every connection. A connection without a number to go on from hears the
+event has the same id on every connection. A subscription without a number to resume from gets the
 last run again, because clients subscribe after they have started one, and wait for its end.
 """
 
@@ -37,10 +37,9 @@ from segue.events import (
 from segue.journal.records import Thread, Turn
 from segue.server.access import segue_of
 from segue.server.connections import LiveConnection, with_heartbeats
-from segue.server.langgraph.messages import Json, message_id
+from segue.server.langgraph.messages import Json, message_id, shared_window
 from segue.server.langgraph.records import NODE
 from segue.server.langgraph.streams import run_beginning
-from segue.server.langgraph.windows import shared_window
 from segue.server.requests import StrictModel
 
 CHANNELS: Final = frozenset(
@@ -119,17 +118,18 @@ class EventFeed:
         self._live = live
         self._segue = segue_of(live.connection)
         self._thread = thread
+        self._agent_id = thread.agent_id
         self._wanted = wanted
         self._window = shared_window(live.connection, thread)
         # The characters that were sent of messages that are being written.
         self._sent: dict[str, int] = {}
         self._reasons: dict[int, str] = {}
         self._name = secrets.token_hex(4)
-        # The messages in the state that was sent last.
-        self._told: int | None = None
-        # A turn that runs already: the first that is heard of its message is all of it so far.
+        # The number of messages in the state that was sent last.
+        self._count: int | None = None
+        # A turn that runs already: the first delta of its message has all of the text so far.
         self._met = newest.id if newest is not None and newest.is_live else None
-        # A run that is over is told from its begin, although only its end is stored.
+        # The start of a run is not stored; that of a finished one is sent before its messages.
         self._over = newest if newest is not None and not newest.is_live else None
         self._since = cursor_at(thread.last_position)
         if wanted.since is not None:
@@ -141,9 +141,9 @@ class EventFeed:
         """None after each idle interval."""
         heard = self._segue.listen(self._thread, self._since)
         if self._over is not None and self._wanted.since is None and self._wanted.has("lifecycle"):
-            begun = {"event": "running", "origin": self._over.kind.value}
-            told = self._lifecycle(self._over.id, begun)
-            yield told.encode(number_of(self._since), _milliseconds(self._over.queued_at))
+            data = {"event": "running", "origin": self._over.kind.value}
+            start = self._lifecycle(self._over.id, data)
+            yield start.encode(number_of(self._since), _milliseconds(self._over.queued_at))
         async with aclosing(with_heartbeats(heard, self._live)) as events:
             async for event in events:
                 if event is None:
@@ -151,20 +151,23 @@ class EventFeed:
                     continue
                 number = number_of(event.cursor)
                 now = _milliseconds(self._segue.system.deps.clock.now())
-                for told in await self._tell(event):
-                    if self._wanted.has(told.method):
-                        yield told.encode(number, now)
+                for each in await self._translate(event):
+                    if self._wanted.has(each.method):
+                        yield each.encode(number, now)
 
-    async def _tell(self, event: Event) -> list[ProtocolEvent]:
+    async def _translate(self, event: Event) -> list[ProtocolEvent]:
         payload = event.payload
         if isinstance(payload, MessageStored):
             self._window.note(payload.message)
-        told = [*self._of(payload)]
+        if isinstance(payload, TurnStarted) and not self._thread.last_position:
+            # The first run chose the agent.
+            self._agent_id = (await self._segue.get_thread(self._thread.id)).agent_id
+        found = [*self._of(payload)]
         if not isinstance(payload, MessageStored | TurnStarted | TurnEnded | MessageRetracted):
-            return told
+            return found
         values = await self._values(event)
         # The end of a run comes last: clients stop listening for its state then.
-        return values + told if isinstance(payload, TurnEnded) else told + values
+        return values + found if isinstance(payload, TurnEnded) else found + values
 
     async def _values(self, event: Event) -> list[ProtocolEvent]:
         """The state, but not that after each message of the past."""
@@ -172,9 +175,9 @@ class EventFeed:
         if not self._wanted.has("values") or (is_past and not self._ends_last(event.payload)):
             return []
         window = await self._window.read(self._segue, self._thread.id)
-        if window.count == self._told:
+        if window.count == self._count:
             return []
-        self._told = window.count
+        self._count = window.count
         name = f"{event.cursor}:values:{window.count}"
         return [ProtocolEvent("values", await window.encode(), name)]
 
@@ -194,8 +197,8 @@ class EventFeed:
             case ToolActivity():
                 yield _tool(payload)
             case ProgressReported(value):
-                told = {"payload": exact_json(value)}
-                yield ProtocolEvent("custom", told, f"custom:{secrets.token_hex(8)}")
+                data = {"payload": exact_json(value)}
+                yield ProtocolEvent("custom", data, f"custom:{secrets.token_hex(8)}")
             case _:
                 yield from self._of_run(payload)
 
@@ -217,7 +220,7 @@ class EventFeed:
 
     def _lifecycle(self, turn_id: int, data: Json) -> ProtocolEvent:
         run_id = to_text(turn_id)
-        about = {"graph_name": self._thread.agent_id, "run_id": run_id}
+        about = {"graph_name": self._agent_id, "run_id": run_id}
         return ProtocolEvent("lifecycle", {**data, **about}, f"{run_id}:{data['event']}")
 
     def _delta(self, delta: MessageDelta) -> Iterator[ProtocolEvent]:

@@ -1,9 +1,9 @@
-"""Tells what happens in a thread in the stream modes of LangGraph's clients.
+"""What happens in a thread, in the stream modes of LangGraph's clients.
 
-`Place` is where a stream can be resumed: a cursor, and how much of an unfinished message was told.
+`Place` is where a stream can be resumed: a cursor, and how much of an unfinished message was sent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -19,15 +19,22 @@ from segue.events import (
     Payload,
     ProgressReported,
     QuestionAsked,
+    TurnEnded,
     TurnFailed,
     parse_cursor,
 )
 from segue.journal.records import Thread
 from segue.server.access import segue_of
 from segue.server.connections import LiveConnection
-from segue.server.langgraph.messages import Json, chunk_json, message_id, message_json
-from segue.server.langgraph.records import NODE, interrupt_json
-from segue.server.langgraph.windows import shared_window
+from segue.server.langgraph.messages import (
+    Json,
+    chunk_json,
+    message_id,
+    message_json,
+    removal_json,
+    shared_window,
+)
+from segue.server.langgraph.records import NODE, interrupts_json
 
 # How a client asks for a stream from its beginning.
 _BEGINNING: Final = frozenset({"-1", "0", "0-0"})
@@ -43,7 +50,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stream is resumed: after a cursor, and after so much of an unfinished message."""
+    """Where a stream is resumed: after a cursor, and after `length` characters of a message that
+    is not finished.
+    """
 
     cursor: str
     message_id: str = ""
@@ -67,82 +76,100 @@ class Place:
 
 
 class Narrator:
-    """Tells what happens in a thread in some modes; knows what of a message was told."""
+    """Translates the events of a thread for one stream; knows which part of a message it sent."""
 
     def __init__(
         self, live: LiveConnection, thread: Thread, modes: frozenset[str], place: Place
     ) -> None:
         self._segue = segue_of(live.connection)
-        self._thread = thread
+        self._thread_id = thread.id
+        self.agent_id = thread.agent_id
         self._modes = modes
         self._window = shared_window(live.connection, thread)
-        # The characters that were told of messages that are being written.
-        self._told = {place.message_id: place.length} if place.message_id else {}
-        # Their texts, for the mode that repeats them.
+        # The characters that were sent of messages that are being written.
+        self._sent = {place.message_id: place.length} if place.message_id else {}
+        # The message that was cut off by a lost connection, until more of it is heard.
+        self._cut_off = place.message_id
+        # The texts so far, for the mode that repeats them.
         self._texts: dict[str, str] = {}
 
     def place(self, cursor: str) -> Place:
-        unfinished = next(reversed(self._told), "")
-        return Place(cursor, unfinished, self._told.get(unfinished, 0))
-
-    async def tell(self, payload: Payload, run_id: str) -> list[Part]:
-        match payload:
-            case MessageStored(message):
-                return await self._message(message, run_id)
-            case MessageDelta():
-                return self._delta(payload, run_id)
-            case MessageRetracted(gone):
-                self._told.pop(gone, None)
-                return await self.values()
-            case QuestionAsked(_, questions):
-                return await self._questions(questions)
-            case TurnFailed(code, reason):
-                return [Part("error", {"error": code, "message": reason})]
-        return self._progress(payload, run_id)
-
-    def _progress(self, payload: Payload, run_id: str) -> list[Part]:
-        if not isinstance(payload, ProgressReported):
-            return []
-        told = exact_json(payload.value)
-        return self._only([Part("custom", told), self._event("on_custom_event", run_id, told)])
-
-    async def _questions(self, questions: Json) -> list[Part]:
-        asked = [interrupt_json(name, value) for name, value in questions.items()]
-        parts = self._only([Part("updates", {"__interrupt__": asked})])
-        return parts + await self.values({"__interrupt__": asked})
-
-    async def values(self, more: Json | None = None) -> list[Part]:
-        """The state as it is now."""
-        if "values" not in self._modes:
-            return []
-        window = await self._window.read(self._segue, self._thread.id)
-        if more:
-            return [Part("values", {**window.values(), **more})]
-        return [Part("values", await window.encode())]
+        unfinished = next(reversed(self._sent), "")
+        return Place(cursor, unfinished, self._sent.get(unfinished, 0))
 
     def note(self, payload: Payload) -> None:
         """What happens in another run changes the state, too."""
         if isinstance(payload, MessageStored):
             self._window.note(payload.message)
 
-    async def _message(self, message: BaseMessage, run_id: str) -> list[Part]:
-        parts: list[Part] = []
-        if not isinstance(message, HumanMessage):
-            parts = self._only(self._whole(message, run_id))
-        return parts + await self.values()
+    async def values(self, more: Json | None = None) -> list[Part]:
+        """The state as it is now."""
+        if "values" not in self._modes:
+            return []
+        window = await self._window.read(self._segue, self._thread_id)
+        if more:
+            return [Part("values", {**window.values(), **more})]
+        return [Part("values", await window.encode())]
+
+    def tell(self, payload: Payload, run_id: str) -> list[Part]:
+        """What a payload means in the chosen modes, but for the state.
+
+        Those of `events` come first: a client of several modes takes the text from them, but would
+        take a piece that came before them from another mode, too.
+        """
+        parts = [part for part in self._tell(payload, run_id) if self._has(part)]
+        return sorted(parts, key=lambda part: part.event != "events")
+
+    def _has(self, part: Part) -> bool:
+        if part.event == "error":
+            return True
+        mode = "messages-tuple" if part.event == "messages" else part.event.partition("/")[0]
+        return mode in self._modes
+
+    def _tell(self, payload: Payload, run_id: str) -> Iterator[Part]:
+        match payload:
+            case MessageStored(message) if not isinstance(message, HumanMessage):
+                yield from self._cut(message_id(message), run_id)
+                yield from self._whole(message, run_id)
+            case MessageDelta(message_id=name):
+                yield from self._cut(name, run_id)
+                yield from self._delta(payload, run_id)
+            case MessageRetracted(gone):
+                yield from self._remove(gone, run_id)
+            case TurnEnded():
+                for name in [*self._sent]:
+                    yield from self._remove(name, run_id)
+            case QuestionAsked(_, questions):
+                yield Part("updates", {"__interrupt__": interrupts_json(questions)})
+            case TurnFailed(code, reason):
+                yield Part("error", {"error": code, "message": reason})
+            case ProgressReported(value):
+                data = exact_json(value)
+                yield Part("custom", data)
+                yield self._event("on_custom_event", run_id, data)
+
+    def _cut(self, name: str, run_id: str) -> Iterator[Part]:
+        """Remove a message that was cut off if another one comes in its place: after a crash the
+        run writes it anew.
+        """
+        gone, self._cut_off = self._cut_off, ""
+        if gone != name:
+            yield from self._remove(gone, run_id)
+
+    def _remove(self, name: str, run_id: str) -> Iterator[Part]:
+        if self._sent.pop(name, None) is not None:
+            yield Part("messages", [removal_json(name), self._about(run_id)])
 
     def _whole(self, message: BaseMessage, run_id: str) -> list[Part]:
-        """What was not told of a message yet, and that it is whole."""
+        """What was not sent of a message yet, and that it is whole."""
         name, whole = message_id(message), message_json(message)
-        told = self._told.pop(name, 0)
-        rest = spoken_text(message)[told:]
-        part = chunk_json(name, rest, None) if told else whole
-        parts = [] if told and not rest else [Part("messages", [part, self._about(run_id)])]
-        if not told:
-            parts.append(Part("messages/metadata", {name: {"metadata": self._about(run_id)}}))
-        if rest or not told:
-            chunk = chunk_json(name, rest, None if told else origin_of(message))
-            parts.append(self._event("on_chat_model_stream", run_id, {"chunk": chunk}))
+        sent = self._sent.pop(name, 0)
+        rest = spoken_text(message)[sent:]
+        parts: list[Part] = []
+        if not sent:
+            parts = self._piece(chunk_json(name, rest, origin_of(message)), run_id, whole)
+        elif rest:
+            parts = self._piece(chunk_json(name, rest, None), run_id)
         return [
             *parts,
             Part("messages/complete", [whole]),
@@ -151,23 +178,28 @@ class Narrator:
         ]
 
     def _delta(self, delta: MessageDelta, run_id: str) -> list[Part]:
-        name, told = delta.message_id, self._told.get(delta.message_id, 0)
-        text = delta.text[max(told - delta.offset, 0) :]
+        name, sent = delta.message_id, self._sent.get(delta.message_id, 0)
+        text = delta.text[max(sent - delta.offset, 0) :]
         if not text:
             return []
-        self._told[name] = delta.offset + len(delta.text)
-        origin = None if told else ("reply" if delta.origin == "reply" else "follow_up")
+        self._sent[name] = delta.offset + len(delta.text)
+        origin = None if sent else ("reply" if delta.origin == "reply" else "follow_up")
         chunk = chunk_json(name, text, origin)
-        parts = [
-            Part("messages", [chunk, self._about(run_id)]),
-            self._event("on_chat_model_stream", run_id, {"chunk": chunk}),
-        ]
-        if not told:
-            about = {name: {"metadata": self._about(run_id)}}
-            parts.insert(0, Part("messages/metadata", about))
+        parts = self._piece(chunk, run_id, None if sent else chunk)
         if "messages" in self._modes:
             parts.append(Part("messages/partial", [self._partial(delta)]))
-        return self._only(parts)
+        return parts
+
+    def _piece(self, chunk: Json, run_id: str, first: Json | None = None) -> list[Part]:
+        """A part of a message; `first` is what the client gets of a new one."""
+        about = self._about(run_id)
+        parts = [
+            Part("messages", [first or chunk, about]),
+            self._event("on_chat_model_stream", run_id, {"chunk": chunk}),
+        ]
+        if first is not None:
+            parts.insert(0, Part("messages/metadata", {chunk["id"]: {"metadata": about}}))
+        return parts
 
     def _partial(self, delta: MessageDelta) -> Json:
         """The message so far."""
@@ -182,23 +214,11 @@ class Narrator:
         return Part("events", {**body, "data": data, "parent_ids": []})
 
     def _about(self, run_id: str) -> Json:
-        agent = self._thread.agent_id
         return {
             "run_id": run_id,
-            "thread_id": self._thread.id,
-            "assistant_id": agent,
-            "graph_id": agent,
+            "thread_id": self._thread_id,
+            "assistant_id": self.agent_id,
+            "graph_id": self.agent_id,
             "langgraph_node": NODE,
             "langgraph_step": 1,
         }
-
-    def _only(self, parts: Iterable[Part]) -> list[Part]:
-        """The parts of the chosen modes, those of `events` first: a client of several modes takes
-        the text from them, but would take a piece that came before them from another mode, too.
-        """
-        chosen = [part for part in parts if _mode_of(part.event) in self._modes]
-        return sorted(chosen, key=lambda part: part.event != "events")
-
-
-def _mode_of(event: str) -> str:
-    return "messages-tuple" if event == "messages" else event.partition("/")[0]

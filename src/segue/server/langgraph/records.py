@@ -1,6 +1,9 @@
-"""Agents, threads and turns as LangGraph's clients know them: assistants, threads and runs."""
+"""Threads and turns as LangGraph's clients know them: threads with a state, and runs."""
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+from pydantic import Field
 
 from segue.core.client_metadata import metadata_of
 from segue.core.snowflake import time_of, to_text
@@ -8,9 +11,9 @@ from segue.core.text import exact_json, rfc3339
 from segue.facade import Segue
 from segue.journal.records import Thread, Turn, TurnState
 from segue.runtime.listeners import end_state
-from segue.server.langgraph.messages import Json
-from segue.server.langgraph.windows import Window
-from segue.settings.agents import AgentConfig
+from segue.server.chats import find_question
+from segue.server.langgraph.messages import Json, Window
+from segue.server.requests import StrictModel
 
 # The one node of every graph, as far as clients are concerned.
 NODE: Final = "agent"
@@ -22,20 +25,18 @@ _STATUSES: Final = {
 }
 
 
-def assistant_json(agent: AgentConfig, since: str) -> Json:
-    return {
-        "assistant_id": agent.id,
-        "graph_id": agent.id,
-        "name": agent.name or agent.id,
-        "description": None,
-        "config": {},
-        "context": {},
-        # The mark of an assistant that comes with its graph; some clients look for it.
-        "metadata": {"created_by": "system"},
-        "version": 1,
-        "created_at": since,
-        "updated_at": since,
-    }
+class Search(StrictModel):
+    """Which part of a list, and which fields of its entries."""
+
+    limit: int = Field(default=10, ge=1, le=1_000)
+    offset: int = Field(default=0, ge=0)
+    sort_by: str | None = None
+    sort_order: str | None = None
+    select: list[str] | None = None
+
+    def page(self, found: list[Json]) -> list[Json]:
+        page, select = found[self.offset : self.offset + self.limit], self.select
+        return [{n: v for n, v in each.items() if select is None or n in select} for each in page]
 
 
 def run_status(turn: Turn) -> str:
@@ -75,12 +76,11 @@ def interrupts_of(turn: Turn | None) -> list[Json]:
     """The questions that a turn waits with."""
     if turn is None or not turn.is_waiting:
         return []
-    asked = (turn.ending or {}).get("questions", {})
-    return [interrupt_json(name, value) for name, value in asked.items()]
+    return interrupts_json((turn.ending or {}).get("questions", {}))
 
 
-def interrupt_json(name: str, value: Any) -> Json:
-    return {"value": exact_json(value), "id": name}
+def interrupts_json(questions: Mapping[str, Any]) -> list[Json]:
+    return [{"value": exact_json(value), "id": name} for name, value in questions.items()]
 
 
 def thread_status(newest: Turn | None, waiting: Turn | None) -> str:
@@ -130,8 +130,7 @@ async def thread_fields(
 async def newest_and_waiting(segue: Segue, thread: Thread) -> tuple[Turn | None, Turn | None]:
     """The last turn that the user may know of, and one that waits for an answer."""
     turns = await seen_turns(segue, thread, limit=10)
-    waiting = await segue.list_turns(thread, limit=1, only_waiting=True)
-    return next(iter(turns), None), next(iter(waiting), None)
+    return next(iter(turns), None), await find_question(segue, thread)
 
 
 def state_json(

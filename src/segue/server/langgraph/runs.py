@@ -1,12 +1,17 @@
-"""Runs: a person's message or answer and the agent's turn for it, on a thread or without one."""
+"""Runs: a person's message or answer and the agent's turn for it.
+
+A run on no thread has one of its own, which is deleted when the run is over.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
-from typing import Annotated, Any
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 from starlette.requests import HTTPConnection
 
 from segue.core.snowflake import to_text
@@ -18,15 +23,15 @@ from segue.server.access import (
     CallerDep,
     SegueDep,
     ThreadDep,
+    get_own_thread,
     get_own_turn,
     segue_of,
     slot_of,
 )
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, LiveConnection, StreamDep
-from segue.server.langgraph.bodies import RunIn, parse_modes
-from segue.server.langgraph.dispatch import run_on
-from segue.server.langgraph.messages import Json
+from segue.server.langgraph.dispatch import RunIn, parse_modes, run_alone, run_on
+from segue.server.langgraph.messages import Json, Window
 from segue.server.langgraph.narrator import Place
 from segue.server.langgraph.records import (
     interrupts_of,
@@ -36,50 +41,96 @@ from segue.server.langgraph.records import (
     seen_turns,
 )
 from segue.server.langgraph.streams import RunStream, error_part, run_beginning
-from segue.server.langgraph.windows import Window
 from segue.server.middleware import authenticated_router
 from segue.server.problems import ApiError
-from segue.server.responses import encode
+from segue.server.requests import StrictModel
+from segue.server.responses import encode, respond
 
 router = authenticated_router("", "langgraph", in_schema=False)
-_MOST = 1_000
+_MOST: Final = 1_000
+_JSON: Final = "application/json"
 
 
-async def _start(
-    request: Request, caller: Caller, thread_id: str, new: RunIn
-) -> tuple[Thread, Turn]:
-    return await run_on(request, caller, thread_id, new, may_create=new.if_not_exists == "create")
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run, and what is to be done if its client leaves, and at its end."""
+
+    thread: Thread
+    turn: Turn
+    is_cancelled_by_leaving: bool = False
+    is_temporary: bool = False
+
+    def locations(self, then: str | None = None) -> dict[str, str]:
+        """Where it is, and where to go on after a lost connection; relative to the base address."""
+        place = f"/threads/{self.thread.id}/runs/{to_text(self.turn.id)}"
+        own = {"Content-Location": place}
+        return own if then is None else {**own, "Location": f"{place}/{then}"}
 
 
+async def _start(request: Request, caller: Caller, new: RunIn) -> _Run:
+    thread_id = request.path_params.get("thread_id")
+    if thread_id is None:
+        started = await run_alone(request, caller, new)
+    else:
+        may_create = new.if_not_exists == "create"
+        started = await run_on(request, caller, thread_id, new, may_create=may_create)
+    is_temporary = thread_id is None and new.is_temporary
+    return _Run(*started, new.on_disconnect == "cancel", is_temporary)
+
+
+@router.post("/runs")
 @router.post("/threads/{thread_id}/runs")
-async def create_run(request: Request, caller: CallerDep, thread_id: str, new: RunIn) -> Response:
-    _, turn = await _start(request, caller, thread_id, new)
-    return Response(
-        await encode(run_json(turn)), headers=locations(turn), media_type="application/json"
-    )
+async def create_run(request: Request, caller: CallerDep, new: RunIn) -> Response:
+    run = await _start(request, caller, new)
+    if run.is_temporary:
+        _in_background(request, _clean_up(segue_of(request), run, is_left=False))
+    return await respond(run_json(run.turn), headers=run.locations())
 
 
+@router.post("/runs/stream")
 @router.post("/threads/{thread_id}/runs/stream")
 async def stream_run(
-    request: Request, caller: CallerDep, stream: StreamDep, thread_id: str, new: RunIn
+    request: Request, caller: CallerDep, stream: StreamDep, new: RunIn
 ) -> Response:
-    thread, turn = await _start(request, caller, thread_id, new)
-    run = RunStream(stream, thread, turn, new.modes, Place(run_beginning(turn)))
-    lines = run.lines()
-    if new.on_disconnect == "cancel":
-        lines = cancelling(lines, stream, thread, turn)
-    return EventStream(lines, locations(turn, "stream"))
+    run = await _start(request, caller, new)
+    place = Place(run_beginning(run.turn))
+    lines = RunStream(stream, run.thread, run.turn, new.modes, place).lines()
+    return EventStream(_attended(lines, stream, run), run.locations("stream"))
 
 
+@router.post("/runs/wait")
 @router.post("/threads/{thread_id}/runs/wait")
 async def wait_for_run(
-    request: Request, caller: CallerDep, stream: StreamDep, thread_id: str, new: RunIn
+    request: Request, caller: CallerDep, stream: StreamDep, new: RunIn
 ) -> Response:
-    thread, turn = await _start(request, caller, thread_id, new)
-    lines = result(stream, thread, turn)
-    if new.on_disconnect == "cancel":
-        lines = cancelling(lines, stream, thread, turn)
-    return JsonStream(lines, locations(turn, "join"))
+    run = await _start(request, caller, new)
+    body = _attended(_result(stream, run), stream, run)
+    return StreamingResponse(body, headers=run.locations("join"), media_type=_JSON)
+
+
+class CancelIn(StrictModel):
+    thread_id: str | None = Field(default=None, max_length=200)
+    run_ids: list[str] | None = Field(default=None, max_length=1_000)
+    status: Literal["pending", "running", "all"] | None = None
+
+
+@router.post("/runs/cancel", status_code=204)
+async def cancel_runs(
+    segue: SegueDep,
+    caller: CallerDep,
+    wanted: CancelIn,
+    action: Annotated[str, Query(max_length=60)] = "interrupt",
+) -> Response:
+    """Those of one thread, by their ids or by their status."""
+    if wanted.thread_id is None or (wanted.run_ids is None) == (wanted.status is None):
+        raise UsageError("Name a thread_id, and either run_ids or a status.")
+    _check_action(action)
+    thread = await get_own_thread(segue, caller, wanted.thread_id)
+    for turn in await seen_turns(segue, thread, limit=_MOST):
+        is_named = to_text(turn.id) in (wanted.run_ids or ())
+        if turn.is_live and (is_named or wanted.status in {"all", run_status(turn)}):
+            await segue.cancel(thread, only=turn)
+    return Response(status_code=204)
 
 
 @router.get("/threads/{thread_id}/runs")
@@ -115,8 +166,8 @@ async def get_run(segue: SegueDep, thread: ThreadDep, run_id: str) -> Json:
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
 async def join_run(segue: SegueDep, thread: ThreadDep, stream: StreamDep, run_id: str) -> Response:
-    turn = await _own_run(segue, thread, run_id)
-    return JsonStream(result(stream, thread, turn), {})
+    run = _Run(thread, await _own_run(segue, thread, run_id))
+    return StreamingResponse(_result(stream, run), media_type=_JSON)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream")
@@ -130,15 +181,13 @@ async def join_run_stream(
     cancel_on_disconnect: bool = False,
     last_event_id: Annotated[str | None, Header(max_length=400)] = None,
 ) -> Response:
-    turn = await _own_run(segue, thread, run_id)
-    beginning = run_beginning(turn)
+    run = _Run(thread, await _own_run(segue, thread, run_id), cancel_on_disconnect)
+    beginning = run_beginning(run.turn)
     place = Place.parse(last_event_id, beginning, beginning)
     named = [mode for mode in stream_mode or () if mode]  # some clients send an empty one
     modes = parse_modes(named or ["values", "messages-tuple", "custom"])
-    lines = RunStream(stream, thread, turn, modes, place).lines()
-    if cancel_on_disconnect:
-        lines = cancelling(lines, stream, thread, turn)
-    return EventStream(lines, locations(turn, "stream"))
+    lines = RunStream(stream, thread, run.turn, modes, place).lines()
+    return EventStream(_attended(lines, stream, run), run.locations("stream"))
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel")
@@ -150,41 +199,27 @@ async def cancel_run(
     wait: bool = False,
     action: str = "interrupt",
 ) -> Response:
+    _check_action(action)
     turn = await _own_run(segue, thread, run_id)
-    await cancel_turns(segue, thread, [turn], action)
+    if turn.is_live:
+        await segue.cancel(thread, only=turn)
     if wait:
         await segue.wait_turn(turn)
-    return Response(b"{}", 200 if wait else 202, media_type="application/json")
+    return await respond({}, 200 if wait else 202)
 
 
-async def cancel_turns(segue: Segue, thread: Thread, turns: list[Turn], action: str) -> None:
+def _check_action(action: str) -> None:
     if action != "interrupt":
         raise UsageError(
             f"action: {action!r:.60} is not supported: a stored message is never taken back; use "
             "'interrupt'."
         )
-    for turn in turns:
-        if turn.is_live:
-            await segue.cancel(thread, only=turn)
 
 
-def locations(turn: Turn, then: str | None = None) -> dict[str, str]:
-    """Where a run is, and where to go on after a lost connection; relative to the base address."""
-    place = f"/threads/{turn.thread_id}/runs/{to_text(turn.id)}"
-    return {"Content-Location": place} | ({} if then is None else {"Location": f"{place}/{then}"})
-
-
-class JsonStream(StreamingResponse):
-    """A body that is sent when it is known; spaces before it show that the server is there."""
-
-    def __init__(self, pieces: AsyncGenerator[bytes], headers: dict[str, str]) -> None:
-        super().__init__(pieces, media_type="application/json", headers=headers)
-
-
-async def result(live: LiveConnection, thread: Thread, turn: Turn) -> AsyncGenerator[bytes]:
-    """The state of a thread after a run."""
+async def _result(live: LiveConnection, run: _Run) -> AsyncGenerator[bytes]:
+    """The state of a thread after a run; spaces before it show that the server is there."""
     segue = segue_of(live.connection)
-    ended = asyncio.ensure_future(segue.wait_turn(turn))
+    ended = asyncio.ensure_future(segue.wait_turn(run.turn))
     stop = asyncio.ensure_future(live.wait_until_over())
     try:
         while not (ended.done() or stop.done()):
@@ -194,7 +229,7 @@ async def result(live: LiveConnection, thread: Thread, turn: Turn) -> AsyncGener
             stop.result()
             raise ApiError(503, "stopping", "The server stops; join the run again.")
         async with slot_of(live.connection, live.caller, *PAGES):
-            yield await encode(await _values_after(segue, thread, ended.result()))
+            yield await encode(await _values_after(segue, run.thread, ended.result()))
     except (ApiError, SegueError) as error:
         yield await encode({"__error__": error_part(error).data})
     finally:
@@ -212,23 +247,34 @@ async def _values_after(segue: Segue, thread: Thread, turn: Turn) -> Json:
     return window.values() | ({"__interrupt__": asked} if asked else {})
 
 
-async def cancelling(
-    lines: AsyncGenerator[bytes], live: LiveConnection, thread: Thread, turn: Turn
+async def _attended(
+    lines: AsyncGenerator[bytes], live: LiveConnection, run: _Run
 ) -> AsyncGenerator[bytes]:
-    """Cancels the run if the client leaves before its end."""
-    is_over = False
+    """The lines; the run is cleaned up after them, or when the client leaves."""
+    is_left = True
     try:
         async with aclosing(lines):
             async for line in lines:
                 yield line
-        is_over = True
+        is_left = False
     finally:
-        if not is_over:
+        if run.is_temporary or (run.is_cancelled_by_leaving and is_left):
             segue = segue_of(live.connection)
-            in_background(live.connection, segue.cancel(thread, only=turn))
+            _in_background(live.connection, _clean_up(segue, run, is_left=is_left))
 
 
-def in_background(connection: HTTPConnection, work: Coroutine[Any, Any, Any]) -> None:
+async def _clean_up(segue: Segue, run: _Run, *, is_left: bool) -> None:
+    with suppress(
+        SegueError
+    ):  # deleted in the meantime; or the server stops, and the next deletes it
+        if run.is_cancelled_by_leaving and is_left:
+            await segue.cancel(run.thread, only=run.turn)
+        if run.is_temporary:
+            await segue.wait_turn(run.turn)
+            await segue.delete_thread(run.thread)
+
+
+def _in_background(connection: HTTPConnection, work: Coroutine[Any, Any, Any]) -> None:
     """Finish something for a client that may have left."""
     tasks: set[asyncio.Task[Any]] = connection.app.state.background
     task = asyncio.create_task(work)

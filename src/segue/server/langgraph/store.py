@@ -1,7 +1,7 @@
 """The store: a user's memories, in one namespace for each agent.
 
 `("memories",)` names the first agent's and `("memories", agent_id)` any agent's. A value is
-`{"content": text}`; no user has a store for anything else.
+`{"content": text}`; nothing else is stored.
 """
 
 from typing import Annotated, Any, Final
@@ -52,7 +52,7 @@ class NamespaceSearch(StrictModel):
 
 
 def _agent_in(segue: Segue, namespace: list[str]) -> str:
-    """The agent whose memories a namespace holds; `NotFoundError` if there is no such one."""
+    """The agent whose memories a namespace holds; `NotFoundError` if there is none."""
     if not namespace or namespace[0] != _ROOT or len(namespace) > 2:
         raise NotFoundError(f"There is no namespace {namespace!r:.80}; use ['{_ROOT}', agent_id].")
     return segue.get_agent(namespace[1] if len(namespace) == 2 else None).id

@@ -1,31 +1,36 @@
 """Streams of a run and of a thread, as server-sent events.
 
-A run's stream ends with the run. A thread's stream stays open, and runs that nobody asked for
-appear on it as all others do. The id of an event is the place to resume from.
+A run's stream ends with the run. A thread's stream stays open and has all runs, also those that the
+agent began. The id of an event is the place to resume from.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Final
+
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import to_text
 from segue.errors import SegueError, UsageError
 from segue.events import (
     Event,
+    MessageRetracted,
     MessageStored,
     Payload,
     ProgressReported,
+    QuestionAsked,
     TurnEnded,
+    TurnFailed,
     TurnStarted,
     cursor_at,
     parse_cursor,
 )
-from segue.journal.records import Thread, Turn, TurnKind
-from segue.server.access import segue_of, settings_of
-from segue.server.connections import LiveConnection, reply_events, with_heartbeats
+from segue.journal.records import Page, Thread, Turn, TurnKind
+from segue.server.access import segue_of
+from segue.server.connections import LiveConnection, event_lines, own_events, with_heartbeats
 from segue.server.langgraph.narrator import Narrator, Part, Place
+from segue.server.langgraph.records import interrupts_json
 from segue.server.problems import ApiError, problem_of
 from segue.server.responses import encode
 
@@ -59,39 +64,38 @@ class RunStream:
         self._is_running = False
 
     async def lines(self) -> AsyncGenerator[bytes]:
-        run_id, told_values = to_text(self._turn.id), False
+        run_id, has_values = to_text(self._turn.id), False
         about = Part("metadata", {"run_id": run_id, "attempt": 1, "thread_id": self._thread.id})
         yield await _lines([about], self._place)
         try:
-            async with aclosing(self._events()) as events:
+            heard = own_events(
+                self._segue, self._turn, self._place.cursor, self._live, self._is_own
+            )
+            async with aclosing(heard) as events:
                 async for event in events:
                     if event is None:
                         yield HEARTBEAT
                         continue
-                    parts = await self._narrator.tell(event.payload, run_id)
-                    told_values |= any(part.event == "values" for part in parts)
+                    values = await self._values(event.payload)
+                    has_values |= bool(values)
+                    parts = self._narrator.tell(event.payload, run_id) + values
                     yield await _lines(parts, self._narrator.place(event.cursor))
-            if not told_values:
+            if not has_values:
                 yield await _lines(await self._narrator.values())
         except (ApiError, SegueError) as error:
             yield await _lines([error_part(error)])
         yield await _lines([Part("end", None)])
 
-    async def _events(self) -> AsyncGenerator[Event | None]:
-        """What belongs to the run, and None when a heartbeat is due."""
-        since, beats = self._place.cursor, _Heartbeats(self._live)
-        async with aclosing(reply_events(self._segue, self._turn, since, self._live)) as events:
-            async for event in events:
-                if event is None:
-                    if beats.is_due():
-                        yield None
-                    continue
-                self._narrator.note(event.payload)
-                if self._is_own(event.payload):
-                    beats.postpone()
-                    yield event
+    async def _values(self, payload: Payload) -> list[Part]:
+        match payload:
+            case MessageStored() | MessageRetracted():
+                return await self._narrator.values()
+            case QuestionAsked(_, questions):
+                return await self._narrator.values({"__interrupt__": interrupts_json(questions)})
+        return []
 
     def _is_own(self, payload: Payload) -> bool:
+        self._narrator.note(payload)
         match payload:
             case MessageStored(message):
                 return MessageMetadata.of(message).batch == self._turn.batch
@@ -122,10 +126,9 @@ class ThreadStream:
         self._segue = segue_of(live.connection)
         self._thread = thread
         self._place = place
-        told = _MODES_OF_THREADS[next(iter(modes))] if len(modes) == 1 else _ALL_MODES
-        self._narrator = Narrator(live, thread, told - {"values"}, place)
-        self._states = Narrator(live, thread, told & {"values"}, place)
-        self._run_id: str | None = None
+        chosen = _MODES_OF_THREADS[next(iter(modes))] if len(modes) == 1 else _ALL_MODES
+        self._narrator = Narrator(live, thread, chosen, place)
+        self._run_id = ""
 
     async def lines(self) -> AsyncGenerator[bytes]:
         yield b": listening\n\n"
@@ -143,27 +146,54 @@ class ThreadStream:
     async def _parts(self, event: Event) -> list[Part]:
         payload = event.payload
         self._narrator.note(payload)
+        parts = await self._begin(payload)
+        parts += self._narrator.tell(payload, self._run_id)
+        if isinstance(payload, TurnStarted | TurnEnded):
+            parts += await self._values(event)
+        if isinstance(payload, TurnEnded):
+            parts.append(Part("metadata", {"status": "run_done", "run_id": self._run_id}))
+            self._run_id = ""
+        return parts
+
+    async def _begin(self, payload: Payload) -> list[Part]:
+        """The begin of a run. It is not stored: that of a run in the past comes with its first
+        message or with its end.
+        """
+        run = await self._run_of(payload)
+        if run is None or run[0] == self._run_id:
+            return []
+        self._run_id, origin = run
+        if not self._thread.last_position:  # the first run chose the agent
+            thread = await self._segue.get_thread(self._thread.id)
+            self._narrator.agent_id = thread.agent_id
+        return [Part("metadata", {"run_id": self._run_id, "attempt": 1, "origin": origin})]
+
+    async def _run_of(self, payload: Payload) -> tuple[str, str] | None:
+        """The id and the origin of a run that an event begins or belongs to, if that is new."""
+        turn: Turn | None = None
         match payload:
             case TurnStarted(turn_id, origin):
-                return [*self._begin(to_text(turn_id), origin), *await self._values(event)]
-            case TurnEnded(turn_id):
-                run_id = to_text(turn_id)
-                begun = [] if run_id == self._run_id else self._begin(run_id)
-                self._run_id = None
-                over = Part("metadata", {"status": "run_done", "run_id": run_id})
-                return [*begun, *await self._values(event), over]
-        return await self._narrator.tell(payload, self._run_id or "")
+                return to_text(turn_id), origin
+            case MessageStored(message) if not (self._run_id or isinstance(message, HumanMessage)):
+                turn = await self._writer_of(message)
+            case TurnEnded(turn_id) | TurnFailed(_, _, int(turn_id)):
+                if to_text(turn_id) != self._run_id:
+                    turn = await self._segue.get_turn(turn_id)
+        return None if turn is None else (to_text(turn.id), turn.kind.value)
 
-    def _begin(self, run_id: str, origin: str | None = None) -> list[Part]:
-        self._run_id = run_id
-        told = {} if origin is None else {"origin": origin}
-        return [Part("metadata", {"run_id": run_id, "attempt": 1, **told})]
+    async def _writer_of(self, message: BaseMessage) -> Turn | None:
+        """The turn that wrote a message; an imported one has none."""
+        page = Page([message], None, None)
+        turns = await self._segue.list_turns(self._thread, page, limit=50)
+        # Positions before the id of a turn belong to earlier turns of its batch.
+        position = MessageMetadata.of(message).position or 0
+        return next((turn for turn in turns if turn.id <= position), None)
 
     async def _values(self, event: Event) -> list[Part]:
         """The state, but not that of each earlier run to a client that was away for long."""
         is_new = parse_cursor(event.cursor)[0] >= self._thread.last_position
         is_last = getattr(event.payload, "turn_id", None) == self._newest
-        return await self._states.values() if is_new or is_last else []
+        return await self._narrator.values() if is_new or is_last else []
 
 
 def parse_thread_modes(given: list[str]) -> frozenset[str]:
@@ -178,30 +208,11 @@ def error_part(error: Exception) -> Part:
     return Part("error", {"error": problem.code, "message": problem.detail})
 
 
-class _Heartbeats:
-    """Tells when a stream was silent for long."""
-
-    def __init__(self, live: LiveConnection) -> None:
-        self._every = settings_of(live.connection).ping_every.total_seconds()
-        self._clock = asyncio.get_running_loop().time
-        self.postpone()
-
-    def postpone(self) -> None:
-        self._at = self._clock() + self._every
-
-    def is_due(self) -> bool:
-        if self._clock() < self._at:
-            return False
-        self.postpone()
-        return True
-
-
 async def _lines(parts: Iterable[Part], place: Place | None = None) -> bytes:
     """Server-sent events; only the last has the id, so that all are sent again if one is lost."""
-    found = [*parts]
-    lines = []
-    for number, (event, data) in enumerate(found, 1):
+    left, lines = [*parts], []
+    while left:
+        event, data = left.pop(0)
         body = data if isinstance(data, bytes) else await encode(data)
-        name = f"id: {place}\n" if place is not None and number == len(found) else ""
-        lines.append(b"".join((f"event: {event}\n{name}data: ".encode(), body, b"\n\n")))
+        lines.append(event_lines(body, event, "" if left or place is None else str(place)))
     return b"".join(lines)

@@ -20,10 +20,11 @@ from segue.server.access import (
 )
 from segue.server.auth import Caller
 from segue.server.connections import EventStream, StreamDep
-from segue.server.langgraph.dispatch import create_thread
-from segue.server.langgraph.messages import Json
+from segue.server.langgraph.dispatch import create_thread, refuse
+from segue.server.langgraph.messages import Json, Window
 from segue.server.langgraph.narrator import Place
 from segue.server.langgraph.records import (
+    Search,
     checkpoint_json,
     newest_and_waiting,
     state_json,
@@ -33,10 +34,9 @@ from segue.server.langgraph.records import (
     thread_status,
 )
 from segue.server.langgraph.streams import ThreadStream, parse_thread_modes
-from segue.server.langgraph.windows import Window
 from segue.server.middleware import authenticated_router
 from segue.server.requests import StrictModel
-from segue.server.responses import encode, size_of
+from segue.server.responses import respond, size_of
 
 router = authenticated_router("", "langgraph", in_schema=False)
 _PAGE: Final = 200
@@ -46,6 +46,12 @@ _FURTHEST: Final = 10_000
 _MOST_CHARACTERS: Final = 1_000_000
 _SKIPPED: Final = 100_000
 LIVE_HEADER: Final = "Segue-Live"
+_REFUSED: Final = {
+    "supersteps": "a thread begins empty; conversations are imported by `segue import`",
+    "ttl": "how long conversations are kept is set in the settings",
+    "values": "threads are not searched by their state; `/api/search` finds messages",
+    "extract": "threads are not searched by their state",
+}
 
 
 class ThreadIn(StrictModel):
@@ -62,18 +68,15 @@ class ThreadPatch(StrictModel):
 
 
 class ThreadFilter(StrictModel):
+    ids: list[str] | None = Field(default=None, max_length=1_000)
     metadata: dict[str, Any] | None = None
     values: Any = None
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
 
 
-class ThreadSearch(ThreadFilter):
-    ids: list[str] | None = Field(default=None, max_length=1_000)
+class ThreadSearch(ThreadFilter, Search):
     limit: int = Field(default=10, ge=1, le=100)
     offset: int = Field(default=0, ge=0, le=_FURTHEST)
-    sort_by: str | None = None
-    sort_order: str | None = None
-    select: list[str] | None = None
     extract: Any = None
 
 
@@ -85,40 +88,20 @@ class HistoryIn(StrictModel):
     select: list[str] | None = None
 
 
-def _refuse(**given: Any) -> None:
-    """`UsageError` for the first field that is given."""
-    reasons = {
-        "supersteps": "a thread begins empty; conversations are imported by `segue import`",
-        "ttl": "how long conversations are kept is set in the settings",
-        "values": "threads are not searched by their state; `/api/search` finds messages",
-        "extract": "threads are not searched by their state",
-    }
-    for name, value in given.items():
-        if value:
-            raise UsageError(f"{name}: not supported: {reasons[name]}.")
-
-
 @router.post("/threads", dependencies=[PAGE_SLOT])
 async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None) -> Response:
     new = new or ThreadIn()
-    _refuse(supersteps=new.supersteps, ttl=new.ttl)
+    refuse(new, _REFUSED)
     metadata = new.metadata or {}
     named = metadata.get("graph_id") or metadata.get("assistant_id")
     agent = segue.get_agent(named if isinstance(named, str) else None).id
     settings = metadata_settings(_notes(metadata))
-    if new.thread_id is None:
-        thread = await segue.create_thread(caller.user_id, agent, settings=settings)
-        return await _respond(segue, thread)
-    known = await _find(segue, caller, new.thread_id)
-    if known is None:
-        known = await create_thread(segue, caller, agent, new.thread_id, settings=settings)
+    thread = None if new.thread_id is None else await _find(segue, caller, new.thread_id)
+    if thread is None:
+        thread = await create_thread(segue, caller, agent, new.thread_id, settings)
     elif new.if_exists != "do_nothing":
         raise ConflictError(f"Thread {new.thread_id!r:.60} already exists.")
-    return await _respond(segue, known)
-
-
-async def _respond(segue: Segue, thread: Thread) -> Response:
-    return Response(await encode(await thread_json(segue, thread)), media_type="application/json")
+    return await respond(await thread_json(segue, thread))
 
 
 def _notes(metadata: Json) -> Json:
@@ -135,13 +118,13 @@ async def _find(segue: Segue, caller: Caller, thread_id: str) -> Thread | None:
 
 @router.post("/threads/search", dependencies=[SEARCH_SLOT])
 async def search(segue: SegueDep, caller: CallerDep, wanted: ThreadSearch) -> Response:
-    _refuse(values=wanted.values, extract=wanted.extract)
+    refuse(wanted, _REFUSED)
     is_newest_first = wanted.sort_order in {None, "desc"}
     if wanted.sort_by not in {None, "updated_at"} or not is_newest_first:
         raise UsageError(
             "sort_by: not supported: threads come in the order of updated_at, newest first."
         )
-    found = await _matching(segue, caller, wanted, wanted.offset + wanted.limit, wanted.ids)
+    found = await _matching(segue, caller, wanted, wanted.offset + wanted.limit)
     select = None if wanted.select is None else frozenset(wanted.select)
     threads, left = [], 0 if select is not None and "values" not in select else _MOST_CHARACTERS
     for thread in found[wanted.offset :]:
@@ -152,51 +135,43 @@ async def search(segue: SegueDep, caller: CallerDep, wanted: ThreadSearch) -> Re
             # Reading also has a cost: a few states that are too large end it.
             values, left = (values, left - size) if size <= left else (None, left - _SKIPPED)
         threads.append(await thread_fields(segue, thread, values, select))
-    return Response(await encode(threads), media_type="application/json")
+    return await respond(threads)
 
 
 @router.post("/threads/count", dependencies=[SEARCH_SLOT])
 async def count(segue: SegueDep, caller: CallerDep, wanted: ThreadFilter | None = None) -> int:
     wanted = wanted or ThreadFilter()
-    _refuse(values=wanted.values)
+    refuse(wanted, _REFUSED)
     return len(await _matching(segue, caller, wanted, _FURTHEST))
 
 
-async def _matching(
-    segue: Segue,
-    caller: Caller,
-    wanted: ThreadFilter,
-    most: int,
-    ids: list[str] | None = None,
-) -> list[Thread]:
+async def _matching(segue: Segue, caller: Caller, wanted: ThreadFilter, most: int) -> list[Thread]:
     """The caller's threads that match, the one written to last first."""
     found: list[Thread] = []
     place, seen = None, 0
     while len(found) < most and seen < _FURTHEST:
         page = await segue.list_threads(caller.user_id, limit=_PAGE, before=place)
-        found += [each for each in page if await _matches(segue, each, wanted, ids)]
+        found += [each for each in page if await _matches(segue, each, wanted)]
         if len(page) < _PAGE:
             break
         place, seen = page[-1].place, seen + len(page)
     return found[:most]
 
 
-async def _matches(
-    segue: Segue, thread: Thread, wanted: ThreadFilter, ids: list[str] | None
-) -> bool:
-    if ids is not None and thread.id not in ids:
+async def _matches(segue: Segue, thread: Thread, wanted: ThreadFilter) -> bool:
+    if wanted.ids is not None and thread.id not in wanted.ids:
         return False
     known = thread_metadata(thread)
     if any(known.get(name) != value for name, value in (wanted.metadata or {}).items()):
         return False
-    return wanted.status is None or wanted.status == thread_status(
-        *await newest_and_waiting(segue, thread)
-    )
+    if wanted.status is None:
+        return True
+    return wanted.status == thread_status(*await newest_and_waiting(segue, thread))
 
 
 @router.get("/threads/{thread_id}", dependencies=[PAGE_SLOT])
 async def get(segue: SegueDep, thread: ThreadDep) -> Response:
-    return await _respond(segue, thread)
+    return await respond(await thread_json(segue, thread))
 
 
 @router.patch("/threads/{thread_id}", dependencies=[PAGE_SLOT])
@@ -206,12 +181,12 @@ async def update(
     change: ThreadPatch,
     prefer: Annotated[str | None, Header()] = None,
 ) -> Response:
-    _refuse(ttl=change.ttl)
+    refuse(change, _REFUSED)
     if notes := _notes(change.metadata or {}):
         thread = await segue.set_thread_metadata(thread, notes)
     if prefer == "return=minimal":
         return Response(status_code=204)
-    return await _respond(segue, thread)
+    return await respond(await thread_json(segue, thread))
 
 
 @router.delete("/threads/{thread_id}", status_code=204)
@@ -220,24 +195,27 @@ async def delete(segue: SegueDep, thread: ThreadDep) -> Response:
     return Response(status_code=204)
 
 
+@router.post("/threads/{thread_id}/copy", dependencies=[SEARCH_SLOT])
+async def copy(segue: SegueDep, thread: ThreadDep) -> Response:
+    return await respond(await thread_json(segue, await segue.copy_thread(thread)))
+
+
 @router.get("/threads/{thread_id}/state", dependencies=[PAGE_SLOT])
-async def get_state(
-    segue: SegueDep,
-    thread: ThreadDep,
-    request: Request,
+@router.get("/threads/{thread_id}/state/{checkpoint_id}", dependencies=[PAGE_SLOT])
+async def get_state(segue: SegueDep, thread: ThreadDep, request: Request) -> Response:
+    checkpoint_id = request.path_params.get("checkpoint_id")
+    return await _respond_at(segue, thread, checkpoint_id, request)
+
+
+async def _respond_at(
+    segue: Segue, thread: Thread, checkpoint_id: Any, request: Request
 ) -> Response:
-    return await _state(segue, thread, request)
+    if checkpoint_id not in (None, checkpoint_json(thread)["checkpoint_id"]):  # of any type
+        raise NotFoundError("A thread keeps no earlier checkpoints, only its present state.")
+    return await respond(await _state(segue, thread, is_live=LIVE_HEADER in request.headers))
 
 
-async def _state(segue: Segue, thread: Thread, request: Request) -> Response:
-    is_live = LIVE_HEADER in request.headers
-    return Response(
-        await encode(await _read_state(segue, thread, is_live=is_live)),
-        media_type="application/json",
-    )
-
-
-async def _read_state(segue: Segue, thread: Thread, *, is_live: bool = False) -> Json:
+async def _state(segue: Segue, thread: Thread, *, is_live: bool = False) -> Json:
     newest, waiting = await newest_and_waiting(segue, thread)
     window = await Window.load(segue, thread)
     return state_json(thread, window, newest, waiting, is_live=is_live)
@@ -249,25 +227,11 @@ class CheckpointIn(StrictModel):
     select: list[str] | None = None
 
 
-@router.get("/threads/{thread_id}/state/{checkpoint_id}", dependencies=[PAGE_SLOT])
-async def get_state_at(
-    segue: SegueDep, thread: ThreadDep, checkpoint_id: str, request: Request
-) -> Response:
-    _check_newest(thread, checkpoint_id)
-    return await _state(segue, thread, request)
-
-
 @router.post("/threads/{thread_id}/state/checkpoint", dependencies=[PAGE_SLOT])
 async def get_state_of_checkpoint(
     segue: SegueDep, thread: ThreadDep, given: CheckpointIn, request: Request
 ) -> Response:
-    _check_newest(thread, given.checkpoint.get("checkpoint_id"))
-    return await _state(segue, thread, request)
-
-
-def _check_newest(thread: Thread, checkpoint_id: Any) -> None:
-    if checkpoint_id not in (None, checkpoint_json(thread)["checkpoint_id"]):  # of any type
-        raise NotFoundError("A thread keeps no earlier checkpoints, only its present state.")
+    return await _respond_at(segue, thread, given.checkpoint.get("checkpoint_id"), request)
 
 
 @router.get("/threads/{thread_id}/history", dependencies=[PAGE_SLOT])
@@ -285,8 +249,7 @@ async def search_history(
 async def _history(segue: Segue, thread: Thread, before: Any) -> Response:
     """The present state, which is the only one that is kept; nothing before it."""
     is_empty = bool(before) or not thread.message_count
-    states = [] if is_empty else [await _read_state(segue, thread)]
-    return Response(await encode(states), media_type="application/json")
+    return await respond([] if is_empty else [await _state(segue, thread)])
 
 
 @router.get("/threads/{thread_id}/stream")

@@ -19,7 +19,7 @@ from segue.server.access import CallerDep, SegueDep, slot_of
 from segue.server.auth import Caller
 from segue.server.mcp.tools import TOOLS, Tool
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError, Problem, describe_errors, field_errors
+from segue.server.problems import ApiError, Problem, describe_invalid
 
 PATH: Final = "/mcp"
 # The newest first; a client that asks for another one is offered it.
@@ -126,8 +126,7 @@ async def _call_tool(request: Request, segue: Segue, caller: Caller, params: Jso
         async with slot:
             return _result(await tool.handle(segue, caller, given))
     except ValidationError as error:
-        found = field_errors(error.errors(include_url=False, include_input=False)[:5])
-        return _failure(describe_errors(found, "The arguments"))
+        return _failure(describe_invalid(error, "The arguments"))
     except BackendError:
         raise
     except SegueError as error:

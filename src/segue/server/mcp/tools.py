@@ -284,5 +284,5 @@ async def why(segue: Segue, caller: Caller, given: OfThread) -> Items:
 async def _thread_of(segue: Segue, caller: Caller, thread_id: str | None) -> Thread:
     if thread_id is not None:
         return await get_own_thread(segue, caller, thread_id)
-    found = await segue.list_threads(caller.user_id, limit=1)
-    return found[0] if found else await segue.create_thread(caller.user_id)
+    found = await segue.find_newest_thread(caller.user_id)
+    return found or await segue.create_thread(caller.user_id)

@@ -1,7 +1,7 @@
 """Events from other services: `POST /api/hooks/{source}`, signed as Standard Webhooks prescribe.
 
-The signature stands for a key: it is checked before the body is parsed. An unknown source and a
-wrong signature give the same error.
+The signature replaces a key: it is checked before the body is parsed. An unknown source and a wrong
+signature give the same error.
 """
 
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from segue.events import OutsideEvent
 from segue.server.access import SegueDep, segue_of, settings_of
 from segue.server.auth import Caller, RateLimit
-from segue.server.middleware import CheckedRequest
+from segue.server.middleware import CheckedRequest, operation_id
 from segue.server.problems import ApiError, errors
 from segue.server.requests import EventIn
 from segue.server.responses import FollowUpOut
@@ -47,7 +47,7 @@ async def _find_hook(request: Request) -> HookConfig:
     secret = hook.secret.get_secret_value() if hook else ""
     now = segue.system.deps.clock.now()
     body = await request.body()
-    if not is_recent(request.headers, now=now):  # of any source: this tells nothing about ours
+    if not is_recent(request.headers, now=now):  # for any source, so it reveals none
         raise ApiError(401, "timestamp", _OLD)
     is_signed = verify_standard(secret, request.headers, body, now=now)
     if hook is None or not is_signed:
@@ -59,6 +59,7 @@ async def _find_hook(request: Request) -> HookConfig:
 
 router = APIRouter(
     route_class=_SignedRoute,
+    generate_unique_id_function=operation_id,
     prefix="/api/hooks",
     tags=["events"],
     responses=errors(400, 401, 403, 404, 413, 422, 429, 503),
@@ -69,7 +70,7 @@ router = APIRouter(
 async def receive_event(
     source: str, event: EventIn, request: Request, segue: SegueDep
 ) -> FollowUpOut:
-    """Report an event that the agent may tell the user about; `webhook-id` makes it once.
+    """Report an event that the agent may tell the user about; once for each `webhook-id`.
 
     Needs the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     """

@@ -12,13 +12,13 @@ from segue.core.text import exact_json
 from segue.core.triggers import TriggerType
 from segue.errors import UsageError
 from segue.server.access import SegueDep
-from segue.server.middleware import api_router
+from segue.server.middleware import authenticated_router
 from segue.server.problems import errors
 from segue.server.requests import SimulationIn
 from segue.server.responses import ItemsOut
 from segue.simulate.simulator import Simulator
 
-router = api_router("/admin", "admin", 404, 409, operators=True)
+router = authenticated_router("/api/admin", "admin", 404, 409, operators=True)
 Limit = Annotated[int, Query(ge=1, le=500)]
 Json = dict[str, Any]
 Items = ItemsOut[Json]
@@ -37,7 +37,7 @@ async def list_threads(
     limit: Limit = 50,
     user: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Items:
-    """The newest conversations of all users, or those of one; the one written to last first."""
+    """The newest conversations of all users or of one, most recently written first."""
     return Items(items=await segue.inspector.list_threads(user, limit=limit))
 
 
@@ -75,13 +75,13 @@ async def settle_batch(segue: SegueDep, thread_id: str, batch_id: str) -> Respon
 
 @router.get("/turns")
 async def list_live_turns(segue: SegueDep, limit: Limit = 50) -> Items:
-    """The queue: turns that wait, run or are tried again, of all threads; the next one first."""
+    """The queue: waiting, running and retried turns of all threads, next one first."""
     return Items(items=await segue.inspector.list_live_turns(limit=limit))
 
 
 @router.get("/threads/{thread_id}/context")
 async def get_context(segue: SegueDep, thread_id: str) -> Json:
-    """What the model would get of the thread now, and what is left out."""
+    """What the model would get of a thread now, and what is left out."""
     thread = await segue.get_thread(thread_id)
     return await segue.inspector.get_context(thread, segue.get_agent(thread.agent_id))
 
@@ -129,7 +129,7 @@ async def list_dead_letters(segue: SegueDep, limit: Limit = 100) -> Items:
 
 @router.post("/dead-letters/{effect_id}/retry")
 async def retry_dead_letter(segue: SegueDep, effect_id: str) -> Json:
-    """Try one again, at once."""
+    """Retry one at once."""
     effect: Json = exact_json(await segue.retry_effect(parse(effect_id)))
     return effect
 

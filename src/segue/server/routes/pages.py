@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from segue.server.access import lifespan_of, require_local
 from segue.server.frames import frames_schema
 from segue.server.metrics import Metrics
+from segue.server.middleware import operation_id
 from segue.server.problems import ApiError, errors
 
 Node = Mapping[str, Any]
@@ -140,7 +141,7 @@ def _marked(text: str) -> str:
 
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_local)])
-health = APIRouter(tags=["health"])
+health = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }

@@ -1,4 +1,4 @@
-"""Conversations: start, list, read, search, change, delete; and their follow-ups."""
+"""Conversations: start, list, read, search, change and delete them."""
 
 import base64
 import binascii
@@ -11,23 +11,12 @@ from segue.core.snowflake import parse
 from segue.errors import UsageError
 from segue.journal.records import Thread, ThreadPlace
 from segue.server.access import PAGE_SLOT, SEARCH_SLOT, CallerDep, SegueDep, ThreadDep
-from segue.server.middleware import api_router
+from segue.server.middleware import authenticated_router
 from segue.server.problems import errors
-from segue.server.requests import Cursor, FollowUpIn, Limit, SnoozeIn, ThreadIn, ThreadPatch
-from segue.server.responses import (
-    DeletedOut,
-    FollowUpOut,
-    FoundOut,
-    ItemsOut,
-    PageOut,
-    ReasonOut,
-    RequestedOut,
-    ThreadOut,
-    respond,
-)
+from segue.server.requests import Cursor, Limit, ThreadIn, ThreadPatch
+from segue.server.responses import DeletedOut, FoundOut, ItemsOut, PageOut, ThreadOut, respond
 
-router = api_router("", "threads")
-follow_ups = api_router("/threads/{thread_id}", "follow-ups", 404)
+router = authenticated_router("/api", "threads")
 
 
 @router.post("/threads", status_code=201, responses=errors(404))
@@ -50,11 +39,11 @@ async def list_threads(
     agent_id: Annotated[str | None, Query(max_length=200)] = None,
     after: Cursor = None,
 ) -> ItemsOut[ThreadOut]:
-    """The caller's conversations, the one written to last first."""
+    """The caller's conversations, most recently written first."""
     place = None if after is None else _parse_cursor(after)
     found = await segue.list_threads(caller.user_id, agent_id, limit=limit, before=place)
     following = _cursor_of(found[-1]) if len(found) == limit else None
-    return ItemsOut(items=[*map(ThreadOut.of, found)], next=following)
+    return ThreadOut.list_of(found, following)
 
 
 @router.get("/threads/{thread_id}", responses=errors(404))
@@ -113,49 +102,6 @@ async def search_messages(
     """The caller's messages and the replies to them that match a text, best first."""
     found = await segue.search(caller.user_id, q, limit=limit)
     return ItemsOut(items=[*map(FoundOut.of, found)])
-
-
-@follow_ups.get("/follow-ups")
-async def list_follow_ups(
-    segue: SegueDep, thread: ThreadDep, limit: Limit = 50
-) -> ItemsOut[FollowUpOut]:
-    """Planned and past follow-ups and continuations with their state, newest first."""
-    found = await segue.list_follow_ups(thread, limit=limit)
-    return ItemsOut(items=[*map(FollowUpOut.of, found)])
-
-
-@follow_ups.post("/follow-ups", status_code=201)
-async def request_follow_up(
-    segue: SegueDep, caller: CallerDep, thread: ThreadDep, wanted: FollowUpIn
-) -> RequestedOut:
-    """Let the agent write first, also in an empty conversation; for programs and operators."""
-    caller.check_program()
-    asked_at = segue.system.deps.clock.now()
-    timer = await segue.follow_up(thread, **wanted.model_dump())
-    is_new = timer.created_at >= asked_at
-    return RequestedOut.of(timer).model_copy(update={"is_new": is_new})
-
-
-@follow_ups.delete("/follow-ups")
-async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> ItemsOut[FollowUpOut]:
-    """Cancel what is planned or not shown yet: follow-ups and continuations; the next message may
-    plan new ones.
-    """
-    return ItemsOut(items=[*map(FollowUpOut.of, await segue.cancel_follow_ups(thread))])
-
-
-@follow_ups.post("/follow-ups/snooze")
-async def snooze_thread(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) -> ThreadOut:
-    """No follow-up in this thread before a time."""
-    return ThreadOut.of(await segue.snooze(thread, change.until))
-
-
-@follow_ups.get("/why")
-async def list_reasons(
-    segue: SegueDep, thread: ThreadDep, limit: Limit = 50
-) -> ItemsOut[ReasonOut]:
-    """Why the agent wrote, and why it did not; oldest first."""
-    return ItemsOut(items=[*map(ReasonOut.of, await segue.why(thread, limit=limit))])
 
 
 def _cursor_of(thread: Thread) -> str:

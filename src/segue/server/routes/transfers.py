@@ -15,13 +15,13 @@ from pydantic import Field
 from starlette.requests import Request
 
 from segue.server.access import PAGE_SLOT, CallerDep, SegueDep, ThreadDep
-from segue.server.middleware import api_router
+from segue.server.middleware import authenticated_router
 from segue.server.problems import ApiError, errors
 from segue.server.responses import RecordOut
 from segue.transfer.export import Scope
 
 MEDIA_TYPE: Final = "application/jsonl"
-# Its body has a limit of its own.
+# Its body has a separate limit.
 IMPORT: Final = "/api/admin/import"
 # A page of another origin cannot send these without a CORS preflight.
 _MEDIA_TYPES: Final = frozenset(
@@ -29,8 +29,8 @@ _MEDIA_TYPES: Final = frozenset(
 )
 _PIECE: Final = 64 * 1024
 
-router = api_router("", "transfers")
-admin = api_router("/admin", "admin", operators=True)
+router = authenticated_router("/api", "transfers")
+admin = authenticated_router("/api/admin", "admin", operators=True)
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Lines of JSON.",

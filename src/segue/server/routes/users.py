@@ -1,4 +1,4 @@
-"""The caller: preferences, memories, and the deletion of all data; and the agents to talk to."""
+"""The caller: preferences, memories, notified browsers, deletion; and the agents to talk to."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,13 +9,29 @@ from segue.core.snowflake import parse, to_text
 from segue.errors import NotFoundError
 from segue.server.access import CallerDep, SegueDep
 from segue.server.auth import Caller
-from segue.server.middleware import api_router
+from segue.server.middleware import authenticated_router
 from segue.server.problems import errors
-from segue.server.requests import DeletionIn, Limit, MemoryIn, PreferencesIn
-from segue.server.responses import AgentOut, DeletedOut, ItemsOut, MemoryOut, MeOut
+from segue.server.requests import (
+    DeletionIn,
+    EndpointIn,
+    Limit,
+    MemoryIn,
+    PreferencesIn,
+    SubscriptionIn,
+)
+from segue.server.responses import (
+    AgentOut,
+    DeletedOut,
+    ItemsOut,
+    MemoryOut,
+    MeOut,
+    PushKeyOut,
+    SubscriptionOut,
+)
 
-router = api_router("", "users")
-memories = api_router("/memories", "memories", 404)
+router = authenticated_router("/api", "users")
+memories = authenticated_router("/api/memories", "memories", 404)
+push = authenticated_router("/api/push", "notifications")
 Agent = Annotated[str | None, Query(max_length=200, description="The first agent by default.")]
 
 
@@ -38,9 +54,8 @@ async def update_me(segue: SegueDep, caller: CallerDep, change: PreferencesIn) -
 
 
 def _me(caller: Caller, preferences: Mapping[str, Any]) -> MeOut:
-    return MeOut(
-        user_id=caller.user_id, is_operator=caller.is_operator, preferences=dict(preferences)
-    )
+    own = dict(preferences)
+    return MeOut(user_id=caller.user_id, is_operator=caller.is_operator, preferences=own)
 
 
 @router.delete("/me")
@@ -62,7 +77,7 @@ async def list_memories(
     place = None if before is None else parse(before)
     found = await segue.list_memories(caller.user_id, agent_id, limit=limit, before=place)
     following = to_text(found[-1].id) if len(found) == limit else None
-    return ItemsOut(items=[*map(MemoryOut.of, found)], next=following)
+    return MemoryOut.list_of(found, following)
 
 
 @memories.get("/search")
@@ -74,10 +89,9 @@ async def search_memories(
 ) -> ItemsOut[MemoryOut]:
     """Memories that relate to a text, best first, as the agent would find them."""
     found = await segue.search_memories(caller.user_id, q, agent_id)
-    memories = [
-        MemoryOut.of(each.memory).model_copy(update={"score": each.score}) for each in found
-    ]
-    return ItemsOut(items=memories)
+    return ItemsOut(
+        items=[MemoryOut.of(each.memory).model_copy(update={"score": each.score}) for each in found]
+    )
 
 
 @memories.post("", status_code=201, responses=errors(409))
@@ -99,5 +113,27 @@ async def delete_memory(
 ) -> Response:
     """Delete a memory."""
     if not await segue.forget(caller.user_id, key, agent_id):
-        raise NotFoundError(f"There is no memory {key!r:.60}.")
+        raise NotFoundError(f"Memory {key!r:.60} does not exist.")
+    return Response(status_code=204)
+
+
+@push.get("/key", responses=errors(404))
+async def get_push_key(segue: SegueDep, _: CallerDep) -> PushKeyOut:
+    """The key to subscribe with; 404 if notifications are off."""
+    return PushKeyOut(key=await segue.notifier.public_key())
+
+
+@push.post("/subscriptions", status_code=201)
+async def subscribe_push(
+    segue: SegueDep, caller: CallerDep, new: SubscriptionIn
+) -> SubscriptionOut:
+    """Also notify this browser; subscribing again changes nothing. A user's newest 20 are kept."""
+    given = (new.endpoint, new.keys.p256dh, new.keys.auth)
+    return SubscriptionOut.of(await segue.notifier.subscribe(caller.user_id, *given))
+
+
+@push.delete("/subscriptions", status_code=204)
+async def unsubscribe_push(segue: SegueDep, caller: CallerDep, browser: EndpointIn) -> Response:
+    """Do not notify this browser any more."""
+    await segue.notifier.unsubscribe(caller.user_id, browser.endpoint)
     return Response(status_code=204)

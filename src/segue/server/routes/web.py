@@ -85,21 +85,13 @@ def _respond(request: Request, path: str) -> Response:
 
 
 @_page("/")
-async def chat(request: Request) -> Response:
-    """The chat, with an inspector for operators."""
-    return _respond(request, "index.html")
-
-
 @_page("/outcomes")
-async def outcomes(request: Request) -> Response:
-    """What became of follow-ups, for operators."""
-    return _respond(request, "outcomes.html")
-
-
 @_page("/simulate")
-async def simulate(request: Request) -> Response:
-    """Policies compared on a scenario or on the past, for operators."""
-    return _respond(request, "simulate.html")
+async def page(request: Request) -> Response:
+    """The chat with an inspector, what became of follow-ups, and policies compared; the last three
+    are for operators. The document is one: its script reads the address.
+    """
+    return _respond(request, "index.html")
 
 
 @_page("/sw.js")

@@ -10,11 +10,10 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.batch import CUT_OFF_REPLY, INTERRUPTED_RESULT, BatchState
 from segue.core.messages import visible_messages
 from segue.core.metadata import MessageMetadata, is_settled
-from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.records import TimerState, TurnKind, TurnState
-from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
+from segue.testing.journal_contract.chat import HOUR, NOW, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import Rounds
 
 
@@ -26,9 +25,9 @@ async def test_a_turn_that_asks_leaves_its_batch_open(journal: Journal, chat: Ch
     """It has ended and waits, and no turn can be claimed until the user answers."""
     turn = await chat.ask_back()
     assert (turn.state, turn.is_waiting) == (TurnState.DONE, True)
-    batch = await journal.messages.load_batch("chat", turn.batch)
+    batch = await chat.batch(turn.batch)
     assert batch.state is BatchState.AWAITING_TOOLS
-    assert await journal.turns.claim_one("worker-a", now=chat.now, lease_for=LEASE) is None
+    assert await chat.next_turn() is None
     assert await journal.messages.list_incomplete_batches("guide") == [("chat", batch)]
 
 
@@ -37,7 +36,7 @@ async def test_an_answer_queues_a_turn_for_the_same_batch(chat: Chat) -> None:
     answers: list[Any] = [True, "Yes 🙂", 2**63, [1.5, {"rows": []}], {"approve": {"n": None}}]
     for answer in answers:
         asked = await chat.ask_back()
-        turn = await chat.journal.inbox.answer(asked.id, answer, ids=chat.ids, now=NOW)
+        turn = await chat.answer(asked.id, answer)
         assert turn.id > asked.id
         assert (turn.batch, turn.kind) == (asked.batch, TurnKind.REPLY)
         assert (turn.state, turn.queued_at, turn.available_at) == (TurnState.QUEUED, NOW, NOW)
@@ -51,42 +50,42 @@ async def test_only_a_turn_that_waits_can_be_answered(chat: Chat) -> None:
     """One that is queued, over, or answered before is refused, and nothing changes."""
 
     async def check_refused(turn_id: int) -> None:
-        turns = await chat.journal.turns.list_of("chat")
-        before = await chat.journal.threads.get("chat")
+        turns = await chat.turns()
+        before = await chat.thread()
         with pytest.raises(ConflictError, match="Nothing was written"):
-            await chat.journal.inbox.answer(turn_id, "no", ids=chat.ids, now=NOW)
-        assert await chat.journal.turns.list_of("chat") == turns
-        assert await chat.journal.threads.get("chat") == before
+            await chat.answer(turn_id, "no")
+        assert await chat.turns() == turns
+        assert await chat.thread() == before
 
     turn = (await chat.say()).turn
     await check_refused(turn.id)
     await chat.reply()
     await check_refused(turn.id)
     asked = await chat.ask_back()
-    await chat.journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
-    assert not (await chat.journal.turns.get(asked.id)).is_waiting
+    await chat.answer(asked.id, "yes")
+    assert not (await chat.turn(asked.id)).is_waiting
     await check_refused(asked.id)
 
 
-async def test_an_answer_is_the_user_speaking(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_an_answer_is_the_user_speaking(chat: Chat) -> None:
     """The epoch rises, the live follow-up timer ends, and a queued follow-up is void."""
     asked = await chat.ask_back()
     follow_up = await chat.follow_up()
     timer = await chat.arm(HOUR)
-    turn = await chat.journal.inbox.answer(asked.id, "yes", ids=ids, now=NOW)
-    assert turn.epoch == (await chat.journal.threads.get("chat")).epoch == 2
-    assert (await chat.journal.turns.get(follow_up.id)).state is TurnState.VOID
-    [cancelled] = [t for t in await chat.journal.timers.list_of("chat") if t.id == timer.id]
+    turn = await chat.answer(asked.id, "yes")
+    assert turn.epoch == (await chat.thread()).epoch == 2
+    assert (await chat.turn(follow_up.id)).state is TurnState.VOID
+    [cancelled] = [t for t in await chat.timers() if t.id == timer.id]
     assert cancelled.state is TimerState.CANCELLED
     assert (await chat.take_turn()).turn.id == turn.id
 
 
-async def test_the_turn_that_goes_on_completes_the_batch(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_the_turn_that_goes_on_completes_the_batch(chat: Chat) -> None:
     """It writes behind the question, and the batch is no longer listed as open."""
     asked = await chat.ask_back()
-    await chat.journal.inbox.answer(asked.id, "yes", ids=ids, now=NOW)
+    await chat.answer(asked.id, "yes")
     await chat.finish(await chat.take_turn(), booked(f"call {asked.id}"), AIMessage("Done."))
-    batch = await chat.journal.messages.load_batch("chat", asked.batch)
+    batch = await chat.batch(asked.batch)
     assert batch.is_complete
     assert [MessageMetadata.of(m).sequence_num for m in batch.messages] == [0, 1, 2, 3]
     assert await chat.journal.messages.list_incomplete_batches("guide") == []
@@ -96,12 +95,11 @@ async def test_of_two_answers_at_once_one_counts(crowd: list[Chat]) -> None:
     """A button that is pressed in two windows does its work once."""
     asked = await crowd[0].ask_back()
     outcomes = await asyncio.gather(
-        *(each.journal.inbox.answer(asked.id, 1, ids=each.ids, now=NOW) for each in crowd),
-        return_exceptions=True,
+        *(each.answer(asked.id, 1) for each in crowd), return_exceptions=True
     )
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == len(crowd) - 1
-    assert len(await crowd[0].journal.turns.list_of("chat")) == 2
-    assert (await crowd[0].journal.threads.get("chat")).epoch == 2
+    assert len(await crowd[0].turns()) == 2
+    assert (await crowd[0].thread()).epoch == 2
 
 
 DEEP: Any = json.loads("[" * 64 + "]" * 64)
@@ -112,56 +110,55 @@ async def test_an_answer_that_would_arrive_changed_is_refused(chat: Chat) -> Non
     asked = await chat.ask_back()
     for answer in (None, object(), {1, 2}, float("nan"), b"yes", [DEEP]):
         with pytest.raises(UsageError, match="Nothing was written"):
-            await chat.journal.inbox.answer(asked.id, answer, ids=chat.ids, now=NOW)
-        assert (await chat.journal.turns.get(asked.id)).is_waiting
-        assert len(await chat.journal.turns.list_of("chat")) == 1
-    turn = await chat.journal.inbox.answer(asked.id, DEEP, ids=chat.ids, now=NOW)
-    assert (await chat.journal.turns.get(turn.id)).payload["answer"] == DEEP
+            await chat.answer(asked.id, answer)
+        assert (await chat.turn(asked.id)).is_waiting
+        assert len(await chat.turns()) == 1
+    turn = await chat.answer(asked.id, DEEP)
+    assert (await chat.turn(turn.id)).payload["answer"] == DEEP
 
 
 async def test_a_message_settles_the_batch_that_waits(journal: Journal, chat: Chat) -> None:
     """A message closes the open call before it, and an answer that comes later is refused."""
     asked = await chat.ask_back()
     accepted = await chat.say("Never mind.")
-    batch = await journal.messages.load_batch("chat", asked.batch)
+    batch = await chat.batch(asked.batch)
     assert batch.is_complete
     assert texts(batch.messages)[2:] == [INTERRUPTED_RESULT, CUT_OFF_REPLY]
     assert all(is_settled(message) for message in batch.messages[2:])
     places = positions([*batch.messages, accepted.message])
     assert places == sorted(set(places))
     assert texts(visible_messages(batch.messages)) == ["Is it open?", "Shall I book it?"]
-    assert not (await journal.turns.get(asked.id)).is_waiting
+    assert not (await chat.turn(asked.id)).is_waiting
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
+        await chat.answer(asked.id, "yes")
     await chat.reply()
     assert await journal.messages.list_incomplete_batches("guide") == []
     await chat.say("Another thing.")
-    assert await journal.messages.load_batch("chat", asked.batch) == batch
+    assert await chat.batch(asked.batch) == batch
 
 
 async def test_only_a_message_instead_of_an_answer_settles(chat: Chat) -> None:
     """One in another thread, one that is refused, and one after the answer settle nothing."""
     asked = await chat.ask_back()
     await (await chat.another("second")).say()
-    assert await chat.journal.turns.get(asked.id) == asked
+    assert await chat.turn(asked.id) == asked
     await chat.continue_batch(asked.batch)
     with pytest.raises(ConflictError):
         await chat.say("Never mind.", only_if_idle=True)
-    assert (await chat.journal.turns.get(asked.id)).is_waiting
-    batch = await chat.journal.messages.load_batch("chat", asked.batch)
-    await chat.journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
+    assert (await chat.turn(asked.id)).is_waiting
+    batch = await chat.batch(asked.batch)
+    await chat.answer(asked.id, "yes")
     await chat.say("And hurry.")
-    assert await chat.journal.messages.load_batch("chat", asked.batch) == batch
+    assert await chat.batch(asked.batch) == batch
 
 
 async def test_a_message_that_was_accepted_before_settles_nothing(chat: Chat) -> None:
     """A client that repeats its last message has not said something else."""
-    await chat.say("Is it open?", client_message_id="c-1")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("Is it open?", client_message_id="c-1")
     call = {"name": "book", "args": {}, "id": "call_1"}
     await chat.finish(lease, AIMessage("Shall I?", tool_calls=[call]), is_waiting=True)
     await chat.say("Is it open?", client_message_id="c-1")
-    assert (await chat.journal.turns.get(lease.turn.id)).is_waiting
+    assert (await chat.turn(lease.turn.id)).is_waiting
 
 
 async def test_an_answer_and_a_message_at_the_same_moment(rounds: Rounds) -> None:
@@ -169,11 +166,9 @@ async def test_an_answer_and_a_message_at_the_same_moment(rounds: Rounds) -> Non
     async for mine, user in rounds:
         asked = await mine.ask_back()
         answered, _ = await asyncio.gather(
-            mine.journal.inbox.answer(asked.id, "yes", ids=mine.ids, now=NOW),
-            user.say("Never mind."),
-            return_exceptions=True,
+            mine.answer(asked.id, "yes"), user.say("Never mind."), return_exceptions=True
         )
-        batch = await mine.journal.messages.load_batch(mine.thread_id, asked.batch)
+        batch = await mine.batch(asked.batch)
         if isinstance(answered, BaseException):
             assert isinstance(answered, ConflictError)
             assert batch.is_complete
@@ -187,11 +182,11 @@ async def test_an_operator_settles_a_batch_that_waits(journal: Journal, chat: Ch
     """It is whole then and can no longer be answered; what is complete or worked on is refused."""
     turn = await chat.ask_back()
     await journal.turns.settle("chat", turn.batch, ids=chat.ids, now=NOW)
-    batch = await journal.messages.load_batch("chat", turn.batch)
+    batch = await chat.batch(turn.batch)
     assert (batch.state, is_settled(batch.messages[-1])) == (BatchState.COMPLETE, True)
-    assert not (await journal.turns.get(turn.id)).is_waiting
+    assert not (await chat.turn(turn.id)).is_waiting
     with pytest.raises(ConflictError, match="does not wait"):
-        await journal.inbox.answer(turn.id, "late", ids=chat.ids, now=NOW)
+        await chat.answer(turn.id, "late")
     with pytest.raises(ConflictError, match="is complete"):
         await journal.turns.settle("chat", turn.batch, ids=chat.ids, now=NOW)
     said = await chat.say("Something else.")

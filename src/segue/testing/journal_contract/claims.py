@@ -43,7 +43,7 @@ async def test_turns_taken_together_are_leased_like_any_other(journal: Journal, 
     for lease in claimed.leases:
         assert (lease.owner, lease.until) == ("worker-b", NOW + LEASE)
         assert (lease.turn.state, lease.turn.attempts) == (TurnState.RUNNING, 1)
-        assert await journal.turns.get(lease.turn.id) == lease.turn
+        assert await chat.turn(lease.turn.id) == lease.turn
         await chat.finish(lease, AIMessage("Yes."))
 
 
@@ -87,7 +87,7 @@ async def test_who_takes_turns_knows_when_to_ask_again(journal: Journal, chat: C
     claimed = await take(journal, NOW, 2)
     assert claimed.next_at == await journal.turns.next_at(now=NOW) == NOW + LEASE
     [lease] = claimed.leases
-    await journal.turns.release(lease, now=NOW, retry_at=NOW + HOUR)
+    await chat.release(lease, retry_at=NOW + HOUR)
     assert await take(journal, NOW, 2) == Claimed([], NOW + HOUR)
     assert await journal.turns.next_at(now=NOW) == NOW + HOUR
     assert await journal.turns.next_at(now=NOW + 2 * HOUR) in (NOW + HOUR, NOW + 2 * HOUR)
@@ -127,8 +127,7 @@ async def test_a_turn_queued_by_a_clock_that_was_ahead_is_taken_at_once(chat: Ch
     chat.now = NOW
     second = await chat.say("Second.")
     assert await chat.journal.turns.next_at(now=NOW) == NOW
-    lease = await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
-    assert lease is not None
+    lease = await chat.take_turn("worker-a", NOW)
     assert lease.turn.id == first.turn.id
     await chat.finish(lease, AIMessage("Yes."))
     assert (await chat.take_turn()).turn.id == second.turn.id
@@ -165,19 +164,17 @@ async def test_turns_collected_by_a_clock_that_was_ahead_wait_from_now_on(chat: 
 async def test_a_turn_that_is_to_be_tried_again_waits_for_its_time_by_any_clock(chat: Chat) -> None:
     """A pause is a length of time: it holds, also where it was asked for by a clock ahead."""
     chat.now = NOW + HOUR
-    await chat.say()
-    await chat.journal.turns.release(await chat.take_turn(), now=chat.now, retry_at=chat.now + DAY)
+    await chat.release(await chat.running_reply(), retry_at=chat.now + DAY)
     assert await take(chat.journal, NOW, 2) == Claimed([], NOW + DAY)
     assert await chat.journal.turns.next_at(now=NOW) == NOW + DAY
 
 
-async def test_only_what_a_turn_broke_itself_is_its_fault(journal: Journal, chat: Chat) -> None:
+async def test_only_what_a_turn_broke_itself_is_its_fault(chat: Chat) -> None:
     """A hand-back and a lease that ran out are interruptions; a turn says which of both it had."""
-    await chat.say()
-    first = (await chat.take_turn()).turn
+    first = (await chat.running_reply()).turn
     assert (first.faults, first.interruptions) == (0, 0)
-    await journal.turns.release(await _again(chat), now=chat.now)
-    await journal.turns.release(await chat.take_turn(), now=chat.now, is_fault=True)
+    await chat.release(await _again(chat))
+    await chat.release(await chat.take_turn(), is_fault=True)
     turn = (await chat.take_turn()).turn
     assert (turn.attempts, turn.faults, turn.interruptions) == (4, 1, 2)
 
@@ -196,8 +193,7 @@ async def test_a_try_that_is_handed_back_counts_up_to_then(journal: Journal, cha
 
 async def test_the_pause_after_a_fault_counts(journal: Journal, chat: Chat) -> None:
     """The turn itself made it necessary."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     at = NOW + 9 * SECOND
     await journal.turns.release(lease, now=NOW + 5 * SECOND, retry_at=at, is_fault=True)
     chat.now = NOW + HOUR
@@ -206,8 +202,7 @@ async def test_the_pause_after_a_fault_counts(journal: Journal, chat: Chat) -> N
 
 async def test_a_try_whose_worker_died_counts_up_to_its_last_sign_of_life(chat: Chat) -> None:
     """However long no worker was there, that time is not the turn's."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await chat.journal.turns.extend(lease, now=NOW + LEASE / 2, lease_for=LEASE)
     chat.now = NOW + HOUR
     turn = (await chat.take_turn()).turn

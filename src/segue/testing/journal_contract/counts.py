@@ -9,7 +9,6 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.messages import continuation_message
-from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError
 from segue.journal.follow_ups import FollowUpCounts
 from segue.journal.journal import Journal
@@ -24,7 +23,7 @@ async def send(chat: Chat) -> Turn:
     """A follow-up that the user sees to its end."""
     turn = await chat.follow_up()
     lease = await chat.take_turn()
-    await chat.journal.turns.show(lease, now=chat.now)
+    await chat.show(lease)
     await chat.finish(lease, AIMessage("Still there?"))
     return turn
 
@@ -52,8 +51,7 @@ async def test_follow_ups_on_their_way_are_counted(chat: Chat) -> None:
 @pytest.mark.parametrize("end", ["finish", "fail"])
 async def test_follow_ups_that_were_shown_are_counted(chat: Chat, end: str) -> None:
     """However they ended, from when they were shown."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     await chat.journal.turns.show(lease, now=NOW + HOUR)
     if end == "finish":
         await chat.finish(lease, AIMessage("Still there?"))
@@ -65,21 +63,20 @@ async def test_follow_ups_that_were_shown_are_counted(chat: Chat, end: str) -> N
 @pytest.mark.parametrize("end", ["finish", "fail", "void"])
 async def test_follow_ups_that_nobody_saw_are_not_counted(chat: Chat, end: str) -> None:
     """One that ended unseen was none."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     if end == "finish":
         await chat.finish(lease)
     elif end == "fail":
-        await chat.journal.turns.fail(lease, "oops", ids=chat.ids, now=NOW)
+        await chat.fail(lease, "oops")
     else:
         await chat.say()
     assert await counted(chat) == (0, 0, None)
 
 
-async def test_answers_and_continuations_are_not_counted(journal: Journal, chat: Chat) -> None:
+async def test_answers_and_continuations_are_not_counted(chat: Chat) -> None:
     """They were asked for."""
     await chat.continue_batch(await chat.exchange())
-    await journal.turns.show(await chat.take_turn(), now=NOW)
+    await chat.show(await chat.take_turn())
     assert await counted(chat) == (0, 0, None)
 
 
@@ -116,8 +113,7 @@ async def test_the_day_has_a_beginning(journal: Journal, chat: Chat) -> None:
 
 async def test_the_last_one_is_the_last_that_was_seen(journal: Journal, chat: Chat) -> None:
     """Also if it was queued before another, and however long ago it was."""
-    await chat.follow_up()
-    slow = await chat.take_turn()
+    slow = await chat.running_follow_up()
     second = await chat.another("second")
     second.now = NOW + timedelta(seconds=1)
     await send(second)
@@ -133,17 +129,15 @@ async def test_one_turn_can_be_left_out(journal: Journal, chat: Chat) -> None:
     assert await counted(chat) == (2, 2, NOW)
     assert await counted(chat, leaving_out=running.id) == (1, 1, NOW)
     counts = await journal.timers.count_follow_ups("chat", day_began=NOW, leaving_out=running.id)
-    await chat.arm()
-    assert await chat.fire(await chat.take_timer(), counted=counts) is not None
+    assert await chat.fire(await chat.claimed_timer(), counted=counts) is not None
 
 
 async def test_a_timer_fires_only_if_the_count_still_holds(journal: Journal, chat: Chat) -> None:
     """Every number matters; a timer that did not fire stays claimed and may fire by a new count."""
     await send(chat)
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
-    turns = await journal.turns.list_of("chat")
+    turns = await chat.turns()
     stale: list[dict[str, Any]] = [
         {"consecutive": 0},
         {"consecutive": 2},
@@ -153,16 +147,15 @@ async def test_a_timer_fires_only_if_the_count_still_holds(journal: Journal, cha
     for wrong in stale:
         with pytest.raises(ConflictError, match="Nothing was written"):
             await chat.fire(lease, counted=replace(counts, **wrong))
-        assert await journal.turns.list_of("chat") == turns
-        assert (await journal.timers.list_of("chat"))[0].state is TimerState.CLAIMED
+        assert await chat.turns() == turns
+        assert (await chat.timers())[0].state is TimerState.CLAIMED
     assert await chat.fire(lease, counted=counts) is not None
     assert await counted(chat) == (2, 2, NOW)
 
 
 async def test_a_timer_counts_the_users_other_threads(journal: Journal, chat: Chat) -> None:
     """Another agent's follow-up stops this one; once the user wrote, the count does not matter."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     counts = await journal.timers.count_follow_ups("chat", day_began=NOW)
     await (await chat.another("lesson", agent_id="tutor")).follow_up()
     with pytest.raises(ConflictError, match="Nothing was written"):
@@ -171,16 +164,13 @@ async def test_a_timer_counts_the_users_other_threads(journal: Journal, chat: Ch
     assert await chat.fire(lease, counted=counts) is None
 
 
-async def test_a_continuation_is_fired_whatever_was_counted(
-    journal: Journal, chat: Chat, ids: SnowflakeSource
-) -> None:
+async def test_a_continuation_is_fired_whatever_was_counted(chat: Chat) -> None:
     """It is part of an answer, and no follow-up."""
     batch = await chat.exchange()
-    await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
     wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
     message = continuation_message("more to do")
-    assert await journal.timers.fire(lease, message, ids=ids, now=NOW, counted=wrong) is not None
+    assert await chat.fire(lease, message, counted=wrong) is not None
 
 
 async def test_of_two_follow_ups_at_once_one_is_fired(
@@ -193,10 +183,7 @@ async def test_of_two_follow_ups_at_once_one_is_fired(
         mine = await chat.another(f"mine-{n}", user_id=user)
         theirs = Chat(other, ticking_ids(node=50 + n), NOW, f"theirs-{n}")
         await theirs.begin(agent_id="tutor", user_id=user)
-        leases = []
-        for each in (mine, theirs):
-            await each.arm()
-            leases.append(await each.take_timer())
+        leases = [await each.claimed_timer() for each in (mine, theirs)]
         counts = [
             await journal.timers.count_follow_ups(each.thread_id, day_began=NOW)
             for each in (mine, theirs)
@@ -214,60 +201,50 @@ async def test_why_a_timer_fired_is_stored_with_its_turn(chat: Chat) -> None:
     """Decisions name the turn that they led to, unless they name another."""
     await chat.arm()
     made, named = chat.decision(), chat.decision(turn_id=7)
-    turn = await chat.fire(await chat.take_timer(), decisions=[made, named])
-    assert turn is not None
-    assert await chat.journal.decisions.list_of("chat") == [named, replace(made, turn_id=turn.id)]
+    turn = await chat.fired(await chat.take_timer(), decisions=[made, named])
+    assert await chat.decisions() == [named, replace(made, turn_id=turn.id)]
 
 
 async def test_why_a_timer_did_not_fire_is_not_stored_as_why_it_did(chat: Chat) -> None:
     """If the user was faster, or the count is another, nothing is on record."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     wrong = FollowUpCounts("chat", NOW, 9, 9, NOW)
     with pytest.raises(ConflictError):
         await chat.fire(lease, counted=wrong, decisions=[chat.decision()])
     await chat.say()
     assert await chat.fire(lease, decisions=[chat.decision()]) is None
-    assert await chat.journal.decisions.list_of("chat") == []
+    assert await chat.decisions() == []
 
 
-async def test_why_a_timer_waits_or_ends_is_stored_with_it(journal: Journal, chat: Chat) -> None:
+async def test_why_a_timer_waits_or_ends_is_stored_with_it(chat: Chat) -> None:
     """A postponed and a suppressed timer have their reasons, as they were given."""
     later, never = chat.decision(), chat.decision()
-    await chat.arm()
+    lease = await chat.claimed_timer()
+    await chat.postpone(lease, NOW, "quiet hours", decisions=[later])
+    assert await chat.decisions() == [later]
     lease = await chat.take_timer()
-    await journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[later])
-    assert await journal.decisions.list_of("chat") == [later]
-    lease = await chat.take_timer()
-    await journal.timers.close(
-        lease, TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW, decisions=[never]
-    )
-    assert await journal.decisions.list_of("chat") == [never, later]
+    await chat.close(lease, TimerState.SUPPRESSED, "muted", decisions=[never])
+    assert await chat.decisions() == [never, later]
 
 
 async def test_a_timer_fires_waits_or_ends_with_its_decisions_or_not_at_all(chat: Chat) -> None:
     """With one that is there already, the timer stays claimed; without the lease, none is kept."""
     made = chat.decision()
     await chat.journal.decisions.record(made)
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     with pytest.raises(ConflictError):
         await chat.fire(lease, decisions=[made])
-    assert await chat.journal.turns.list_of("chat") == []
+    assert await chat.turns() == []
     with pytest.raises(ConflictError):
-        await chat.journal.timers.postpone(lease, NOW, "quiet hours", now=NOW, decisions=[made])
+        await chat.postpone(lease, NOW, "quiet hours", decisions=[made])
     with pytest.raises(ConflictError):
-        await chat.journal.timers.close(
-            lease, TimerState.MISSED, "late", ids=chat.ids, now=NOW, decisions=[made]
-        )
-    assert (await chat.journal.timers.list_of("chat"))[0] == lease.timer
+        await chat.close(lease, TimerState.MISSED, "late", decisions=[made])
+    assert (await chat.timers())[0] == lease.timer
     lost = replace(lease, token=lease.token + 1)
     with pytest.raises(ConflictError):
-        await chat.journal.timers.postpone(lost, NOW, "late", now=NOW, decisions=[chat.decision()])
+        await chat.postpone(lost, NOW, "late", decisions=[chat.decision()])
     with pytest.raises(ConflictError):
-        await chat.journal.timers.close(
-            lost, TimerState.MISSED, "late", ids=chat.ids, now=NOW, decisions=[chat.decision()]
-        )
-    assert await chat.journal.decisions.list_of("chat") == [made]
-    assert (await chat.journal.threads.get("chat")).epoch == 0
-    assert TurnState.QUEUED not in [turn.state for turn in await chat.journal.turns.list_of("chat")]
+        await chat.close(lost, TimerState.MISSED, "late", decisions=[chat.decision()])
+    assert await chat.decisions() == [made]
+    assert (await chat.thread()).epoch == 0
+    assert TurnState.QUEUED not in [turn.state for turn in await chat.turns()]

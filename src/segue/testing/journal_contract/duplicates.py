@@ -10,7 +10,7 @@ from segue.journal.journal import Journal
 from segue.journal.memories import KeptMemory, Memory, NewMemory
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal, ticking_ids
-from segue.testing.journal_contract.memories import Notebook, keys
+from segue.testing.journal_contract.memories import EAST, Notebook, keys
 
 
 async def keep(
@@ -95,11 +95,11 @@ async def test_a_vector_stays_with_its_content(notebook: Notebook) -> None:
     await keep(notebook, "tea", "Likes tea.", 1, 0)
     again = await keep(notebook, "tea", "Likes tea.")
     assert again.memory.embedding_model == "m"
-    [found] = await notebook.recall(embedding=[1.0, 0.0], embedding_model="m")
+    [found] = await notebook.recall(**EAST)
     assert found.vector_score == pytest.approx(1)
     changed = await keep(notebook, "tea", "Likes coffee.")
     assert changed.memory.embedding_model is None
-    assert await notebook.recall(embedding=[1.0, 0.0], embedding_model="m") == []
+    assert await notebook.recall(**EAST) == []
 
 
 async def test_a_full_namespace_learns_nothing_new(journal: Journal, notebook: Notebook) -> None:
@@ -190,16 +190,15 @@ async def test_a_search_sees_what_another_process_wrote(
 ) -> None:
     """Whatever was written since the last search, here or elsewhere, counts at once."""
     other = Notebook(await open_journal(), ticking_ids(node=2), notebook.now)
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    assert await notebook.recall(**vector) == []
+    assert await notebook.recall(**EAST) == []
     memory = await other.embed("tea", "Likes tea.", 1, 0)
-    assert keys(await notebook.recall(**vector)) == ["tea"]
+    assert keys(await notebook.recall(**EAST)) == ["tea"]
     await other.embed("tea", "Likes tea no more.", 0, 1)
-    [found] = await notebook.recall(**vector)
+    [found] = await notebook.recall(**EAST)
     assert found.vector_score == pytest.approx(0)
     await notebook.remember("cat", "Has a cat.")
     cat = (await notebook.journal.memories.list_of("guide", "ada"))[0]
     assert await other.journal.memories.set_embedding(cat, [1.0, 0.1], "m")
-    assert keys(await notebook.recall(**vector)) == ["cat", "tea"]
+    assert keys(await notebook.recall(**EAST)) == ["cat", "tea"]
     assert await other.journal.memories.delete("guide", "ada", memory.key)
-    assert keys(await notebook.recall(**vector)) == ["cat"]
+    assert keys(await notebook.recall(**EAST)) == ["cat"]

@@ -8,33 +8,16 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.journal.journal import Journal
-from segue.journal.records import (
-    Ending,
-    NewEffect,
-    NewTimer,
-    StateValue,
-    TimerKind,
-    TimerState,
-    TurnLease,
-    TurnState,
-)
+from segue.journal.records import NewEffect, NewTimer, StateValue, TimerKind, TimerState, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, texts
 
-End = Callable[[Chat, TurnLease, Ending], Awaitable[object]]
 # A follow-up that was not shown can end in all three ways.
-ENDS: dict[str, End] = {
-    "finish": lambda chat, lease, ending: chat.journal.turns.finish(
-        lease, ids=chat.ids, now=chat.now, ending=ending
-    ),
-    "fail": lambda chat, lease, ending: chat.journal.turns.fail(
-        lease, "oops", ids=chat.ids, now=chat.now, ending=ending
-    ),
-    "withdraw": lambda chat, lease, ending: chat.journal.turns.withdraw(
-        lease, "muted", ids=chat.ids, now=chat.now, ending=ending
-    ),
+ENDS: dict[str, Callable[..., Awaitable[object]]] = {
+    "finish": Chat.finish,
+    "fail": Chat.fail,
+    "withdraw": Chat.withdraw,
 }
 
 
@@ -45,33 +28,32 @@ def check_in(now: datetime, thread_id: str = "chat") -> NewTimer:
 @pytest.mark.parametrize("end", ENDS)
 async def test_all_that_follows_is_stored_with_the_end(chat: Chat, end: str) -> None:
     """Effects, timers, decisions, words and preferences, whichever way a turn ends."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     made = chat.decision()
-    ending = Ending(
-        effects=[NewEffect("webhook", {"n": 1}, "key-1")],
-        timers=[check_in(NOW)],
-        decisions=[made],
-        says={"why": "over"},
-        preferences={"opted_out": True, "muted": None},
-    )
-    user = (await chat.journal.threads.get(chat.thread_id)).user_id
+    ending: dict[str, Any] = {
+        "effects": [NewEffect("webhook", {"n": 1}, "key-1")],
+        "timers": [check_in(NOW)],
+        "decisions": [made],
+        "says": {"why": "over"},
+        "preferences": {"opted_out": True, "muted": None},
+    }
+    user = (await chat.thread()).user_id
     before = {"muted": True, "time_zone": "Europe/Oslo"}
     await chat.journal.users.update_settings(user, before, now=NOW)
-    await ENDS[end](chat, lease, ending)
+    await ENDS[end](chat, lease, **ending)
     settings = await chat.journal.users.get_settings(user)
     assert settings == {"opted_out": True, "time_zone": "Europe/Oslo"}
-    turn = await chat.journal.turns.get(lease.turn.id)
+    turn = await chat.turn(lease.turn.id)
     assert turn.state in (TurnState.DONE, TurnState.FAILED, TurnState.VOID)
     assert turn.ending == {"why": "over"}
     assert turn.end_position is not None
     assert turn.end_position > turn.id
     assert (await chat.take_effect()).effect.dedupe_key == "key-1"
-    timer = (await chat.journal.timers.list_of("chat"))[0]
+    timer = (await chat.timers())[0]
     assert (timer.state, timer.due_at) == (TimerState.PENDING, NOW + HOUR)
     assert (timer.reason, timer.payload) == ("asked to", {"n": 1})
     assert timer.epoch == turn.epoch
-    assert await chat.journal.decisions.list_of("chat") == [made]
+    assert await chat.decisions() == [made]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -79,31 +61,29 @@ async def test_an_end_that_cannot_be_stored_is_none(journal: Journal, chat: Chat
     """With a decision that is there already, the turn runs on and nothing else is stored."""
     made = chat.decision()
     await journal.decisions.record(made)
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     await journal.turns.save_draft(lease, "m-1", "Still")
-    before = await journal.threads.get("chat"), await journal.timers.list_of("chat")
-    ending = Ending(
-        effects=[NewEffect("webhook", {}, "key-1")],
-        timers=[check_in(NOW)],
-        decisions=[made],
-        says={"why": "over"},
-    )
+    before = await chat.thread(), await chat.timers()
+    ending: dict[str, Any] = {
+        "effects": [NewEffect("webhook", {}, "key-1")],
+        "timers": [check_in(NOW)],
+        "decisions": [made],
+        "says": {"why": "over"},
+    }
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await ENDS[end](chat, lease, ending)
-    assert await journal.turns.get(lease.turn.id) == lease.turn
-    assert (await journal.threads.get("chat"), await journal.timers.list_of("chat")) == before
+        await ENDS[end](chat, lease, **ending)
+    assert await chat.turn(lease.turn.id) == lease.turn
+    assert (await chat.thread(), await chat.timers()) == before
     assert await journal.effects.list_of("chat") == []
     await journal.turns.extend(lease, now=NOW, lease_for=LEASE)
 
 
-async def test_the_end_comes_after_the_last_message(journal: Journal, chat: Chat) -> None:
+async def test_the_end_comes_after_the_last_message(chat: Chat) -> None:
     """Its place is above what was stored with it, and below what comes later."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     [last] = await chat.finish(lease, AIMessage("Yes."), says={})
     later = await chat.say()
-    end = (await journal.turns.get(lease.turn.id)).end_position
+    end = (await chat.turn(lease.turn.id)).end_position
     assert end is not None
     assert last.additional_kwargs["position"] < end < later.message.additional_kwargs["position"]
 
@@ -112,24 +92,23 @@ async def test_the_end_comes_after_the_last_message(journal: Journal, chat: Chat
 @pytest.mark.parametrize("end", ["finish", "fail"])
 async def test_no_follow_up_is_armed_once_the_user_wrote(chat: Chat, end: str) -> None:
     """It would be on what is no longer the last word; all else of the end is stored."""
-    await chat.say("First.")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("First.")
     await chat.say("Second.")
     made = chat.decision()
-    await ENDS[end](chat, lease, Ending(timers=[check_in(NOW)], decisions=[made], says={}))
-    assert await chat.journal.timers.list_of("chat") == []
-    assert await chat.journal.decisions.list_of("chat") == [made]
-    assert (await chat.journal.turns.get(lease.turn.id)).ending == {}
+    await ENDS[end](chat, lease, timers=[check_in(NOW)], decisions=[made], says={})
+    assert await chat.timers() == []
+    assert await chat.decisions() == [made]
+    assert (await chat.turn(lease.turn.id)).ending == {}
 
 
-async def test_a_continuation_is_armed_though_the_user_wrote(journal: Journal, chat: Chat) -> None:
+async def test_a_continuation_is_armed_though_the_user_wrote(chat: Chat) -> None:
     """What an answer still has to do is done, whatever was said since."""
     accepted = await chat.say("First.")
     lease = await chat.take_turn()
     await chat.say("Second.")
     going_on = NewTimer("chat", NOW, kind=TimerKind.CONTINUATION, batch=accepted.turn.batch)
     await chat.finish(lease, AIMessage("More soon."), timers=[going_on, check_in(NOW)])
-    [timer] = await journal.timers.list_of("chat")
+    [timer] = await chat.timers()
     assert (timer.kind, timer.batch) == (TimerKind.CONTINUATION, accepted.turn.batch)
     assert timer.state is TimerState.PENDING
 
@@ -139,7 +118,7 @@ async def test_a_follow_up_armed_with_an_end_replaces_the_live_one(chat: Chat) -
     await chat.say()
     old = await chat.arm(2 * HOUR)
     await chat.finish(await chat.take_turn(), AIMessage("Yes."), timers=[check_in(NOW)])
-    new, replaced = await chat.journal.timers.list_of("chat")
+    new, replaced = await chat.timers()
     assert (replaced.id, replaced.state) == (old.id, TimerState.CANCELLED)
     assert (new.state, new.due_at) == (TimerState.PENDING, NOW + HOUR)
 
@@ -148,8 +127,7 @@ async def test_a_follow_up_armed_with_an_end_replaces_the_live_one(chat: Chat) -
 async def test_a_timer_that_cannot_be_right_is_refused_with_the_end(chat: Chat, end: str) -> None:
     """One of another thread, or one that could not fire; the turn runs on."""
     await chat.another("second")
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     fields: list[dict[str, Any]] = [
         {"thread_id": "second"},
         {"trigger_type": None},
@@ -159,29 +137,27 @@ async def test_a_timer_that_cannot_be_right_is_refused_with_the_end(chat: Chat, 
     for wrong in fields:
         timer = replace(check_in(NOW), **wrong)
         with pytest.raises(UsageError):
-            await ENDS[end](chat, lease, Ending(timers=[timer], says={}))
-    assert await chat.journal.turns.get(lease.turn.id) == lease.turn
+            await ENDS[end](chat, lease, timers=[timer], says={})
+    assert await chat.turn(lease.turn.id) == lease.turn
     assert await chat.journal.timers.list_of("second") == []
 
 
 async def test_a_continuation_of_an_unknown_batch_is_not_armed_with_an_end(chat: Chat) -> None:
     """The turn and its messages are not stored either."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     timer = NewTimer("chat", NOW, kind=TimerKind.CONTINUATION, batch=chat.ids.next())
     with pytest.raises(NotFoundError):
         await chat.finish(lease, AIMessage("More soon."), timers=[timer])
-    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.RUNNING
+    assert (await chat.turn(lease.turn.id)).state is TurnState.RUNNING
     assert texts(await chat.messages()) == ["Is it open?"]
 
 
-async def test_a_failed_turn_can_wait_for_an_answer(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_a_failed_turn_can_wait_for_an_answer(chat: Chat) -> None:
     """Whether to try again is a question like any other."""
-    await chat.say()
-    lease = await chat.take_turn()
-    await chat.journal.turns.fail(lease, "oops", ids=ids, now=NOW, ending=Ending(is_waiting=True))
-    assert (await chat.journal.turns.get(lease.turn.id)).is_waiting
-    assert (await chat.journal.inbox.answer(lease.turn.id, "again", ids=ids, now=NOW)).payload
+    lease = await chat.running_reply()
+    await chat.fail(lease, is_waiting=True)
+    assert (await chat.turn(lease.turn.id)).is_waiting
+    assert (await chat.answer(lease.turn.id, "again")).payload
 
 
 async def test_decisions_are_listed_newest_first(chat: Chat) -> None:
@@ -200,7 +176,7 @@ async def test_a_decision_is_not_overwritten(chat: Chat) -> None:
     await chat.journal.decisions.record(made)
     with pytest.raises(ConflictError):
         await chat.journal.decisions.record(replace(made, outcome="allow"))
-    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
+    assert await chat.decisions() == [made]
 
 
 STATE = {
@@ -211,13 +187,12 @@ STATE = {
 
 async def test_the_state_of_a_graph_is_stored_with_the_end(chat: Chat) -> None:
     """Each value comes back byte by byte; a change leaves the others, and None removes one."""
-    await chat.say("Hello.")
-    await ENDS["finish"](chat, await chat.take_turn(), Ending(state=STATE))
+    await chat.finish(await chat.running_reply("Hello."), state=STATE)
     assert await chat.journal.states.load(chat.thread_id) == STATE
     await chat.say("Again.")
     later = StateValue("msgpack", "str", b"2")
-    change = Ending(state={"turns": later, "plan": None})
-    await ENDS["finish"](chat, await chat.take_turn(), change)
+    change = {"turns": later, "plan": None}
+    await chat.finish(await chat.take_turn(), state=change)
     assert await chat.journal.states.load(chat.thread_id) == {"turns": later}
     with pytest.raises(NotFoundError):
         await chat.journal.states.load("another")
@@ -226,8 +201,7 @@ async def test_the_state_of_a_graph_is_stored_with_the_end(chat: Chat) -> None:
 async def test_retention_leaves_the_state(chat: Chat) -> None:
     """It is what the graph goes on with, like the newest batch, which stays, too."""
     old = await chat.exchange()
-    await chat.say("Hello.")
-    await ENDS["finish"](chat, await chat.take_turn(), Ending(state=STATE))
+    await chat.finish(await chat.running_reply("Hello."), state=STATE)
     assert (await chat.journal.removal.remove_batches(chat.thread_id, [old])).batches == 1
     assert await chat.journal.states.load(chat.thread_id) == STATE
 
@@ -235,17 +209,15 @@ async def test_retention_leaves_the_state(chat: Chat) -> None:
 @pytest.mark.parametrize("end", ["fail", "withdraw"])
 async def test_only_a_turn_that_is_done_changes_the_state(chat: Chat, end: str) -> None:
     """What a graph computed in a turn that ended otherwise is forgotten."""
-    await chat.follow_up()
-    await ENDS[end](chat, await chat.take_turn(), Ending(state=STATE))
+    await ENDS[end](chat, await chat.running_follow_up(), state=STATE)
     assert await chat.journal.states.load(chat.thread_id) == {}
 
 
 async def test_a_lost_lease_changes_no_state(chat: Chat) -> None:
     """A process that was too slow does not overwrite what its successor may store."""
-    await chat.say("Hello.")
-    lost = await chat.take_turn()
+    lost = await chat.running_reply("Hello.")
     chat.now += 2 * LEASE
     await chat.take_turn()
     with pytest.raises(ConflictError):
-        await ENDS["finish"](chat, lost, Ending(state=STATE))
+        await chat.finish(lost, state=STATE)
     assert await chat.journal.states.load(chat.thread_id) == {}

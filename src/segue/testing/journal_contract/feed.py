@@ -3,11 +3,11 @@
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.core.snowflake import MAX_ID, SnowflakeSource
+from segue.core.snowflake import MAX_ID
 from segue.errors import ConflictError
 from segue.journal.feed import FeedPage, Partial, StoredEvent
 from segue.journal.journal import Journal
-from segue.journal.records import PAGE_BYTES, Ending
+from segue.journal.records import PAGE_BYTES
 from segue.testing.journal_contract.chat import LEASE, NOW, Chat, position
 
 
@@ -39,8 +39,7 @@ def at_work(page: FeedPage) -> tuple[int, int] | None:
 async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
     """Whatever is said and written in another one, a new thread has no events."""
     second = await chat.another("second")
-    await second.say("One?")
-    lease = await second.take_turn()
+    lease = await second.running_reply("One?")
     await journal.turns.save_draft(lease, "m-1", "Let me")
     assert await journal.feed.read("chat") == FeedPage([], 0)
     await second.finish(lease, says={"why": "done"})
@@ -49,8 +48,7 @@ async def test_events_are_of_one_thread(journal: Journal, chat: Chat) -> None:
 
 async def test_messages_and_ends_of_turns_are_seen_in_order(journal: Journal, chat: Chat) -> None:
     """Each has its position, and the end of a turn comes after what the turn said."""
-    await chat.say("One?")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("One?")
     await chat.say("Two?")
     await chat.finish(lease, AIMessage("One."), says={"why": "done"})
     await chat.finish(await chat.take_turn(), AIMessage("Two."), says={"why": "done again"})
@@ -63,11 +61,10 @@ async def test_messages_and_ends_of_turns_are_seen_in_order(journal: Journal, ch
 async def test_an_end_is_seen_as_the_turn_is(journal: Journal, chat: Chat) -> None:
     """Listeners get the turn with all that it says."""
     says = {"why": "asks", "question": {"text": "Shall I 🙂?", "choices": [1, None]}}
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await chat.finish(lease, says=says, is_waiting=True)
     [_, end] = (await journal.feed.read("chat")).events
-    assert end.turn == await journal.turns.get(lease.turn.id)
+    assert end.turn == await chat.turn(lease.turn.id)
     assert end.turn.ending == says
     assert end.turn.is_waiting
 
@@ -75,26 +72,19 @@ async def test_an_end_is_seen_as_the_turn_is(journal: Journal, chat: Chat) -> No
 async def test_a_turn_that_says_nothing_ends_for_listeners(journal: Journal, chat: Chat) -> None:
     """They learn that it is over; of a follow-up that was never shown, they learn nothing."""
     await chat.exchange("One?", "One.")
-    turn = (await journal.turns.list_of("chat"))[0]
+    turn = (await chat.turns())[0]
     assert turn.ending is None
     assert seen(await journal.feed.read("chat")) == ["One?", "One.", "<over>"]
-    await chat.follow_up()
-    await journal.turns.fail(await chat.take_turn(), "oops", ids=chat.ids, now=NOW)
+    await chat.fail(await chat.running_follow_up(), "oops")
     assert seen(await journal.feed.read("chat")) == ["One?", "One.", "<over>"]
     await chat.finish(await chat.shown_follow_up(), AIMessage("Still there?"))
     assert seen(await journal.feed.read("chat"))[3:] == ["Still there?", "<over>"]
 
 
-async def test_every_kind_of_end_can_say_something(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_every_kind_of_end_can_say_something(chat: Chat) -> None:
     """A failure and a withdrawal have their places like any other end."""
-    await chat.say("One?")
-    await chat.journal.turns.fail(
-        await chat.take_turn(), "oops", ids=ids, now=NOW, ending=Ending(says={"why": "failed"})
-    )
-    await chat.follow_up()
-    await chat.journal.turns.withdraw(
-        await chat.take_turn(), "muted", ids=ids, now=NOW, ending=Ending(says={"why": "withdrawn"})
-    )
+    await chat.fail(await chat.running_reply("One?"), says={"why": "failed"})
+    await chat.withdraw(await chat.running_follow_up(), says={"why": "withdrawn"})
     assert seen(await chat.journal.feed.read("chat")) == ["One?", "<failed>", "<withdrawn>"]
 
 
@@ -110,8 +100,9 @@ async def test_what_is_hidden_is_no_event(journal: Journal, chat: Chat) -> None:
 async def test_a_listener_that_comes_back_sees_what_it_missed(journal: Journal, chat: Chat) -> None:
     """The oldest first, page after page: nothing comes twice and nothing is left out."""
     for n in range(3):
-        await chat.say(f"{n}?")
-        await chat.finish(await chat.take_turn(), AIMessage(f"{n}."), says={"why": f"end {n}"})
+        await chat.finish(
+            await chat.running_reply(f"{n}?"), AIMessage(f"{n}."), says={"why": f"end {n}"}
+        )
     everything = (await journal.feed.read("chat")).events
     assert len(everything) == 9
     for n, known in enumerate(everything):
@@ -125,9 +116,8 @@ async def test_a_listener_that_comes_back_sees_what_it_missed(journal: Journal, 
 
 async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
     """Whole each time, until its message is stored; it does not touch thread, turn or history."""
-    await chat.say("One?")
-    lease = await chat.take_turn()
-    before = await journal.threads.get("chat")
+    lease = await chat.running_reply("One?")
+    before = await chat.thread()
     assert await draft(journal) is None
     for text in ("Let", "Let me see 🙂", ""):
         await journal.turns.save_draft(lease, "m-1", text)
@@ -135,8 +125,8 @@ async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
     await journal.turns.save_draft(lease, "m-2", "Next")
     assert await draft(journal) == Partial(lease.turn.id, "m-2", "Next")
     assert len(await chat.messages()) == 1
-    assert await journal.threads.get("chat") == before
-    assert await journal.turns.get(lease.turn.id) == lease.turn
+    assert await chat.thread() == before
+    assert await chat.turn(lease.turn.id) == lease.turn
     await chat.write(lease, AIMessage("Next, please.", id="m-2"))
     events = await journal.feed.read("chat")
     assert (seen(events), events.drafts.get("chat")) == (["One?", "Next, please."], None)
@@ -145,8 +135,7 @@ async def test_the_text_so_far_is_seen(journal: Journal, chat: Chat) -> None:
 @pytest.mark.parametrize("end", ["finish", "fail", "release", "lose"])
 async def test_the_text_so_far_is_gone_with_the_end(journal: Journal, chat: Chat, end: str) -> None:
     """Or when another worker begins anew; the old lease does not go on with it."""
-    await chat.say("One?")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("One?")
     await journal.turns.save_draft(lease, "m-1", "Let me")
     match end:
         case "finish":
@@ -168,12 +157,11 @@ async def test_the_text_so_far_is_gone_with_the_end(journal: Journal, chat: Chat
 
 
 async def test_a_follow_up_is_not_seen_before_it_is_shown(journal: Journal, chat: Chat) -> None:
-    """It may still be withdrawn, so not a word of it reaches anybody."""
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    """It may still be withdrawn, so no listener gets a word of it."""
+    lease = await chat.running_follow_up()
     await journal.turns.save_draft(lease, "m-1", "Still")
     assert await draft(journal) is None
-    await journal.turns.show(lease, now=NOW)
+    await chat.show(lease)
     assert await draft(journal) == Partial(lease.turn.id, "m-1", "Still")
 
 
@@ -185,8 +173,7 @@ async def test_the_turn_at_work_is_known_to_listeners(journal: Journal, chat: Ch
     running = lease.turn.id, lease.token
     assert at_work(await journal.feed.read("chat")) == running
     assert at_work(await journal.feed.read("chat", limit=1)) == running
-    again = await journal.turns.claim_one("worker-b", now=NOW + LEASE, lease_for=LEASE)
-    assert again is not None
+    again = await chat.take_turn("worker-b", NOW + LEASE)
     assert at_work(await journal.feed.read("chat")) == (lease.turn.id, again.token)
     await chat.say()
     assert at_work(await journal.feed.read("chat")) is None
@@ -195,8 +182,7 @@ async def test_the_turn_at_work_is_known_to_listeners(journal: Journal, chat: Ch
 async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: Chat) -> None:
     """A listener that has not yet read all events before it gets it later."""
     await chat.exchange("One?", "One.")
-    await chat.say("Two?")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("Two?")
     await journal.turns.save_draft(lease, "m-1", "Let me")
     assert (await journal.feed.read("chat", limit=3)).drafts.get("chat") is None
     whole = await journal.feed.read("chat", limit=4)
@@ -209,8 +195,9 @@ async def test_the_text_so_far_comes_with_the_last_page(journal: Journal, chat: 
 async def test_a_page_of_events_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
     """No message follows the one that brings it to its size; ends of turns keep their places."""
     for n in range(3):
-        await chat.say(str(n) * (PAGE_BYTES * 2 // 3))
-        await chat.finish(await chat.take_turn(), says={"why": f"done {n}"})
+        await chat.finish(
+            await chat.running_reply(str(n) * (PAGE_BYTES * 2 // 3)), says={"why": f"done {n}"}
+        )
     first = await journal.feed.read("chat")
     second = await journal.feed.read("chat", after=first.events[-1].position)
     assert (first.is_cut, second.is_cut) == (True, False)

@@ -8,12 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
 from segue.core.messages import synthetic_message, user_message
@@ -134,8 +129,7 @@ async def stored_and_read(
     chat: Chat, reader: Journal, message: BaseMessage
 ) -> tuple[BaseMessage, BaseMessage]:
     """The message as the writer got it back, and as another process reads it."""
-    await chat.say()
-    [stored] = await chat.finish(await chat.take_turn(), message)
+    [stored] = await chat.finish(await chat.running_reply(), message)
     [batch] = await reader.messages.tail("chat", max_tokens=1)
     return stored, batch.messages[-1]
 
@@ -154,8 +148,7 @@ async def test_a_message_survives_storage(open_journal: OpenJournal, chat: Chat)
 
 async def test_text_survives_storage(open_journal: OpenJournal, chat: Chat) -> None:
     """Every text that Python can hold reads back as the same text."""
-    await chat.say()
-    await chat.write(await chat.take_turn(), *(AIMessage(text) for text in TEXTS.values()))
+    await chat.write(await chat.running_reply(), *(AIMessage(text) for text in TEXTS.values()))
     reader = Chat(await open_journal(), chat.ids, chat.now)
     assert [m.content for m in (await reader.messages())[1:]] == list(TEXTS.values())
 
@@ -164,7 +157,7 @@ async def test_a_users_text_survives_storage(open_journal: OpenJournal, chat: Ch
     """What a person says is in the journal to the letter, also where a list shows it shortened."""
     for text in TEXTS.values():
         message = user_message("Is it open?").model_copy(update={"content": text})
-        await chat.journal.inbox.accept("chat", message, ids=chat.ids, now=chat.now)
+        await chat.say(message)
     reader = await open_journal()
     page = await reader.messages.history("chat")
     assert [m.content for m in page.messages] == list(TEXTS.values())

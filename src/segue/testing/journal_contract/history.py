@@ -11,13 +11,12 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from segue.core.messages import visible_messages
-from segue.core.snowflake import SnowflakeSource
 from segue.core.triggers import TRIGGER_PROMPTS
 from segue.journal.journal import Journal
 from segue.journal.records import PAGE_BYTES, Page
 from segue.journal.tables import MESSAGES, Whose
 from segue.telemetry import FIELDS
-from segue.testing.journal_contract.chat import NOW, Chat, position, texts
+from segue.testing.journal_contract.chat import Chat, position, texts
 
 Write = Callable[[], Awaitable[object]]
 
@@ -48,8 +47,7 @@ def traced_memory() -> Iterator[Callable[[], int]]:
 
 async def work_with_tools(chat: Chat) -> None:
     """A turn with hidden rows between the question and the answer."""
-    await chat.say("What is the weather?")
-    lease = await chat.take_turn()
+    lease = await chat.running_reply("What is the weather?")
     call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "call_1"}])
     await chat.write(lease, call, ToolMessage("rain", tool_call_id="call_1"))
     await chat.finish(lease, AIMessage("Rain."))
@@ -77,12 +75,12 @@ async def test_history_holds_only_what_a_person_may_see(journal: Journal, chat: 
 
 async def test_words_like_a_triggers_are_shown_when_a_user_types_them(chat: Chat) -> None:
     """Visibility goes by who wrote a message; a thread with a trigger alone has no history."""
-    assert (await chat.journal.messages.history("chat")).messages == []
+    assert await chat.history() == []
     await chat.follow_up()
-    assert (await chat.journal.messages.history("chat")).messages == []
+    assert await chat.history() == []
     words = TRIGGER_PROMPTS["check_in"]
     await chat.say(words)
-    assert texts((await chat.journal.messages.history("chat")).messages) == [words]
+    assert texts(await chat.history()) == [words]
 
 
 async def test_a_page_ends_after_a_number_of_bytes(journal: Journal, chat: Chat) -> None:
@@ -113,7 +111,7 @@ async def test_a_page_has_at_least_one_message(journal: Journal, chat: Chat) -> 
     assert (names(page), page.after) == (["After."], None)
     for _ in range(2):
         await chat.say("🙂" * (PAGE_BYTES // 4))
-    assert len((await journal.messages.history("chat")).messages) == 1
+    assert len(await chat.history()) == 1
 
 
 async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat) -> None:
@@ -134,8 +132,7 @@ async def test_what_is_not_on_a_page_is_not_loaded(journal: Journal, chat: Chat)
 
 async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, chat: Chat) -> None:
     """At either end there is none, also for an empty page and beside hidden messages."""
-    await chat.follow_up()
-    await chat.finish(await chat.take_turn(), AIMessage("", id="unseen"))
+    await chat.finish(await chat.running_follow_up(), AIMessage("", id="unseen"))
     for n in range(3):
         await chat.exchange(f"Question {n}?", f"Answer {n}.")
     everything = await journal.messages.history("chat")
@@ -157,11 +154,11 @@ async def test_a_page_has_a_cursor_only_where_there_is_more(journal: Journal, ch
     ).messages == everything.messages
 
 
-async def test_archived_messages_stay_in_history(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_archived_messages_stay_in_history(chat: Chat) -> None:
     """A summary is for the model; a person still reads every word."""
     batch = await chat.exchange("Is it open?", "Yes.")
-    await chat.journal.summaries.save("chat", "They asked.", [batch], ids=ids, now=NOW)
-    assert texts((await chat.journal.messages.history("chat")).messages) == ["Is it open?", "Yes."]
+    await chat.summarise("They asked.", [batch])
+    assert texts(await chat.history()) == ["Is it open?", "Yes."]
 
 
 async def add_something(chat: Chat, random: Random) -> None:

@@ -14,7 +14,7 @@ from segue.errors import ConflictError
 from segue.journal.follow_ups import SEEN_AFTER
 from segue.journal.journal import Journal
 from segue.journal.records import WROTE, TimerKind, TimerState, TurnKind, TurnState
-from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, positions, texts
+from segue.testing.journal_contract.chat import HOUR, NOW, Chat, positions, texts
 from segue.testing.journal_contract.fixtures import OpenJournal
 
 MOMENT = timedelta(milliseconds=1)
@@ -37,37 +37,37 @@ async def test_a_users_message_begins_a_batch_of_its_own(
     assert texts(await chat.messages()) == ["Is it open?", "And tomorrow?"]
 
 
-async def test_a_users_message_queues_its_turn(journal: Journal, chat: Chat) -> None:
+async def test_a_users_message_queues_its_turn(chat: Chat) -> None:
     """The turn is a reply that can be taken at once, at the epoch that the message began."""
     turn = (await chat.say()).turn
     assert (turn.kind, turn.state, turn.attempts) == (TurnKind.REPLY, TurnState.QUEUED, 0)
     assert (turn.thread_id, turn.agent_id, turn.user_id) == ("chat", "guide", "ada")
     assert (turn.queued_at, turn.available_at, turn.shown_at) == (NOW, NOW, None)
-    assert turn.epoch == (await journal.threads.get("chat")).epoch
-    assert await journal.turns.list_of("chat") == [turn]
+    assert turn.epoch == (await chat.thread()).epoch
+    assert await chat.turns() == [turn]
 
 
-async def test_every_users_message_raises_the_epoch(journal: Journal, chat: Chat) -> None:
+async def test_every_users_message_raises_the_epoch(chat: Chat) -> None:
     """The epoch counts what the user said, not what the agent said."""
     await chat.exchange()
     await chat.exchange()
-    assert (await journal.threads.get("chat")).epoch == 2
+    assert (await chat.thread()).epoch == 2
 
 
-async def test_a_message_sent_twice_is_accepted_once(journal: Journal, chat: Chat) -> None:
+async def test_a_message_sent_twice_is_accepted_once(chat: Chat) -> None:
     """With a client's id used before nothing changes, and the first acceptance is returned."""
     first = await chat.say("Is it open?", client_message_id="c-1")
     await chat.reply()
     timer = await chat.arm(HOUR)
-    before = await journal.threads.get("chat")
+    before = await chat.thread()
     again = await chat.say("Is it open?", client_message_id="c-1")
     assert not again.is_new
     assert again.message == first.message
-    assert again.turn == await journal.turns.get(first.turn.id)
+    assert again.turn == await chat.turn(first.turn.id)
     assert (again.cancelled_timers, again.voided_turns) == ((), ())
-    assert await journal.threads.get("chat") == before
-    assert await journal.timers.list_of("chat") == [timer]
-    assert len(await journal.turns.list_of("chat")) == 1
+    assert await chat.thread() == before
+    assert await chat.timers() == [timer]
+    assert len(await chat.turns()) == 1
 
 
 async def test_a_message_sent_twice_at_once_is_accepted_once(crowd: list[Chat]) -> None:
@@ -76,7 +76,7 @@ async def test_a_message_sent_twice_at_once_is_accepted_once(crowd: list[Chat]) 
     assert sum(a.is_new for a in accepted) == 1
     assert len({a.turn.id for a in accepted}) == 1
     assert await crowd[0].messages() == [accepted[0].message]
-    assert (await crowd[0].journal.threads.get("chat")).epoch == 1
+    assert (await crowd[0].thread()).epoch == 1
 
 
 async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: SnowflakeSource) -> None:
@@ -90,17 +90,17 @@ async def test_one_messages_id_is_fine_in_two_threads(chat: Chat, ids: Snowflake
         assert accepted.is_new
 
 
-async def test_a_messages_id_can_be_used_once(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_a_messages_id_can_be_used_once(chat: Chat) -> None:
     """A second message with the id of the first is refused, and nothing changes."""
     message = user_message("Is it open?", id="m-1")
-    await chat.journal.inbox.accept("chat", message, ids=ids, now=NOW)
+    await chat.say(message)
     timer = await chat.arm()
-    before = await chat.journal.threads.get("chat")
+    before = await chat.thread()
     with pytest.raises(ConflictError):
-        await chat.journal.inbox.accept("chat", message, ids=ids, now=NOW)
-    assert await chat.journal.threads.get("chat") == before
-    assert await chat.journal.timers.list_of("chat") == [timer]
-    assert len(await chat.journal.turns.list_of("chat")) == 1
+        await chat.say(message)
+    assert await chat.thread() == before
+    assert await chat.timers() == [timer]
+    assert len(await chat.turns()) == 1
 
 
 async def test_messages_accepted_at_once_are_all_stored(crowd: list[Chat]) -> None:
@@ -110,7 +110,7 @@ async def test_messages_accepted_at_once_are_all_stored(crowd: list[Chat]) -> No
     stored = await crowd[0].messages()
     assert sorted(texts(stored)) == said
     assert len(set(positions(stored))) == len(crowd)
-    thread = await crowd[0].journal.threads.get("chat")
+    thread = await crowd[0].thread()
     assert (thread.epoch, thread.message_count) == (len(crowd), len(crowd))
     assert sorted(a.turn.epoch for a in accepted) == list(range(1, len(crowd) + 1))
 
@@ -124,12 +124,12 @@ async def test_a_users_message_cancels_the_live_follow_up(chat: Chat, state: Tim
     if state is not TimerState.PENDING:
         lease = await chat.take_timer()
         if state is TimerState.POSTPONED:
-            await chat.journal.timers.postpone(lease, NOW + HOUR, "quiet hours", now=NOW)
-    [live] = await chat.journal.timers.list_of("chat")
+            await chat.postpone(lease, NOW + HOUR, "quiet hours")
+    [live] = await chat.timers()
     assert live.state is state
     accepted = await chat.say()
     assert accepted.cancelled_timers == (timer.id,)
-    [cancelled] = await chat.journal.timers.list_of("chat")
+    [cancelled] = await chat.timers()
     assert cancelled.state is TimerState.CANCELLED
     assert cancelled.state_reason
     assert await chat.journal.timers.next_at() is None
@@ -137,40 +137,36 @@ async def test_a_users_message_cancels_the_live_follow_up(chat: Chat, state: Tim
 
 async def test_a_users_message_leaves_closed_timers_as_they_are(chat: Chat) -> None:
     """The record of why a timer did not fire is not rewritten."""
-    await chat.arm()
-    closed = await chat.journal.timers.close(
-        await chat.take_timer(), TimerState.SUPPRESSED, "muted", ids=chat.ids, now=NOW
-    )
+    closed = await chat.close(await chat.claimed_timer(), TimerState.SUPPRESSED, "muted")
     assert (await chat.say()).cancelled_timers == ()
-    assert await chat.journal.timers.list_of("chat") == [closed]
+    assert await chat.timers() == [closed]
 
 
-async def test_a_users_message_voids_a_follow_up(journal: Journal, chat: Chat) -> None:
+async def test_a_users_message_voids_a_follow_up(chat: Chat) -> None:
     """A queued one is never begun; one that is being generated ends unseen and writes no more."""
     queued = await chat.follow_up()
     accepted = await chat.say()
     assert accepted.voided_turns == (queued.id,)
-    assert (await journal.turns.get(queued.id)).state is TurnState.VOID
+    assert (await chat.turn(queued.id)).state is TurnState.VOID
     await chat.reply()
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     accepted = await chat.say()
     assert accepted.voided_turns == (lease.turn.id,)
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.turns.show(lease, now=chat.now)
+        await chat.show(lease)
     with pytest.raises(ConflictError, match="Nothing was written"):
         await chat.finish(lease, AIMessage("Are you there?"))
     assert "Are you there?" not in texts(await chat.messages())
-    assert (await journal.turns.get(lease.turn.id)).state is TurnState.VOID
+    assert (await chat.turn(lease.turn.id)).state is TurnState.VOID
 
 
-async def test_a_follow_up_that_is_being_shown_is_not_voided(journal: Journal, chat: Chat) -> None:
+async def test_a_follow_up_that_is_being_shown_is_not_voided(chat: Chat) -> None:
     """Words that the user has begun to read are finished and kept."""
     lease = await chat.shown_follow_up(SEEN_AFTER)
     accepted = await chat.say()
     assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
     await chat.finish(lease, AIMessage("Are you there?"))
-    assert (await journal.turns.get(lease.turn.id)).state is TurnState.DONE
+    assert (await chat.turn(lease.turn.id)).state is TurnState.DONE
 
 
 @pytest.mark.parametrize(
@@ -183,7 +179,7 @@ async def test_a_follow_up_that_nobody_can_have_read_is_void(
     lease = await chat.shown_follow_up(ago, text)
     accepted = await chat.say()
     assert (accepted.voided_turns, accepted.shown_turn) == ((lease.turn.id,), None)
-    void = await journal.turns.get(lease.turn.id)
+    void = await chat.turn(lease.turn.id)
     assert (void.state, void.error, void.shown_at) == (TurnState.VOID, WROTE, None)
     assert (await journal.feed.read("chat")).drafts.get("chat") is None
     with pytest.raises(ConflictError, match="Nothing was written"):
@@ -194,7 +190,7 @@ async def test_a_follow_up_that_nobody_can_have_read_is_void(
 async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat) -> None:
     """It is in the history, however new it is; one that was given back left the screen."""
     lease = await chat.shown_follow_up(HOUR)
-    await chat.journal.turns.release(lease, now=NOW)
+    await chat.release(lease)
     assert (await chat.say()).voided_turns == (lease.turn.id,)
     await chat.reply()
     lease = await chat.shown_follow_up()
@@ -204,16 +200,15 @@ async def test_a_follow_up_of_which_a_message_is_stored_is_not_voided(chat: Chat
     assert (accepted.voided_turns, accepted.shown_turn) == ((), lease.turn.id)
 
 
-async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Chat) -> None:
+async def test_a_users_message_does_not_touch_answers(chat: Chat) -> None:
     """Neither the running nor the queued answer to an earlier message, nor what it still does."""
-    await chat.say("First.")
+    lease = await chat.running_reply("First.")
     await chat.say("Second.")
-    lease = await chat.take_turn()
     accepted = await chat.say("Third.")
     assert accepted.voided_turns == ()
-    states = [turn.state for turn in await journal.turns.list_of("chat")]
+    states = [turn.state for turn in await chat.turns()]
     assert states == [TurnState.QUEUED, TurnState.QUEUED, TurnState.RUNNING]
-    await journal.turns.show(lease, now=chat.now)
+    await chat.show(lease)
     await chat.finish(lease, AIMessage("Yes."))
     await chat.reply()
     await chat.reply()
@@ -221,8 +216,8 @@ async def test_a_users_message_does_not_touch_answers(journal: Journal, chat: Ch
     timer = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=lease.turn.batch)
     accepted = await chat.say()
     assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
-    assert (await journal.turns.get(going_on.id)).state is TurnState.QUEUED
-    assert (await journal.timers.list_of("chat"))[0] == timer
+    assert (await chat.turn(going_on.id)).state is TurnState.QUEUED
+    assert (await chat.timers())[0] == timer
 
 
 async def test_a_users_message_does_not_touch_other_threads(journal: Journal, chat: Chat) -> None:
@@ -232,33 +227,33 @@ async def test_a_users_message_does_not_touch_other_threads(journal: Journal, ch
     timer = await second.arm(HOUR)
     accepted = await chat.say()
     assert (accepted.cancelled_timers, accepted.voided_turns) == ((), ())
-    assert await journal.turns.get(turn.id) == turn
+    assert await chat.turn(turn.id) == turn
     assert (await journal.timers.list_of("second"))[0] == timer
 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["queued", "running"])
 async def test_a_message_for_an_idle_thread_is_refused_while_a_reply_is_due(
-    journal: Journal, chat: Chat, is_running: bool
+    chat: Chat, is_running: bool
 ) -> None:
     """A client that prefers to wait gets an error, and nothing changes."""
     await chat.say("First.")
     if is_running:
         await chat.take_turn()
     timer = await chat.arm(HOUR)
-    before, turns = await journal.threads.get("chat"), await journal.turns.list_of("chat")
+    before, turns = await chat.thread(), await chat.turns()
     with pytest.raises(ConflictError, match="An answer is being written") as refused:
         await chat.say("Second.", only_if_idle=True)
     assert refused.value.code == "conflict"
-    assert await journal.threads.get("chat") == before
-    assert await journal.turns.list_of("chat") == turns
-    assert await journal.timers.list_of("chat") == [timer]
+    assert await chat.thread() == before
+    assert await chat.turns() == turns
+    assert await chat.timers() == [timer]
     assert texts(await chat.messages()) == ["First."]
 
 
 async def test_a_message_for_an_idle_thread_is_accepted_when_all_is_said(chat: Chat) -> None:
     """Sent again it is not refused; another thread's answer does not count, a continuation does."""
     await (await chat.another("second")).say()
-    await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
+    await chat.next_turn()
     first = await chat.say(client_message_id="c-1", only_if_idle=True)
     assert first.is_new
     again = await chat.say(client_message_id="c-1", only_if_idle=True)
@@ -277,8 +272,7 @@ async def test_a_follow_up_does_not_make_a_thread_busy(chat: Chat) -> None:
     follow_up = await chat.follow_up()
     assert (await chat.say(only_if_idle=True)).voided_turns == (follow_up.id,)
     await chat.reply()
-    await chat.follow_up()
-    await chat.journal.turns.show(await chat.take_turn(), now=NOW)
+    await chat.show(await chat.running_follow_up())
     assert (await chat.say(only_if_idle=True)).is_new
 
 
@@ -290,7 +284,7 @@ async def test_of_messages_for_an_idle_thread_sent_at_once_one_is_accepted(
     outcomes = await asyncio.gather(*said, return_exceptions=True)
     assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == len(crowd) - 1
-    assert len(await crowd[0].journal.turns.list_of("chat")) == 1
+    assert len(await crowd[0].turns()) == 1
 
 
 async def test_another_agents_question_says_whose_it_is(chat: Chat) -> None:
@@ -304,7 +298,7 @@ async def test_another_agents_question_says_whose_it_is(chat: Chat) -> None:
         accepted = await chat.say("How much is it?", **known)
         assert (accepted.turn.kind, accepted.turn.epoch) == (TurnKind.REPLY, epoch)
         await chat.reply("Nine.")
-        batch = await chat.journal.messages.load_batch("chat", accepted.turn.batch)
+        batch = await chat.batch(accepted.turn.batch)
         assert batch.messages[0] == accepted.message
         assert (batch.type, batch.parent) == (BatchType.AGENT_TO_AGENT, known.get("parent_batch"))
         question, answer = map(MessageMetadata.of, batch.messages)
@@ -318,5 +312,5 @@ async def test_what_comes_along_with_a_message_reaches_its_turn(chat: Chat) -> N
     accepted = await chat.say(payload=payload)
     assert accepted.turn.payload == payload
     assert (await chat.take_turn()).turn.payload == payload
-    assert (await chat.journal.turns.get(accepted.turn.id)).payload == payload
+    assert (await chat.turn(accepted.turn.id)).payload == payload
     assert (await chat.say()).turn.payload == {}

@@ -15,6 +15,9 @@ from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
 from segue.testing.journal_contract.search import AROUND_A_WORD, LONG, WORDLESS
 
+# The vector that most searches ask for.
+EAST: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
+
 
 @dataclass
 class Notebook:
@@ -47,9 +50,8 @@ def keys(memories: Sequence[Memory | FoundMemory]) -> list[str]:
 
 async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) -> None:
     """Until then it is as it was given; then it is not found, by words or by meaning."""
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
     metadata = {"source": "chat", "n": 2**63 - 1, "deep": [{"x": None}]}
-    memory = await notebook.remember("tea", "Drinks tea 🍵.", metadata=metadata, **vector)
+    memory = await notebook.remember("tea", "Drinks tea 🍵.", metadata=metadata, **EAST)
     assert (memory.agent_id, memory.user_id, memory.key) == ("guide", "ada", "tea")
     assert (memory.content, memory.metadata) == ("Drinks tea 🍵.", metadata)
     assert (memory.embedding_model, memory.created_at, memory.updated_at) == ("m", NOW, NOW)
@@ -57,7 +59,7 @@ async def test_a_deleted_memory_is_gone(journal: Journal, notebook: Notebook) ->
     assert await journal.memories.delete("guide", "ada", "tea")
     assert not await journal.memories.delete("guide", "ada", "tea")
     assert await journal.memories.list_of("guide", "ada") == []
-    assert await notebook.recall("tea", **vector) == []
+    assert await notebook.recall("tea", **EAST) == []
 
 
 async def test_a_memory_is_found_by_its_key_in_its_own_namespace(
@@ -81,7 +83,7 @@ async def test_a_memory_with_a_known_key_is_replaced(journal: Journal, notebook:
     assert await journal.memories.list_of("guide", "ada") == [new]
     assert await notebook.recall("coffee") == []
     assert keys(await notebook.recall("tea")) == ["drink"]
-    assert await notebook.recall(embedding=[1.0, 0.0], embedding_model="m") == []
+    assert await notebook.recall(**EAST) == []
 
 
 async def test_a_key_written_at_once_is_one_memory(crowd: list[Chat]) -> None:
@@ -93,13 +95,12 @@ async def test_a_key_written_at_once_is_one_memory(crowd: list[Chat]) -> None:
 
 async def test_namespaces_are_apart(journal: Journal, notebook: Notebook) -> None:
     """What one agent knows of a user is neither another agent's nor another user's."""
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    await notebook.remember("tea", "Likes tea.", **vector)
-    await notebook.remember("tea", "Sells tea.", agent_id="tutor", **vector)
-    await notebook.remember("tea", "Hates tea.", user_id="bob", **vector)
+    await notebook.remember("tea", "Likes tea.", **EAST)
+    await notebook.remember("tea", "Sells tea.", agent_id="tutor", **EAST)
+    await notebook.remember("tea", "Hates tea.", user_id="bob", **EAST)
     assert await journal.memories.count("guide", "ada") == 1
     assert [m.content for m in await journal.memories.list_of("tutor", "ada")] == ["Sells tea."]
-    found = await notebook.recall("tea", **vector)
+    found = await notebook.recall("tea", **EAST)
     assert [f.memory.content for f in found] == ["Likes tea."]
     assert await journal.memories.delete("guide", "bob", "tea")
     assert await journal.memories.count("guide", "ada") == 1
@@ -137,7 +138,7 @@ async def test_memories_are_found_by_meaning(notebook: Notebook) -> None:
     await notebook.embed("far", "unrelated", 0, 1)
     await notebook.embed("near", "also unrelated", 10, 1)
     await notebook.embed("opposite", "nor this", -1, 0)
-    found = await notebook.recall("zebra", embedding=[1.0, 0.0], embedding_model="m")
+    found = await notebook.recall("zebra", **EAST)
     assert keys(found) == ["near", "far", "opposite"]
     scores = [f.vector_score for f in found]
     assert scores == pytest.approx([10 / 101**0.5, 0, -1], abs=1e-6)
@@ -150,11 +151,10 @@ async def test_words_and_meaning_are_weighed(notebook: Notebook) -> None:
     await notebook.embed("meaning", "green car", 1, 0)
     await notebook.embed("both", "red boat", 0.9, 0.1)
     await notebook.embed("half", "red cat", -1, 0)
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    by_words = await notebook.recall("red boat", text_weight=1.0, **vector)
+    by_words = await notebook.recall("red boat", text_weight=1.0, **EAST)
     assert set(keys(by_words)[:2]) == {"words", "both"}
-    assert keys(await notebook.recall("red boat", text_weight=0.0, **vector))[0] == "meaning"
-    both = await notebook.recall("red boat", **vector)
+    assert keys(await notebook.recall("red boat", text_weight=0.0, **EAST))[0] == "meaning"
+    both = await notebook.recall("red boat", **EAST)
     assert keys(both)[0] == "both"
     assert both[0].text_score is not None
     assert both[0].vector_score == pytest.approx(0.9 / 0.82**0.5, abs=1e-6)
@@ -165,15 +165,14 @@ async def test_words_and_meaning_are_weighed(notebook: Notebook) -> None:
 async def test_scores_are_comparable_between_queries(notebook: Notebook) -> None:
     """From 0 to 1, also of the only memory there is, and a near one's is its similarity."""
     await notebook.embed("tea", "Likes green tea.", 0.8, 0.6)
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    [near] = await notebook.recall("zebra", **vector)
+    [near] = await notebook.recall("zebra", **EAST)
     assert near.score == pytest.approx(0.8)
     [worded] = await notebook.recall("green tea")
     [half] = await notebook.recall("tea zebra")
     assert 0.9 < worded.score <= 1
     assert 0 < half.score < 0.5
     await notebook.embed("boat", "Has a red boat.", 0, 1)
-    [again, far] = await notebook.recall("zebra", **vector)
+    [again, far] = await notebook.recall("zebra", **EAST)
     assert [again.score, far.score] == pytest.approx([0.8, 0], abs=1e-6)
 
 
@@ -181,8 +180,7 @@ async def test_the_one_memory_with_the_words_profits_from_them(notebook: Noteboo
     """A word that only one memory holds is the best of signs, not one without weight."""
     await notebook.embed("other", "green car", 1, 0)
     await notebook.embed("boat", "red boat", 1, 0.1)
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    found = await notebook.recall("boat", text_weight=0.9, **vector)
+    found = await notebook.recall("boat", text_weight=0.9, **EAST)
     assert keys(found) == ["boat", "other"]
 
 
@@ -206,7 +204,7 @@ async def test_a_vector_of_zeros_is_no_error(notebook: Notebook) -> None:
     """An embedder that returns nothing is not an error."""
     await notebook.embed("zero", "unrelated", 0, 0)
     await notebook.embed("near", "also unrelated", 1, 0)
-    found = await notebook.recall(embedding=[1.0, 0.0], embedding_model="m")
+    found = await notebook.recall(**EAST)
     assert keys(found)[0] == "near"
     assert await notebook.recall(embedding=[0.0, 0.0], embedding_model="m") is not None
 
@@ -216,8 +214,7 @@ async def test_a_memory_without_a_common_word_has_to_be_near(notebook: Notebook)
     await notebook.embed("far", "unrelated", 0, 1)
     await notebook.embed("far but named", "zebra", 0, 1)
     await notebook.embed("near", "also unrelated", 1, 0)
-    vector: dict[str, Any] = {"embedding": [1.0, 0.0], "embedding_model": "m"}
-    found = await notebook.recall("zebra", threshold=0.5, limit=2, **vector)
+    found = await notebook.recall("zebra", threshold=0.5, limit=2, **EAST)
     assert set(keys(found)) == {"near", "far but named"}
     assert keys(await notebook.recall("zebra", threshold=0.5)) == ["far but named"]
 
@@ -263,7 +260,7 @@ async def test_a_search_of_memories_returns_at_most_its_limit(notebook: Notebook
     """The best ones, no more than were asked for."""
     for n in range(5):
         await notebook.embed(f"fact-{n}", f"fact {n}", 1, n)
-    found = await notebook.recall("fact", embedding=[1.0, 0.0], embedding_model="m", limit=2)
+    found = await notebook.recall("fact", **EAST, limit=2)
     assert len(found) == 2
     assert found[0].memory.key == "fact-0"
 

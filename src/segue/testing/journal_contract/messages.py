@@ -94,8 +94,7 @@ async def test_turns_queue_in_order_of_arrival_whatever_the_clock(
 
 async def test_a_step_that_is_repeated_stores_nothing_twice(chat: Chat) -> None:
     """A worker may write the same messages again, also twice at once; only new ones are stored."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     messages = [call(), result(), AIMessage("Yes.")]
     named = [m.model_copy(update={"id": f"m-{n}"}) for n, m in enumerate(messages)]
     *first, again = await chat.write(lease, *named[:2], named[1])
@@ -122,19 +121,16 @@ async def test_a_stored_message_never_moves_to_another_thread(chat: Chat) -> Non
 
 async def test_a_user_may_speak_up_inside_a_batch(chat: Chat) -> None:
     """A person's words that a graph adds to the running batch are kept as a person's."""
-    await chat.say()
-    [stored] = await chat.write(await chat.take_turn(), user_message("Hurry, please."))
+    [stored] = await chat.write(await chat.running_reply(), user_message("Hurry, please."))
     assert isinstance(stored, HumanMessage)
     assert not MessageMetadata.of(stored).synthetic
-    assert (await chat.journal.threads.get("chat")).message_count == 2
+    assert (await chat.thread()).message_count == 2
 
 
 async def test_threads_written_at_once_stay_in_order(open_journal: OpenJournal, chat: Chat) -> None:
     """Workers on two threads do not disturb each other's places."""
     second = await chat.another("second")
-    await chat.say()
-    await second.say()
-    leases = [await chat.take_turn(), await second.take_turn()]
+    leases = [await chat.running_reply(), await second.running_reply()]
     handles = [chat.journal, await open_journal()]
 
     async def work(n: int) -> None:
@@ -149,14 +145,12 @@ async def test_threads_written_at_once_stay_in_order(open_journal: OpenJournal, 
 
 async def test_an_id_that_a_provider_uses_again_is_another_message(chat: Chat) -> None:
     """The answer of the next batch is stored, and repeating the step does not store it twice."""
-    await chat.say("One?")
-    await chat.finish(await chat.take_turn(), AIMessage("First.", id="answer-1"))
-    await chat.say("Two?")
-    lease = await chat.take_turn()
+    await chat.finish(await chat.running_reply("One?"), AIMessage("First.", id="answer-1"))
+    lease = await chat.running_reply("Two?")
     for _ in range(2):
         [stored] = await chat.write(lease, AIMessage("Second.", id="answer-1"))
     assert stored.id != "answer-1"
-    history = (await chat.journal.messages.history("chat")).messages
+    history = await chat.history()
     assert texts(history) == ["One?", "First.", "Two?", "Second."]
 
 
@@ -172,16 +166,16 @@ async def test_imported_messages_keep_their_places(journal: Journal, chat: Chat)
     messages = old_messages()
     assert await journal.messages.import_messages("chat", messages[:2]) == 2
     assert await journal.messages.import_messages("chat", [*messages, messages[2]]) == 2
-    before = await journal.threads.get("chat")
+    before = await chat.thread()
     assert await journal.messages.import_messages("chat", iter(messages)) == 0
-    assert await journal.threads.get("chat") == before
+    assert await chat.thread() == before
     assert await chat.messages() == messages
 
 
 async def test_imported_messages_appear_in_list_history_and_search(chat: Chat) -> None:
     """Title, preview, count, time, history and search follow the import, triggers left out."""
     await chat.journal.messages.import_messages("chat", old_messages())
-    thread = await chat.journal.threads.get("chat")
+    thread = await chat.thread()
     assert (thread.title, thread.preview) == ("Is the mill open?", "Still there?")
     assert (thread.message_count, thread.updated_at) == (3, START)
     page = await chat.journal.messages.history("chat")
@@ -189,7 +183,7 @@ async def test_imported_messages_appear_in_list_history_and_search(chat: Chat) -
     assert [f.text for f in await chat.journal.search.find("ada", "mill")] == ["Is the mill open?"]
     [late] = stamp([user_message("Later.")], ticking_ids(node=7, start=START + HOUR))
     await chat.journal.messages.import_messages("chat", [late])
-    assert (await chat.journal.threads.get("chat")).updated_at == time_of(position(late))
+    assert (await chat.thread()).updated_at == time_of(position(late))
 
 
 async def test_new_messages_come_after_imported_ones(journal: Journal, chat: Chat) -> None:
@@ -208,7 +202,7 @@ async def test_an_old_import_does_not_become_the_preview(journal: Journal, chat:
     """The preview is the newest message by position, not the one stored last."""
     await chat.exchange("And tomorrow?", "Closed.")
     await journal.messages.import_messages("chat", old_messages())
-    thread = await journal.threads.get("chat")
+    thread = await chat.thread()
     assert (thread.preview, thread.preview_role, thread.message_count) == ("Closed.", "ai", 5)
 
 
@@ -218,7 +212,7 @@ async def test_the_order_of_an_import_does_not_matter(journal: Journal, chat: Ch
     messages = [*old_messages(), *later]
     await journal.messages.import_messages("chat", reversed(messages))
     assert await chat.messages() == messages
-    thread = await journal.threads.get("chat")
+    thread = await chat.thread()
     assert (thread.title, thread.preview) == ("Is the mill open?", "No.")
     assert thread.last_position == position(messages[-1])
 

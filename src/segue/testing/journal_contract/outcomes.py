@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.journal.journal import Journal
-from segue.journal.records import Decision, Ending, NewTimer, TimerKind, TimerState, TurnLease
+from segue.journal.records import Decision, NewTimer, TimerKind, TimerState, TurnLease
 from segue.journal.stats import ArmCount, FollowUpOutcome, OutcomeCount, OutcomeQuery, SearchCount
 from segue.testing.journal_contract.chat import HOUR, Chat
 
@@ -23,15 +23,12 @@ PENDING, STOPPED = FollowUpOutcome.PENDING, FollowUpOutcome.STOPPED
 def gates(chat: Chat, kind: str = "gates", outcome: str = "allow", **facts: Any) -> Decision:
     """What the gates said, as the runtime records it."""
     known = {"trigger": "check_in", "consecutive": 0, **facts}
-    return Decision(
-        chat.ids.next(), chat.thread_id, kind, outcome, ("so",), known, None, None, chat.now
-    )
+    return chat.decision(kind=kind, outcome=outcome, reasons=("so",), facts=known)
 
 
 async def fire(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
     """A follow-up with a variant's prompt that a worker has begun."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     said = replace(gates(chat, variant=variant, **facts), timer_id=lease.timer.id)
     assert await chat.fire(lease, decisions=[said]) is not None
     return await chat.take_turn()
@@ -40,7 +37,7 @@ async def fire(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
 async def speak(chat: Chat, variant: str = "warm", **facts: Any) -> TurnLease:
     """A follow-up that the user sees to its end."""
     lease = await fire(chat, variant, **facts)
-    await chat.journal.turns.show(lease, now=chat.now)
+    await chat.show(lease)
     await chat.finish(lease, AIMessage("Still there?"))
     return lease
 
@@ -50,13 +47,10 @@ async def hold_out(chat: Chat, **facts: Any) -> None:
 
 
 async def close(chat: Chat, state: TimerState, **given: Any) -> None:
-    """A follow-up that ends before anybody begins to write it."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    """A follow-up that ends before an agent begins to write it."""
+    lease = await chat.claimed_timer()
     said = replace(gates(chat, **given), timer_id=lease.timer.id)
-    await chat.journal.timers.close(
-        lease, state, "so", ids=chat.ids, now=chat.now, decisions=[said]
-    )
+    await chat.close(lease, state, "so", decisions=[said])
 
 
 def query(chat: Chat, after: timedelta = timedelta(0), **given: Any) -> OutcomeQuery:
@@ -128,7 +122,7 @@ async def test_a_follow_up_that_nobody_saw_does_not_end_another(chat: Chat) -> N
     """One that fails unseen between a follow-up and its answer takes nothing from it."""
     await speak(chat)
     failing = await fire(chat)
-    await chat.journal.turns.fail(failing, "oops", ids=chat.ids, now=chat.now)
+    await chat.fail(failing, "oops")
     await chat.exchange()
     assert await outcomes(chat) == [(FollowUpOutcome.FAILED, 1), (REPLIED, 1)]
 
@@ -136,11 +130,11 @@ async def test_a_follow_up_that_nobody_saw_does_not_end_another(chat: Chat) -> N
 async def test_the_answer_to_a_question_is_an_answer(journal: Journal, chat: Chat) -> None:
     """A user who answers the agent's question has replied, with a message or without."""
     lease = await fire(chat)
-    await journal.turns.show(lease, now=chat.now)
+    await chat.show(lease)
     call = {"name": "book", "args": {}, "id": "call-1"}
     await chat.finish(lease, AIMessage("Shall I?", tool_calls=[call]), is_waiting=True)
     chat.now += HOUR
-    await journal.inbox.answer(lease.turn.id, "Yes.", ids=chat.ids, now=chat.now)
+    await chat.answer(lease.turn.id, "Yes.")
     [found] = await journal.stats.count_outcomes(query(chat))
     assert (found.outcome, found.latency) == (REPLIED, HOUR)
 
@@ -167,13 +161,13 @@ async def test_of_one_that_is_replaced_only_the_newer_one_is_counted(chat: Chat)
     assert await outcomes(chat, WEEK) == [(IGNORED, 1)]
 
 
-async def test_one_that_failed_is_told_apart(journal: Journal, chat: Chat) -> None:
+async def test_one_that_failed_is_told_apart(chat: Chat) -> None:
     """Also if the user saw the beginning of it."""
     for is_shown in (False, True):
         lease = await fire(chat)
         if is_shown:
-            await journal.turns.show(lease, now=chat.now)
-        await journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now)
+            await chat.show(lease)
+        await chat.fail(lease, "oops")
     assert await outcomes(chat, WEEK) == [(FollowUpOutcome.FAILED, 2)]
 
 
@@ -181,35 +175,27 @@ async def test_a_gate_that_refused_is_named(journal: Journal, chat: Chat) -> Non
     """Whatever the timer's end is called; without a decision there is no gate to name."""
     for state in (TimerState.SUPPRESSED, TimerState.EXPIRED, TimerState.MISSED):
         await close(chat, state, outcome="suppress", gate="daily_cap")
-    await chat.arm()
-    lease = await chat.take_timer()
-    await journal.timers.close(lease, TimerState.SUPPRESSED, "gone", ids=chat.ids, now=chat.now)
+    lease = await chat.claimed_timer()
+    await chat.close(lease, TimerState.SUPPRESSED, "gone")
     refused = OutcomeCount("guide", "check_in", None, FollowUpOutcome.SUPPRESSED, 1)
     found = await journal.stats.count_outcomes(query(chat))
     found.sort(key=lambda each: each.count)
     assert found == [refused, replace(refused, count=3, gate="daily_cap")]
 
 
-async def test_a_gate_that_refused_at_the_last_moment_is_named(chat: Chat) -> None:
-    """The words were there already, so the variant is named too."""
-    lease = await fire(chat)
-    second = gates(chat, "gates_before_showing", "suppress", gate="muted")
-    ending = Ending(decisions=[replace(second, turn_id=lease.turn.id)])
-    await chat.journal.turns.withdraw(lease, "muted", ids=chat.ids, now=chat.now, ending=ending)
-    assert await chat.journal.stats.count_outcomes(query(chat)) == [
-        OutcomeCount("guide", "check_in", "warm", FollowUpOutcome.SUPPRESSED, 1, gate="muted")
-    ]
-
-
-async def test_one_that_the_guard_withheld_is_counted_as_such(chat: Chat) -> None:
-    """Neither the user nor a gate stopped it: the model wrote no message."""
-    lease = await fire(chat)
-    found = gates(chat, "guard", "withheld")
-    ending = Ending(decisions=[replace(found, turn_id=lease.turn.id)])
-    await chat.journal.turns.withdraw(lease, "machinery", ids=chat.ids, now=chat.now, ending=ending)
-    assert await chat.journal.stats.count_outcomes(query(chat)) == [
-        OutcomeCount("guide", "check_in", "warm", FollowUpOutcome.WITHHELD, 1)
-    ]
+async def test_one_that_is_withdrawn_at_the_last_moment_is_told_apart(chat: Chat) -> None:
+    """By a gate, which is named, or by the guard; with the variant, whose words were there."""
+    for agent, kind, outcome, became in (
+        ("guide", "gates_before_showing", "suppress", FollowUpOutcome.SUPPRESSED),
+        ("clerk", "guard", "withheld", FollowUpOutcome.WITHHELD),
+    ):
+        one = await chat.another(agent, agent_id=agent)
+        lease = await fire(one)
+        gate = "muted" if outcome == "suppress" else None
+        found = replace(gates(one, kind, outcome, gate=gate), turn_id=lease.turn.id)
+        await one.withdraw(lease, "muted", decisions=[found])
+        counted = await chat.journal.stats.count_outcomes(query(one, agent_id=agent))
+        assert counted == [OutcomeCount(agent, "check_in", "warm", became, 1, gate=gate)]
 
 
 async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat) -> None:
@@ -217,20 +203,19 @@ async def test_one_that_is_put_off_is_counted_once(journal: Journal, chat: Chat)
     lease = await fire(chat)
     later = NewTimer(chat.thread_id, chat.now + HOUR, "check_in")
     second = gates(chat, "gates_before_showing", "postpone", gate="typing")
-    ending = Ending(timers=[later], decisions=[replace(second, turn_id=lease.turn.id)])
-    await journal.turns.withdraw(lease, "typing", ids=chat.ids, now=chat.now, ending=ending)
+    await chat.withdraw(
+        lease, "typing", timers=[later], decisions=[replace(second, turn_id=lease.turn.id)]
+    )
     chat.now += HOUR
     timer = await chat.take_timer()
     waits = replace(gates(chat, outcome="postpone"), timer_id=timer.timer.id)
-    await journal.timers.postpone(timer, chat.now + HOUR, "quiet", now=chat.now, decisions=[waits])
+    await chat.postpone(timer, chat.now + HOUR, "quiet", decisions=[waits])
     assert await outcomes(chat) == []
     assert await journal.stats.count_arms(query(chat, WEEK)) == []
     chat.now += HOUR
     last = await chat.take_timer()
     said = replace(gates(chat, outcome="suppress", gate="muted"), timer_id=last.timer.id)
-    await journal.timers.close(
-        last, TimerState.SUPPRESSED, "so", ids=chat.ids, now=chat.now, decisions=[said]
-    )
+    await chat.close(last, TimerState.SUPPRESSED, "so", decisions=[said])
     assert await outcomes(chat) == [(FollowUpOutcome.SUPPRESSED, 1)]
 
 
@@ -337,7 +322,7 @@ async def test_whatever_became_of_a_moment_it_is_compared(journal: Journal, chat
     await chat.exchange()
     failing = await chat.another("failing")
     lease = await fire(failing)
-    await journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now)
+    await chat.fail(lease, "oops")
     [found] = await journal.stats.count_arms(query(chat, WEEK))
     assert (found.threads, found.wrote) == (2, 1.0)
 
@@ -359,13 +344,13 @@ async def test_whose_words_a_search_used_is_counted(journal: Journal, chat: Chat
 async def test_reminders_are_counted_apart(chat: Chat, journal: Journal) -> None:
     """Those that were shown, and those of them that came in plain words."""
     for n, outcome in enumerate((None, "sent_plainly")):
-        await chat.arm(key=f"{n}", kind=TimerKind.REMINDER, trigger_type="reminder")
-        turn = await chat.fire(await chat.take_timer())
-        assert turn is not None
+        turn = await chat.fired(
+            await chat.claimed_timer(key=f"{n}", kind=TimerKind.REMINDER, trigger_type="reminder")
+        )
         lease = await chat.take_turn()
         counts = await journal.stats.count_reminders(query(chat))
         assert (counts.sent, counts.plainly) == (n, 0)
-        await journal.turns.show(lease, now=chat.now)
+        await chat.show(lease)
         said = [replace(gates(chat, "reminder", outcome), turn_id=turn.id)] if outcome else []
         await chat.finish(lease, AIMessage("Your mum!"), decisions=said)
     counts = await journal.stats.count_reminders(query(chat))

@@ -30,8 +30,7 @@ async def test_a_thread_begun_twice_at_once_is_one_thread(crowd: list[Chat]) -> 
 async def test_a_reply_and_a_timer_at_the_same_moment(rounds: Rounds) -> None:
     """Either the timer did not fire, or what it queued is void: no stale follow-up is left."""
     async for worker, user in rounds:
-        await worker.arm()
-        lease = await worker.take_timer()
+        lease = await worker.claimed_timer()
         fired, accepted = await asyncio.gather(worker.fire(lease), user.say())
         [timer] = await worker.journal.timers.list_of(worker.thread_id)
         if fired is None:
@@ -49,8 +48,7 @@ async def test_a_reply_and_a_timer_at_the_same_moment(rounds: Rounds) -> None:
 async def test_a_reply_and_the_first_token_at_the_same_moment(rounds: Rounds) -> None:
     """Whichever comes first, the follow-up is void: the user has not read it yet."""
     async for worker, user in rounds:
-        await worker.follow_up()
-        lease = await worker.take_turn()
+        lease = await worker.running_follow_up()
         refused, accepted = await asyncio.gather(
             worker.journal.turns.show(lease, now=worker.now), user.say(), return_exceptions=True
         )
@@ -65,8 +63,7 @@ async def test_a_reply_and_the_first_token_at_the_same_moment(rounds: Rounds) ->
 async def test_an_end_and_a_takeover_at_the_same_moment(rounds: Rounds) -> None:
     """Of a slow worker and the one that takes over, exactly one goes on with the turn."""
     async for slow, quick in rounds:
-        await slow.say()
-        late = await slow.take_turn()
+        late = await slow.running_reply()
         ended, lease = await asyncio.gather(
             slow.finish(late, AIMessage("Yes.", id="reply")),
             quick.journal.turns.claim_one("worker-b", now=slow.now + LEASE, lease_for=LEASE),

@@ -1,8 +1,8 @@
 """Invalid input and unknown ids are refused with a helpful error, and nothing changes."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,50 +13,8 @@ from segue.core.snowflake import MAX_ID, SnowflakeSource
 from segue.errors import NotFoundError, UsageError
 from segue.journal.journal import Journal
 from segue.journal.memories import MemorySearch, NewMemory
-from segue.journal.records import Decision, NewTimer, Summary, TimerKind, TimerState, TurnState
-from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
-
-NOWHERE = "nowhere"
-Step = Callable[[Journal, SnowflakeSource, datetime], Awaitable[object]]
-STEPS: dict[str, Step] = {
-    "get_thread": lambda j, _, __: j.threads.get(NOWHERE),
-    "update_thread": lambda j, _, __: j.threads.update(NOWHERE, title="New"),
-    "note_typing": lambda j, _, now: j.threads.note_typing(NOWHERE, now=now),
-    "delete_thread": lambda j, _, __: j.threads.delete(NOWHERE),
-    "accept_message": lambda j, ids, now: j.inbox.accept(
-        NOWHERE, user_message("Hello?"), ids=ids, now=now, client_message_id="c-1"
-    ),
-    "import_messages": lambda j, _, __: j.messages.import_messages(NOWHERE, []),
-    "load_batch": lambda j, ids, _: j.messages.load_batch(NOWHERE, ids.next()),
-    "load_batches": lambda j, ids, _: j.messages.load_batches(NOWHERE, [ids.next()]),
-    "tail": lambda j, _, __: j.messages.tail(NOWHERE, max_tokens=100),
-    "list_live_batches": lambda j, _, __: j.messages.list_live_batches(NOWHERE),
-    "events": lambda j, _, __: j.feed.read(NOWHERE),
-    "window": lambda j, _, __: j.messages.window(NOWHERE, max_tokens=100),
-    "history": lambda j, _, __: j.messages.history(NOWHERE),
-    "search": lambda j, _, __: j.search.find("ada", "open", thread_id=NOWHERE),
-    "list_turns": lambda j, _, __: j.turns.list_of(NOWHERE),
-    "cancel_turns": lambda j, ids, now: j.turns.cancel(NOWHERE, ids=ids, now=now),
-    "count_follow_ups": lambda j, _, now: j.timers.count_follow_ups(NOWHERE, day_began=now),
-    "list_effects": lambda j, _, __: j.effects.list_of(NOWHERE),
-    "arm_timer": lambda j, ids, now: j.timers.arm(
-        NewTimer(NOWHERE, now, "check_in"), ids=ids, now=now
-    ),
-    "cancel_timers": lambda j, ids, now: j.timers.cancel(NOWHERE, "muted", ids=ids, now=now),
-    "list_timers": lambda j, _, __: j.timers.list_of(NOWHERE),
-    "record_decision": lambda j, ids, now: j.decisions.record(
-        Decision(ids.next(), NOWHERE, "gates", "allow", (), {}, None, None, now)
-    ),
-    "list_decisions": lambda j, _, __: j.decisions.list_of(NOWHERE),
-    "save_summary": lambda j, ids, now: j.summaries.save(
-        NOWHERE, "Asked.", [ids.next()], ids=ids, now=now
-    ),
-    "remove_batches": lambda j, ids, _: j.removal.remove_batches(NOWHERE, [ids.next()]),
-    "find_summary": lambda j, _, __: j.summaries.find(NOWHERE),
-    "undo_summary": lambda j, ids, now: j.summaries.undo(
-        Summary(ids.next(), NOWHERE, "Asked.", 1, 1, (1,), None, now)
-    ),
-}
+from segue.journal.records import NewTimer, Summary, TimerKind, TimerState, TurnState
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat
 
 
 @pytest.mark.parametrize(
@@ -66,20 +24,19 @@ async def test_only_a_users_own_words_are_accepted(chat: Chat, message: HumanMes
     """A trigger let in by the user's door would raise the epoch and void live timers."""
     timer = await chat.arm(HOUR)
     with pytest.raises(UsageError, match="Nothing was written"):
-        await chat.journal.inbox.accept("chat", message, ids=chat.ids, now=NOW)
-    assert await chat.journal.timers.list_of("chat") == [timer]
-    assert (await chat.journal.threads.get("chat")).epoch == 0
+        await chat.say(message)
+    assert await chat.timers() == [timer]
+    assert (await chat.thread()).epoch == 0
     assert await chat.messages() == []
 
 
-async def test_a_timer_fires_only_what_is_marked(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_a_timer_fires_only_what_is_marked(chat: Chat) -> None:
     """A message without the mark would be shown as the user's own; the timer stays claimed."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     with pytest.raises(UsageError, match="Nothing was written"):
-        await chat.journal.timers.fire(lease, user_message("Hello?"), ids=ids, now=NOW)
+        await chat.fire(lease, user_message("Hello?"))
     assert await chat.messages() == []
-    [timer] = await chat.journal.timers.list_of("chat")
+    [timer] = await chat.timers()
     assert timer.state is TimerState.CLAIMED
     assert await chat.fire(lease) is not None
 
@@ -102,7 +59,7 @@ async def test_a_timer_that_could_not_fire_is_not_armed(chat: Chat) -> None:
     for batch in (chat.ids.next(), elsewhere):
         with pytest.raises(NotFoundError, match=str(batch)):
             await chat.arm(trigger_type=None, kind=TimerKind.CONTINUATION, batch=batch)
-    assert await chat.journal.timers.list_of("chat") == [timer]
+    assert await chat.timers() == [timer]
 
 
 async def test_a_time_without_a_zone_is_refused(chat: Chat, ids: SnowflakeSource) -> None:
@@ -114,8 +71,8 @@ async def test_a_time_without_a_zone_is_refused(chat: Chat, ids: SnowflakeSource
     with pytest.raises(UsageError, match="no time zone"):
         await chat.journal.inbox.accept("chat", user_message("Hello?"), ids=ids, now=naive)
     with pytest.raises(UsageError, match="no time zone"):
-        await chat.journal.turns.claim_one("worker-a", now=naive, lease_for=LEASE)
-    assert await chat.journal.timers.list_of("chat") == []
+        await chat.next_turn(naive)
+    assert await chat.timers() == []
     assert await chat.messages() == []
 
 
@@ -163,8 +120,7 @@ class Odd(AIMessage):
 
 async def test_a_message_that_could_not_be_read_again_is_refused(chat: Chat) -> None:
     """Stored, it would keep its batch from ever being read, and its turn from ending."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -172,7 +128,7 @@ async def test_a_message_that_could_not_be_read_again_is_refused(chat: Chat) -> 
         with pytest.raises(UsageError, match="Nothing was written"):
             await chat.write(lease, message)
     await chat.finish(lease, AIMessage("Yes."))
-    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.DONE
+    assert (await chat.turn(lease.turn.id)).state is TurnState.DONE
 
 
 async def test_a_lease_without_a_sane_end_is_refused(chat: Chat) -> None:
@@ -188,14 +144,13 @@ async def test_a_lease_without_a_sane_end_is_refused(chat: Chat) -> None:
     await chat.take_timer()
 
 
-async def test_a_time_beyond_all_calendars_is_refused(journal: Journal, chat: Chat) -> None:
+async def test_a_time_beyond_all_calendars_is_refused(chat: Chat) -> None:
     """One turn that is to be tried again in the year 1 must not stop all others."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     for year in (1, 9999):
         odd = NOW.replace(year=year)
         with pytest.raises(UsageError, match="1970"):
-            await journal.turns.release(lease, now=NOW, retry_at=odd)
+            await chat.release(lease, retry_at=odd)
     await chat.finish(lease, AIMessage("Yes."))
 
 
@@ -211,12 +166,43 @@ async def test_a_position_at_the_end_of_all_ids_is_not_imported(
     assert (await journal.messages.history("chat", after=MAX_ID)).messages == []
 
 
-async def test_an_unknown_thread_is_not_found(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_an_unknown_thread_is_not_found(chat: Chat) -> None:
     """No step invents a thread or takes a wrong id for an empty one."""
-    for step in STEPS.values():
-        with pytest.raises(NotFoundError, match=NOWHERE):
-            await step(chat.journal, ids, NOW)
-    assert [thread.id for thread in await chat.journal.threads.list_of("ada")] == [chat.thread_id]
+    journal, nowhere = chat.journal, Chat(chat.journal, chat.ids, NOW, "nowhere")
+    unknown = chat.ids.next()
+    steps: list[Awaitable[object]] = [
+        nowhere.thread(),
+        journal.threads.update("nowhere", title="New"),
+        journal.threads.note_typing("nowhere", now=NOW),
+        journal.threads.delete("nowhere"),
+        nowhere.say(client_message_id="c-1"),
+        journal.messages.import_messages("nowhere", []),
+        nowhere.batch(unknown),
+        journal.messages.load_batches("nowhere", [unknown]),
+        nowhere.messages(),
+        journal.messages.list_live_batches("nowhere"),
+        journal.feed.read("nowhere"),
+        journal.messages.window("nowhere", max_tokens=100),
+        nowhere.history(),
+        journal.search.find(USER, "open", thread_id="nowhere"),
+        nowhere.turns(),
+        nowhere.cancel(),
+        journal.timers.count_follow_ups("nowhere", day_began=NOW),
+        journal.effects.list_of("nowhere"),
+        nowhere.arm(),
+        nowhere.drop("muted"),
+        nowhere.timers(),
+        journal.decisions.record(nowhere.decision()),
+        nowhere.decisions(),
+        nowhere.summarise("Asked.", [unknown]),
+        journal.removal.remove_batches("nowhere", [unknown]),
+        journal.summaries.find("nowhere"),
+        journal.summaries.undo(Summary(unknown, "nowhere", "Asked.", 1, 1, (1,), None, NOW)),
+    ]
+    for step in steps:
+        with pytest.raises(NotFoundError, match="nowhere"):
+            await step
+    assert [thread.id for thread in await journal.threads.list_of(USER)] == [chat.thread_id]
 
 
 async def test_an_unknown_turn_timer_or_effect_is_not_found(chat: Chat) -> None:
@@ -224,21 +210,24 @@ async def test_an_unknown_turn_timer_or_effect_is_not_found(chat: Chat) -> None:
     ids, journal = chat.ids, chat.journal
     await chat.queue_effect()
     await chat.say()
-    await chat.arm()
-    turn, timer, effect = await chat.take_turn(), await chat.take_timer(), await chat.take_effect()
+    turn, timer, effect = (
+        await chat.take_turn(),
+        await chat.claimed_timer(),
+        await chat.take_effect(),
+    )
     turn = replace(turn, turn=replace(turn.turn, id=ids.next()))
     timer = replace(timer, timer=replace(timer.timer, id=ids.next()))
     effect = replace(effect, effect=replace(effect.effect, id=ids.next()))
     steps: list[Awaitable[object]] = [
-        journal.turns.get(turn.turn.id),
+        chat.turn(turn.turn.id),
         chat.write(turn, AIMessage("Yes.")),
         journal.turns.extend(turn, now=NOW, lease_for=LEASE),
         journal.turns.save_draft(turn, "m-1", "Let me"),
-        journal.turns.withdraw(turn, "muted", ids=ids, now=NOW),
-        journal.inbox.answer(turn.turn.id, "yes", ids=ids, now=NOW),
-        journal.timers.fire(timer, synthetic_message("check_in"), ids=ids, now=NOW),
-        journal.timers.postpone(timer, NOW, "busy", now=NOW),
-        journal.timers.close(timer, TimerState.MISSED, "late", ids=ids, now=NOW),
+        chat.withdraw(turn, "muted"),
+        chat.answer(turn.turn.id, "yes"),
+        chat.fire(timer),
+        chat.postpone(timer, NOW, "busy"),
+        chat.close(timer, TimerState.MISSED, "late"),
         journal.effects.complete(effect),
         journal.effects.retry(effect, "late", retry_at=NOW),
         journal.effects.revive(effect.effect.id, now=NOW),

@@ -1,4 +1,4 @@
-"""Users' settings, API keys, and node numbers."""
+"""Users' settings, API keys, node numbers, and push subscriptions."""
 
 import asyncio
 from dataclasses import replace
@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from segue.core.snowflake import MAX_NODE, latest_id
+from segue.core.snowflake import MAX_NODE, SnowflakeSource, latest_id
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
 from segue.journal.memories import NewMemory
 from segue.journal.records import ApiKey
+from segue.journal.registry import PushSubscription
 from segue.runtime.ids import SnowflakeGenerator
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, USER, Chat, positions
 from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_ids
@@ -31,7 +32,7 @@ async def test_a_users_settings_are_merged_and_null_removes_one(
     assert merged == {"quiet": quiet, "daily": 3}
     assert await users.update_settings("unknown", {}, now=NOW) == {}
     assert await users.get_settings("unknown") == {}
-    assert (await chat.journal.threads.get(chat.thread_id)).settings == {}
+    assert (await chat.thread()).settings == {}
     await chat.journal.threads.delete(chat.thread_id)
     assert await (await open_journal()).users.get_settings(USER) == merged
 
@@ -41,7 +42,7 @@ async def test_why_settings_changed_is_recorded_with_them(chat: Chat) -> None:
     made = chat.decision()
     users = chat.journal.users
     await users.update_settings(USER, {"opted_out": True}, now=NOW, decisions=[made])
-    assert await chat.journal.decisions.list_of(chat.thread_id) == [made]
+    assert await chat.decisions() == [made]
     other = replace(chat.decision(), thread_id="unknown")
     with pytest.raises(NotFoundError):
         await users.update_settings(USER, {"opted_out": None}, now=NOW, decisions=[other])
@@ -65,11 +66,11 @@ async def test_typing_changes_nothing_but_its_own_time(journal: Journal, chat: C
     other = await journal.threads.get((await chat.another("second")).thread_id)
     await chat.exchange()
     timer = await chat.arm(HOUR)
-    before = await journal.threads.get("chat")
+    before = await chat.thread()
     assert before.typing_at is None
     await journal.threads.note_typing("chat", now=NOW + HOUR)
-    assert await journal.threads.get("chat") == replace(before, typing_at=NOW + HOUR)
-    assert await journal.timers.list_of("chat") == [timer]
+    assert await chat.thread() == replace(before, typing_at=NOW + HOUR)
+    assert await chat.timers() == [timer]
     assert await journal.threads.get("second") == other
 
 
@@ -77,9 +78,9 @@ async def test_a_message_ends_the_typing(journal: Journal, chat: Chat) -> None:
     """A follow-up does not wait for a user who has sent what they typed."""
     await journal.threads.note_typing("chat", now=NOW)
     await chat.follow_up()
-    assert (await journal.threads.get("chat")).typing_at == NOW
+    assert (await chat.thread()).typing_at == NOW
     await chat.say("Here it is.")
-    assert (await journal.threads.get("chat")).typing_at is None
+    assert (await chat.thread()).typing_at is None
 
 
 def _key(now: datetime, key_id: str = "k1", user_id: str | None = USER) -> ApiKey:
@@ -213,3 +214,84 @@ async def test_a_restart_with_the_clock_set_back_repeats_no_id(journal: Journal)
     assert (await after.arm(HOUR)).id > used.id
     new = await journal.memories.put(NewMemory("guide", "bob", "b", "B."), ids=ids, now=NOW)
     assert new.id != fact.id
+
+
+def browser(ids: SnowflakeSource, name: str = "phone", user: str = USER) -> PushSubscription:
+    endpoint = f"https://push.example.org/{name}"
+    return PushSubscription(ids.next(), user, endpoint, b"\x04key", b"\x00auth", NOW)
+
+
+async def test_a_browser_is_stored_as_it_is_and_once(
+    journal: Journal, open_journal: OpenJournal, ids: SnowflakeSource
+) -> None:
+    """Subscribed again, it keeps its id and has its new keys; every process sees it."""
+    first = await journal.push.subscribe(browser(ids), limit=5)
+    again = replace(browser(ids), public_key=b"other", created_at=NOW + HOUR)
+    stored = await journal.push.subscribe(again, limit=5)
+    assert stored == replace(first, public_key=b"other")
+    other = await open_journal()
+    assert await other.push.list_of(USER) == [stored]
+    assert await other.push.find(first.id) == stored
+    assert await other.push.find(first.id + 1) is None
+    assert await other.push.list_of("unknown") == []
+
+
+async def test_a_browser_belongs_to_who_subscribed_last(
+    journal: Journal, ids: SnowflakeSource
+) -> None:
+    """Else one user of a browser would read what is meant for another."""
+    mine = await journal.push.subscribe(browser(ids), limit=5)
+    await journal.push.subscribe(browser(ids, user="bob"), limit=5)
+    assert await journal.push.list_of(USER) == []
+    assert [each.user_id for each in await journal.push.list_of("bob")] == ["bob"]
+    await journal.push.remove(mine)  # as its former user had it
+    assert not await journal.push.unsubscribe(USER, mine.endpoint)
+    assert len(await journal.push.list_of("bob")) == 1
+
+
+async def test_the_oldest_browsers_make_room(journal: Journal, ids: SnowflakeSource) -> None:
+    """Of the same user alone, and never the one that is subscribed now."""
+    others = await journal.push.subscribe(browser(ids, "other", "bob"), limit=2)
+    made = [await journal.push.subscribe(browser(ids, f"b-{n}"), limit=2) for n in range(4)]
+    assert await journal.push.list_of(USER) == made[2:]
+    again = await journal.push.subscribe(browser(ids, "b-2"), limit=1)
+    assert again in await journal.push.list_of(USER)
+    assert await journal.push.list_of("bob") == [others]
+
+
+async def test_a_browser_is_removed_by_its_user_or_its_service(
+    journal: Journal, ids: SnowflakeSource
+) -> None:
+    """A second time changes nothing."""
+    first, second = [
+        await journal.push.subscribe(browser(ids, name), limit=5) for name in ("one", "two")
+    ]
+    assert await journal.push.unsubscribe(USER, first.endpoint)
+    assert not await journal.push.unsubscribe(USER, first.endpoint)
+    await journal.push.remove(second)
+    await journal.push.remove(second)
+    assert await journal.push.list_of(USER) == []
+
+
+async def test_a_deleted_user_has_no_browser(
+    journal: Journal, chat: Chat, ids: SnowflakeSource
+) -> None:
+    """The report counts them; others keep theirs."""
+    del chat
+    await journal.push.subscribe(browser(ids), limit=5)
+    kept = await journal.push.subscribe(browser(ids, "other", "bob"), limit=5)
+    deleted = await journal.removal.delete_user(USER)
+    assert deleted.rows["push_subscriptions"] == 1
+    assert await journal.push.list_of(USER) == []
+    assert await journal.push.list_of("bob") == [kept]
+
+
+async def test_the_first_key_is_everybodys(crowd: list[Chat]) -> None:
+    """However many processes make one at the same time."""
+    made = [bytes([n]) * 32 for n in range(len(crowd))]
+    keys = await asyncio.gather(
+        *(each.journal.push.get_key(key) for each, key in zip(crowd, made, strict=True))
+    )
+    assert len({*keys}) == 1
+    assert keys[0] in made
+    assert await crowd[-1].journal.push.get_key(b"later") == keys[0]

@@ -1,25 +1,16 @@
 """Timers with a key: requested follow-ups, events and reminders."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.core.messages import synthetic_message, user_message
 from segue.errors import ConflictError
-from segue.journal.inbox import Arrival
 from segue.journal.journal import Journal
-from segue.journal.records import (
-    DROPPED,
-    Decision,
-    Ending,
-    NewTimer,
-    NextTime,
-    TimerKind,
-    TimerState,
-    TurnKind,
-)
-from segue.testing.journal_contract.chat import HOUR, Chat
+from segue.journal.records import DROPPED, NewTimer, NextTime, TimerKind, TimerState, TurnKind
+from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 
 EVENT: dict[str, Any] = {"kind": TimerKind.EVENT, "trigger_type": "event"}
 REMINDER: dict[str, Any] = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
@@ -30,9 +21,7 @@ ONCE = {**DAILY, "every": None}
 
 
 async def state_of(chat: Chat, timer_id: int) -> TimerState:
-    timer = await chat.journal.timers.find(timer_id)
-    assert timer is not None
-    return timer.state
+    return (await chat.timer(timer_id)).state
 
 
 async def test_a_key_makes_one_timer(chat: Chat) -> None:
@@ -43,6 +32,25 @@ async def test_a_key_makes_one_timer(chat: Chat) -> None:
     await chat.fire(await chat.take_timer())
     assert (await chat.arm(key="program:a")).state is TimerState.FIRED
     assert (await (await chat.another("second")).arm(key="program:a")).id != first.id
+
+
+async def test_of_equal_keys_at_once_one_is_new(crowd: list[Chat]) -> None:
+    """A program that repeats a request learns which one counted."""
+    armed = await asyncio.gather(*(each.arm(HOUR, key="program:a") for each in crowd))
+    assert sum(timer.is_new for timer in armed) == 1
+    assert len({timer.id for timer in armed}) == 1
+    assert not (await crowd[0].arm(HOUR, key="program:a")).is_new
+
+
+async def test_a_reminder_that_is_asked_for_again_is_one(chat: Chat) -> None:
+    """Within a minute, the same text after the same duration is a repeated request."""
+    soon = {"text": "call mum", "schedule": {**ONCE, "after": 1200.0}}
+    other = {"text": "call mum", "schedule": {**ONCE, "after": 1170.0}}
+    first = await chat.arm(HOUR, key="a", payload=soon, **REMINDER)
+    late = HOUR + timedelta(seconds=59)
+    assert (await chat.arm(late, key="b", payload=soon, **REMINDER)).id == first.id
+    assert (await chat.arm(late, key="c", payload=other, **REMINDER)).id != first.id
+    assert (await chat.arm(HOUR * 2, key="d", payload=soon, **REMINDER)).id != first.id
 
 
 async def test_requested_follow_ups_stand_beside_the_one_of_silence(chat: Chat) -> None:
@@ -67,8 +75,7 @@ async def test_an_event_that_a_reply_overtook_is_told_later(chat: Chat, journal:
     """The follow-up about it is void, and the event waits again: nothing is lost or told twice."""
     first, second = [await chat.arm(key=key, **EVENT) for key in ("e1", "e2")]
     leases = await journal.timers.claim_due("w", now=chat.now, lease_for=HOUR)
-    turn = await chat.fire(leases[0], together=[first.id, second.id])
-    assert turn is not None
+    turn = await chat.fired(leases[0], together=[first.id, second.id])
     assert turn.kind is TurnKind.FOLLOW_UP
     assert [timer.id for timer in await journal.timers.list_of_turn(turn.id)] == [
         first.id,
@@ -87,26 +94,24 @@ async def test_an_event_that_was_told_meanwhile_is_not_told_again(
     first, second = [await chat.arm(key=key, **EVENT) for key in ("e1", "e2")]
     one, two = await journal.timers.claim_due("w", now=chat.now, lease_for=HOUR)
     assert await chat.fire(one, together=[first.id]) is not None
-    turns = await journal.turns.list_of("chat")
+    turns = await chat.turns()
     with pytest.raises(ConflictError, match="gather them again"):
         await chat.fire(two, together=[first.id, second.id])
-    assert await journal.turns.list_of("chat") == turns
+    assert await chat.turns() == turns
     assert await chat.fire(two, together=[second.id]) is not None
 
 
 async def test_a_user_who_wants_no_follow_up_gets_no_event_either(chat: Chat) -> None:
     """Reminders stay: they are cancelled one by one."""
     event, reminder = await chat.arm(key="e", **EVENT), await chat.arm(key="r", **REMINDER)
-    ended = await chat.journal.timers.cancel("chat", DROPPED, ids=chat.ids, now=chat.now)
+    ended = await chat.drop(DROPPED)
     assert [timer.id for timer in ended] == [event.id]
     assert await state_of(chat, reminder.id) is TimerState.PENDING
 
 
 async def test_a_reminders_turn_is_no_follow_up(chat: Chat, journal: Journal) -> None:
     """A reply does not void it, and no cap counts it."""
-    await chat.arm(key="r", **REMINDER)
-    turn = await chat.fire(await chat.take_timer())
-    assert turn is not None
+    turn = await chat.fired(await chat.claimed_timer(key="r", **REMINDER))
     assert turn.kind is TurnKind.REMINDER
     assert (await chat.say()).voided_turns == ()
     counts = await journal.timers.count_follow_ups("chat", day_began=chat.now)
@@ -119,10 +124,7 @@ async def test_a_recurring_reminder_keeps_its_row(chat: Chat, journal: Journal) 
     await chat.exchange()
     lease = await chat.take_timer()
     next_time = NextTime(chat.now + HOUR, {"unanswered": 1})
-    turn = await journal.timers.fire(
-        lease, synthetic_message("check_in"), ids=chat.ids, now=chat.now, again=next_time
-    )
-    assert turn is not None
+    turn = await chat.fired(lease, again=next_time)
     [again] = await journal.timers.list_reminders("ada")
     assert (again.id, again.state, again.due_at) == (
         reminder.id,
@@ -130,7 +132,20 @@ async def test_a_recurring_reminder_keeps_its_row(chat: Chat, journal: Journal) 
         chat.now + HOUR,
     )
     assert (again.payload, again.turn_id) == ({"unanswered": 1}, turn.id)
-    assert again.epoch == (await journal.threads.get("chat")).epoch > reminder.epoch
+    assert again.epoch == (await chat.thread()).epoch > reminder.epoch
+
+
+async def test_a_waiting_reminder_is_moved_to_another_time(chat: Chat, journal: Journal) -> None:
+    """With its payload, if it still waits for the time that was read; else nothing is written."""
+    reminder = await chat.arm(HOUR, key="r", **REMINDER)
+    to = NextTime(NOW + 2 * HOUR, {"zone": "elsewhere"})
+    assert await journal.timers.move(reminder, to, "moved", now=chat.now)
+    assert not await journal.timers.move(reminder, to, "moved again", now=chat.now)
+    [moved] = await journal.timers.list_reminders("ada")
+    assert (moved.id, moved.due_at, moved.payload) == (reminder.id, to.due_at, to.payload)
+    assert (moved.state, moved.state_reason) == (TimerState.PENDING, "moved")
+    [lease] = await journal.timers.claim_due("worker", now=to.due_at, lease_for=LEASE)
+    assert not await journal.timers.move(lease.timer, to, "too late", now=chat.now)
 
 
 async def test_a_reminder_is_cancelled_by_its_id(chat: Chat, journal: Journal) -> None:
@@ -145,30 +160,23 @@ async def test_a_reminder_is_cancelled_by_its_id(chat: Chat, journal: Journal) -
 
 
 @pytest.mark.parametrize("key", [None, "program:a"])
-async def test_a_withdrawn_follow_up_waits_with_its_timer(
-    chat: Chat, journal: Journal, key: str | None
-) -> None:
+async def test_a_withdrawn_follow_up_waits_with_its_timer(chat: Chat, key: str | None) -> None:
     """Nothing of it was seen, so it starts again at its new time, with the same prompt and key."""
     timer = await chat.arm(key=key, payload={"prompt": "Ask about the exam."})
     await chat.fire(await chat.take_timer())
     lease = await chat.take_turn()
-    ending = Ending(postponed_until=chat.now + HOUR)
-    await journal.turns.withdraw(lease, "Quiet.", ids=chat.ids, now=chat.now, ending=ending)
-    found = await journal.timers.find(timer.id)
-    assert found is not None
+    await chat.withdraw(lease, "Quiet.", postponed_until=chat.now + HOUR)
+    found = await chat.timer(timer.id)
     assert (found.state, found.due_at) == (TimerState.POSTPONED, chat.now + HOUR)
     assert found.payload == timer.payload
 
 
-async def test_a_withdrawn_follow_up_gives_way_to_a_newer_one(chat: Chat, journal: Journal) -> None:
+async def test_a_withdrawn_follow_up_gives_way_to_a_newer_one(chat: Chat) -> None:
     """A thread has one follow-up of silence at a time, whatever was postponed."""
     timer = await chat.arm()
     await chat.fire(await chat.take_timer())
     newer = await chat.arm(HOUR)
-    ending = Ending(postponed_until=chat.now + HOUR)
-    await journal.turns.withdraw(
-        await chat.take_turn(), "Quiet.", ids=chat.ids, now=chat.now, ending=ending
-    )
+    await chat.withdraw(await chat.take_turn(), "Quiet.", postponed_until=chat.now + HOUR)
     assert await state_of(chat, timer.id) is TimerState.FIRED
     assert await state_of(chat, newer.id) is TimerState.PENDING
 
@@ -200,8 +208,7 @@ async def test_an_equal_reminder_is_the_one_that_lives(chat: Chat, journal: Jour
 async def test_the_end_of_a_turn_sets_no_equal_reminder(chat: Chat, journal: Journal) -> None:
     """What another process set while the reply was written is not set again."""
     payload = {"text": "call mum", "schedule": ONCE}
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await chat.arm(HOUR, key="r", payload=payload, **REMINDER)
     new = NewTimer("chat", chat.now + HOUR, key="promise", payload=payload, **REMINDER)
     await chat.finish(lease, AIMessage("I will remind you."), timers=[new])
@@ -224,21 +231,17 @@ async def test_a_thread_has_a_limit_of_reminders(chat: Chat, journal: Journal) -
         await journal.timers.arm(new, ids=chat.ids, now=chat.now, most=(2, 9))
 
 
-async def test_a_message_ends_reminders_of_its_thread(chat: Chat, journal: Journal) -> None:
+async def test_a_message_ends_reminders_of_its_thread(chat: Chat) -> None:
     """Those that it names and that still wait, once, with the reason of the decision."""
     named, kept = [await chat.arm(HOUR, key=key, **REMINDER) for key in ("a", "b")]
     event = await chat.arm(HOUR, key="e", **EVENT)
     other = await (await chat.another("second")).arm(HOUR, key="a", **REMINDER)
-    why = Decision(chat.ids.next(), "chat", "request", "so", ("Enough.",), {}, None, None, chat.now)
-    arrival = Arrival(reminders=[named.id, event.id, other.id], decisions=[why])
-    message = user_message("Stop reminding me.")
+    why = chat.decision(kind="request", reasons=("Enough.",))
+    asked = [named.id, event.id, other.id]
     for _ in range(2):
-        await journal.inbox.accept(
-            "chat", message, ids=chat.ids, now=chat.now, client_message_id="m", arrival=arrival
-        )
-    ended = await journal.timers.find(named.id)
-    assert ended is not None
+        await chat.say("Stop reminding me.", "m", reminders=asked, decisions=[why])
+    ended = await chat.timer(named.id)
     assert (ended.state, ended.state_reason) == (TimerState.CANCELLED, "Enough.")
     states = [await state_of(chat, timer.id) for timer in (kept, event, other)]
     assert states == [TimerState.PENDING] * 3
-    assert len(await journal.decisions.list_of("chat")) == 1
+    assert len(await chat.decisions()) == 1

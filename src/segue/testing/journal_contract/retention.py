@@ -68,7 +68,7 @@ async def test_what_agents_asked_stays_while_somebody_may_go_on_with_it(
     assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed()
     chat.now += HOUR
     timer = await chat.take_timer()
-    await journal.timers.close(timer, TimerState.EXPIRED, "Too late.", ids=chat.ids, now=chat.now)
+    await chat.close(timer, TimerState.EXPIRED, "Too late.")
     assert await journal.removal.remove_batches(clerk.thread_id, batches) == Removed(1, 2)
 
 
@@ -77,14 +77,14 @@ async def test_a_removed_batch_is_gone_from_everywhere(journal: Journal, chat: C
     await journal.removal.wipe()
     first = await chat.exchange("Is the mill open?", "The mill is.")
     second = await chat.exchange("And the mine?", "No.")
-    last_position = (await journal.threads.get("chat")).last_position
+    last_position = (await chat.thread()).last_position
     assert await journal.removal.remove_batches("chat", [first, second]) == Removed(1, 2)
-    thread = await journal.threads.get("chat")
+    thread = await chat.thread()
     assert (thread.message_count, thread.title, thread.preview) == (2, "And the mine?", "No.")
     assert await journal.removal.remove_batches("chat", [first, MAX_ID]) == Removed()
     await journal.removal.wipe()
-    assert await journal.threads.get("chat") == thread
-    assert texts((await journal.messages.history("chat")).messages) == ["And the mine?", "No."]
+    assert await chat.thread() == thread
+    assert texts(await chat.history()) == ["And the mine?", "No."]
     assert await journal.search.find("ada", "mill") == []
     assert len(await journal.search.find("ada", "mine")) == 1
     assert await stored(journal) == [second]
@@ -136,10 +136,10 @@ async def test_an_archived_batch_can_be_removed(journal: Journal, chat: Chat) ->
     first = await chat.exchange()
     second = await chat.exchange()
     await journal.threads.update("chat", title="Opening hours")
-    summary = await journal.summaries.save("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
+    summary = await chat.summarise("Asked.", [first])
     assert (await journal.removal.remove_batches("chat", [first])).messages == 2
     assert await journal.summaries.find("chat") == summary
-    assert (await journal.threads.get("chat")).title == "Opening hours"
+    assert (await chat.thread()).title == "Opening hours"
     await journal.summaries.undo(summary)
     assert await stored(journal) == [second]
 
@@ -147,13 +147,13 @@ async def test_an_archived_batch_can_be_removed(journal: Journal, chat: Chat) ->
 async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat) -> None:
     """What was answered is kept with a turn, and is no less a person's words."""
     waiting = await chat.ask_back()
-    turn = await journal.inbox.answer(waiting.id, "Secret.", ids=chat.ids, now=chat.now)
+    turn = await chat.answer(waiting.id, "Secret.")
     booked = ToolMessage("Booked.", tool_call_id=f"call {waiting.id}")
     await chat.finish(await chat.take_turn(), booked, AIMessage("Done."))
     await chat.exchange()
-    assert (await journal.turns.get(turn.id)).payload["answer"] == "Secret."
+    assert (await chat.turn(turn.id)).payload["answer"] == "Secret."
     await journal.removal.remove_batches("chat", [turn.batch])
-    assert "answer" not in (await journal.turns.get(turn.id)).payload
+    assert "answer" not in (await chat.turn(turn.id)).payload
 
 
 async def test_what_was_requested_is_made_once_however_old_its_batch(
@@ -164,8 +164,7 @@ async def test_what_was_requested_is_made_once_however_old_its_batch(
     waits = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
     reminder = await chat.arm(HOUR, key="reminder:b", payload={"text": "the mill"}, **waits)
     event = await chat.arm(HOUR, key="event:c", kind=TimerKind.EVENT, payload={"data": "mill"})
-    turn = await chat.fire(await chat.take_timer())
-    assert turn is not None
+    turn = await chat.fired(await chat.take_timer())
     await chat.reply("How was the mill?")
     await chat.exchange()
     assert await journal.removal.remove_batches("chat", [turn.batch]) == Removed(1, 2)
@@ -180,8 +179,7 @@ async def test_a_recurring_reminder_outlives_what_it_said(journal: Journal, chat
     payload = {"text": "the mill"}
     reminder = await chat.arm(key="reminder:b", payload=payload, **waits)
     lease = await chat.take_timer()
-    turn = await chat.fire(lease, again=NextTime(chat.now + HOUR, payload))
-    assert turn is not None
+    turn = await chat.fired(lease, again=NextTime(chat.now + HOUR, payload))
     await chat.reply("The mill!")
     await chat.exchange()
     assert await journal.removal.remove_batches("chat", [turn.batch]) == Removed(1, 2)

@@ -78,8 +78,7 @@ async def test_the_best_match_comes_first(journal: Journal, chat: Chat) -> None:
 async def test_a_search_finds_only_what_a_person_may_see(journal: Journal, chat: Chat) -> None:
     """Neither a trigger's words nor a tool's are found, unless a person typed the same words."""
     words = TRIGGER_PROMPTS["check_in"]
-    await chat.follow_up()
-    lease = await chat.take_turn()
+    lease = await chat.running_follow_up()
     call = AIMessage("", tool_calls=[{"name": "lookup", "args": {"q": "tide"}, "id": "call_1"}])
     await chat.write(lease, call, ToolMessage("high tide", tool_call_id="call_1"))
     await chat.finish(lease, AIMessage("Are you there?"))

@@ -13,9 +13,7 @@ from segue.testing.journal_contract.fixtures import START, OpenJournal, ticking_
 
 
 async def summarise(chat: Chat, text: str, *batches: int) -> Summary:
-    return await chat.journal.summaries.save(
-        chat.thread_id, text, batches, ids=chat.ids, now=chat.now
-    )
+    return await chat.summarise(text, batches)
 
 
 async def batches_in_tail(chat: Chat) -> list[int]:
@@ -83,9 +81,7 @@ async def test_a_summary_takes_the_place_of_the_one_it_was_made_from(chat: Chat)
     batches = await talk(chat, 3)
 
     async def save(text: str, batch: int, follows: int) -> Summary:
-        return await chat.journal.summaries.save(
-            "chat", text, [batch], ids=chat.ids, now=chat.now, follows=follows
-        )
+        return await chat.summarise(text, [batch], follows=follows)
 
     first = await save("First.", batches[0], 0)
     for wrong in (0, first.id + 1):
@@ -113,10 +109,10 @@ async def test_batches_that_are_not_archived_are_listed_oldest_first(chat: Chat)
 async def test_batches_are_read_together(journal: Journal, chat: Chat) -> None:
     """Oldest first, each as it is read alone, archived or not; what is not there is left out."""
     first, second, third = [await chat.exchange(f"Question {n}?", "Yes.") for n in range(3)]
-    await journal.summaries.save("chat", "Asked.", [first], ids=chat.ids, now=chat.now)
+    await chat.summarise("Asked.", [first])
     read = await journal.messages.load_batches("chat", [third, first, 7])
     assert [batch.id for batch in read] == [first, third]
-    assert read[1].messages == (await journal.messages.load_batch("chat", third)).messages
+    assert read[1].messages == (await chat.batch(third)).messages
     assert second not in {batch.id for batch in read}
 
 
@@ -155,10 +151,10 @@ async def test_a_batch_in_work_is_not_archived(
     assert await journal.summaries.find("chat") is None
 
 
-async def test_a_batch_that_goes_on_comes_back_whole(chat: Chat, ids: SnowflakeSource) -> None:
+async def test_a_batch_that_goes_on_comes_back_whole(chat: Chat) -> None:
     """After a continuation the tail holds all of the batch, not the new part alone."""
     batch = await chat.exchange()
-    await chat.journal.summaries.save("chat", "Asked.", [batch], ids=ids, now=NOW)
+    await chat.summarise("Asked.", [batch])
     await chat.continue_batch(batch)
     await chat.reply("One more thing.")
     [whole] = await chat.journal.messages.tail("chat", max_tokens=1_000)

@@ -10,7 +10,7 @@ from segue.core.snowflake import SnowflakeSource, time_of
 from segue.errors import ConflictError, NotFoundError
 from segue.journal.journal import Journal
 from segue.journal.memories import NewMemory
-from segue.journal.records import Decision, Thread, ThreadPlace, nested_id
+from segue.journal.records import Thread, ThreadPlace, nested_id
 from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH
 from segue.testing.journal_contract.chat import HOUR, NOW, Chat
 
@@ -34,10 +34,26 @@ async def test_a_new_thread_is_empty_and_keeps_its_settings(journal: Journal) ->
     assert await journal.threads.get("chat") == created
 
 
+async def test_only_threads_marked_as_temporary_are_listed_as_such(journal: Journal) -> None:
+    """Neither a note of a client nor a text that looks like the mark makes a thread temporary."""
+    for name, settings in (
+        ("gone", {"temporary": True, "muted": True}),
+        ("kept", {}),
+        ("off", {"temporary": False}),
+        ("text", {"temporary": "true"}),
+        ("noted", {"metadata.temporary": True, "metadata.note": '{"temporary":true'}),
+        ("inside", {"metadata.note": {"temporary": True}}),
+    ):
+        await journal.threads.create(
+            name, agent_id="guide", user_id="ada", now=NOW, settings=settings
+        )
+    assert [thread.id for thread in await journal.threads.list_temporary()] == ["gone"]
+
+
 async def test_creating_a_thread_again_returns_it_as_it_is(journal: Journal, chat: Chat) -> None:
     """A repeated request changes nothing; one for another agent or user is refused."""
     await chat.exchange()
-    before = await journal.threads.get("chat")
+    before = await chat.thread()
     again = await journal.threads.create(
         "chat", agent_id="guide", user_id="ada", now=NOW + HOUR, settings={"mute": True}
     )
@@ -45,20 +61,20 @@ async def test_creating_a_thread_again_returns_it_as_it_is(journal: Journal, cha
     for agent_id, user_id in (("tutor", "ada"), ("guide", "bob")):
         with pytest.raises(ConflictError):
             await journal.threads.create("chat", agent_id=agent_id, user_id=user_id, now=NOW)
-    assert await journal.threads.get("chat") == before
+    assert await chat.thread() == before
 
 
 async def test_an_empty_thread_can_be_given_to_another_agent(journal: Journal, chat: Chat) -> None:
     """Until something is said or planned in it."""
     assigned = await journal.threads.assign("chat", "tutor")
     assert assigned.agent_id == "tutor"
-    assert await journal.threads.get("chat") == assigned
+    assert await chat.thread() == assigned
     assert await journal.threads.assign("chat", "tutor") == assigned
     await journal.threads.assign("chat", "guide")
     await chat.exchange()
     with pytest.raises(ConflictError, match="with the agent 'guide'"):
         await journal.threads.assign("chat", "tutor")
-    assert (await journal.threads.get("chat")).agent_id == "guide"
+    assert (await chat.thread()).agent_id == "guide"
 
 
 async def test_the_thread_written_to_last_is_listed_first(journal: Journal, chat: Chat) -> None:
@@ -120,7 +136,7 @@ async def test_a_page_goes_on_behind_a_thread_that_is_gone(journal: Journal, cha
 async def test_where_agents_ask_each_other_is_listed_only_on_request(
     journal: Journal, chat: Chat
 ) -> None:
-    """It is no conversation of the user's; a page is full all the same, and says where to go on."""
+    """It is not the user's conversation; a page is full all the same, and has its cursor."""
     for name in ("first", "second"):
         chat.now += SECOND
         await chat.another(name)
@@ -133,21 +149,21 @@ async def test_where_agents_ask_each_other_is_listed_only_on_request(
     assert len(everything) == 5
 
 
-async def test_the_title_is_the_first_thing_the_user_said(journal: Journal, chat: Chat) -> None:
+async def test_the_title_is_the_first_thing_the_user_said(chat: Chat) -> None:
     """Neither the agent's greeting, nor a picture, nor a later message names the thread."""
     await chat.follow_up()
     await chat.reply("Hello there.")
     await chat.exchange([{"type": "image", "url": "https://example.org/cat.png"}])
-    assert (await journal.threads.get("chat")).title is None
+    assert (await chat.thread()).title is None
     await chat.exchange("Is it open?")
     await chat.exchange("And tomorrow?")
-    assert (await journal.threads.get("chat")).title == "Is it open?"
+    assert (await chat.thread()).title == "Is it open?"
 
 
-async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat) -> None:
+async def test_title_and_preview_are_one_short_line(chat: Chat) -> None:
     """A long message with line breaks still fits the list."""
     await chat.say("Tell me\n\neverything   about " + "the old harbour " * 20)
-    thread = await journal.threads.get("chat")
+    thread = await chat.thread()
     assert thread.title is not None
     assert thread.preview is not None
     assert thread.title.startswith("Tell me everything about the old")
@@ -156,20 +172,20 @@ async def test_title_and_preview_are_one_short_line(journal: Journal, chat: Chat
     assert len(thread.preview) <= PREVIEW_LENGTH
 
 
-async def test_the_preview_is_the_newest_visible_message(journal: Journal, chat: Chat) -> None:
+async def test_the_preview_is_the_newest_visible_message(chat: Chat) -> None:
     """The last speaker and text; triggers, calls and results leave the thread's row alone."""
     await chat.say("Is it open?")
-    asked = await journal.threads.get("chat")
+    asked = await chat.thread()
     assert (asked.preview, asked.preview_role, asked.message_count) == ("Is it open?", "human", 1)
     await chat.reply("Yes, until six.")
-    before = await journal.threads.get("chat")
+    before = await chat.thread()
     assert (before.preview, before.preview_role) == ("Yes, until six.", "ai")
     assert before.message_count == 2
     chat.now += HOUR
     await chat.follow_up()
     call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
     await chat.write(await chat.take_turn(), call, ToolMessage("none", tool_call_id="call_1"))
-    after = await journal.threads.get("chat")
+    after = await chat.thread()
     for field in ("title", "preview", "preview_role", "message_count", "updated_at"):
         assert getattr(after, field) == getattr(before, field)
 
@@ -182,7 +198,7 @@ async def test_a_title_set_by_hand_stays(journal: Journal, chat: Chat, when: str
     changed = await journal.threads.update("chat", title="Opening hours")
     await chat.say("And tomorrow?")
     assert changed.title == "Opening hours"
-    assert (await journal.threads.get("chat")).title == "Opening hours"
+    assert (await chat.thread()).title == "Opening hours"
 
 
 async def test_settings_are_merged_and_null_removes_one(journal: Journal, chat: Chat) -> None:
@@ -192,7 +208,7 @@ async def test_settings_are_merged_and_null_removes_one(journal: Journal, chat: 
     thread = await journal.threads.update("chat", settings={"mute": None, "daily": 3})
     assert thread.settings == {"zone": "UTC", "daily": 3}
     assert thread.title == "Is it open?"
-    assert await journal.threads.get("chat") == thread
+    assert await chat.thread() == thread
 
 
 async def fill(chat: Chat, ids: SnowflakeSource, now: datetime) -> None:
@@ -200,10 +216,8 @@ async def fill(chat: Chat, ids: SnowflakeSource, now: datetime) -> None:
     batch = await chat.exchange("Is the lighthouse open?")
     await chat.queue_effect(f"effect of {chat.thread_id}")
     await chat.arm()
-    await chat.journal.summaries.save(chat.thread_id, "Asked.", [batch], ids=ids, now=now)
-    await chat.journal.decisions.record(
-        Decision(ids.next(), chat.thread_id, "gates", "allow", (), {}, None, None, now)
-    )
+    await chat.summarise("Asked.", [batch])
+    await chat.journal.decisions.record(chat.decision())
     memory = NewMemory("guide", "ada", f"from {chat.thread_id}", "Likes lighthouses.")
     await chat.journal.memories.put(memory, ids=ids, now=now)
 
@@ -236,7 +250,7 @@ async def test_nothing_of_a_deleted_thread_is_left(chat: Chat, ids: SnowflakeSou
     await chat.say("One more thing.")
     await chat.journal.threads.delete("chat")
     with pytest.raises(NotFoundError):
-        await chat.journal.threads.get("chat")
+        await chat.thread()
     assert await chat.journal.threads.list_of("ada") == []
     assert await chat.journal.search.find("ada", "lighthouse") == []
     assert await chat.journal.messages.list_incomplete_batches("guide") == []
@@ -247,8 +261,8 @@ async def test_nothing_of_a_deleted_thread_is_left(chat: Chat, ids: SnowflakeSou
     await chat.begin()
     assert await chat.messages() == []
     assert await chat.journal.summaries.find("chat") is None
-    assert await chat.journal.decisions.list_of("chat") == []
-    assert await chat.journal.timers.list_of("chat") == []
+    assert await chat.decisions() == []
+    assert await chat.timers() == []
 
 
 async def test_deleted_words_do_not_lead_to_new_messages(chat: Chat, ids: SnowflakeSource) -> None:
@@ -275,8 +289,7 @@ async def test_what_is_nested_in_a_thread_is_deleted_with_it(journal: Journal, c
 
 async def test_a_worker_cannot_write_into_a_deleted_thread(chat: Chat) -> None:
     """A turn that was running when its thread was deleted writes nothing more."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await chat.journal.threads.delete("chat")
     with pytest.raises((ConflictError, NotFoundError)):
         await chat.write(lease, AIMessage("Yes."))

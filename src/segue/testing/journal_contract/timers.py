@@ -43,14 +43,14 @@ async def test_an_armed_timer_keeps_what_it_was_given(chat: Chat, ids: Snowflake
     assert (timer.state, timer.state_reason) == (TimerState.PENDING, None)
     assert (timer.agent_id, timer.user_id, timer.epoch) == ("guide", "ada", 1)
     assert (timer.created_at, timer.updated_at) == (NOW, NOW)
-    assert await chat.journal.timers.list_of("chat") == [timer]
+    assert await chat.timers() == [timer]
 
 
 async def test_times_come_back_in_utc(journal: Journal, chat: Chat) -> None:
     """A moment given in another zone is the same moment in UTC, to the microsecond."""
     moment = (NOW + timedelta(microseconds=123_457)).astimezone(timezone(timedelta(hours=-5)))
     await journal.timers.arm(NewTimer(chat.thread_id, moment, "check_in"), ids=chat.ids, now=moment)
-    [timer] = await journal.timers.list_of("chat")
+    [timer] = await chat.timers()
     assert timer.due_at == timer.created_at == moment
     assert timer.due_at.utcoffset() == timedelta(0)
 
@@ -61,9 +61,9 @@ async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat
     lease = await chat.take_timer()
     pending = await chat.arm(HOUR)
     with pytest.raises(ConflictError, match="Nothing was written"):
-        await journal.timers.postpone(lease, chat.now + HOUR, "busy", now=chat.now)
+        await chat.postpone(lease, chat.now + HOUR, "busy")
     live = await chat.arm(2 * HOUR)
-    newest, *replaced = await journal.timers.list_of("chat")
+    newest, *replaced = await chat.timers()
     assert newest == live
     assert ids_of(replaced) == [pending.id, claimed.id]
     assert {timer.state for timer in replaced} == {TimerState.CANCELLED}
@@ -74,13 +74,13 @@ async def test_arming_again_replaces_the_live_timer(journal: Journal, chat: Chat
 async def test_what_was_decided_before_the_user_wrote_is_not_armed(chat: Chat) -> None:
     """It is refused, and the timer that belongs to the later answer stays."""
     await chat.exchange()
-    decided_at = (await chat.journal.threads.get("chat")).epoch
+    decided_at = (await chat.thread()).epoch
     await chat.exchange()
     later = await chat.arm(HOUR)
     stale = NewTimer("chat", chat.now, "check_in")
     with pytest.raises(ConflictError):
         await chat.journal.timers.arm(stale, ids=chat.ids, now=chat.now, epoch=decided_at)
-    assert await chat.journal.timers.list_of("chat") == [later]
+    assert await chat.timers() == [later]
     armed = await chat.journal.timers.arm(stale, ids=chat.ids, now=chat.now, epoch=decided_at + 1)
     assert armed.epoch == decided_at + 1
 
@@ -88,17 +88,17 @@ async def test_what_was_decided_before_the_user_wrote_is_not_armed(chat: Chat) -
 async def test_arming_at_once_leaves_one_live_timer(crowd: list[Chat]) -> None:
     """Processes that arm a thread's timer at the same time do not make two."""
     await asyncio.gather(*(each.arm() for each in crowd))
-    states = [timer.state for timer in await crowd[0].journal.timers.list_of("chat")]
+    states = [timer.state for timer in await crowd[0].timers()]
     assert sorted(states) == [TimerState.CANCELLED] * (len(crowd) - 1) + [TimerState.PENDING]
     assert len(await due_timers(crowd[0].journal, NOW)) == 1
 
 
-async def test_a_continuation_does_not_replace_the_follow_up(journal: Journal, chat: Chat) -> None:
+async def test_a_continuation_does_not_replace_the_follow_up(chat: Chat) -> None:
     """Going on with a batch and speaking first are different promises."""
     batch = await chat.exchange()
     follow_up = await chat.arm(HOUR)
     continuation = await chat.arm(HOUR, kind=TimerKind.CONTINUATION, batch=batch)
-    assert await journal.timers.list_of("chat") == [continuation, follow_up]
+    assert await chat.timers() == [continuation, follow_up]
 
 
 async def test_timers_are_claimed_when_they_are_due(journal: Journal, chat: Chat) -> None:
@@ -140,27 +140,22 @@ async def test_two_workers_never_get_the_same_timer(crowd: list[Chat], chat: Cha
 
 LATE_TIMER_STEPS: dict[str, Callable[[Chat, TimerLease], Awaitable[object]]] = {
     "fire": lambda chat, late: chat.fire(late),
-    "postpone": lambda chat, late: chat.journal.timers.postpone(
-        late, chat.now + HOUR, "busy", now=chat.now
-    ),
-    "close": lambda chat, late: chat.journal.timers.close(
-        late, TimerState.MISSED, "late", ids=chat.ids, now=chat.now
-    ),
+    "postpone": lambda chat, late: chat.postpone(late, chat.now + HOUR, "busy"),
+    "close": lambda chat, late: chat.close(late, TimerState.MISSED, "late"),
 }
 
 
 async def test_whoever_lost_a_timer_changes_nothing(chat: Chat) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
-    await chat.arm()
-    late = await chat.take_timer("worker-a")
+    late = await chat.claimed_timer()
     await due_timers(chat.journal, NOW + LEASE, "worker-b")
-    before = await chat.journal.timers.list_of("chat")
+    before = await chat.timers()
     for name, step in LATE_TIMER_STEPS.items():
         with pytest.raises(ConflictError, match="Nothing was written"):
             await step(chat, late)
-        assert await chat.journal.timers.list_of("chat") == before, name
+        assert await chat.timers() == before, name
         assert await chat.messages() == [], name
-        assert await chat.journal.turns.list_of("chat") == [], name
+        assert await chat.turns() == [], name
 
 
 async def test_live_timers_of_all_threads_are_listed_soonest_first(chat: Chat) -> None:
@@ -202,24 +197,20 @@ async def test_a_postponed_timer_waits_for_its_new_time(journal: Journal, chat: 
 )
 async def test_a_claimed_timer_is_closed_with_its_reason(chat: Chat, state: TimerState) -> None:
     """A timer that does not fire says why, and is never due again."""
-    await chat.arm()
-    closed = await chat.journal.timers.close(
-        await chat.take_timer(), state, "muted", ids=chat.ids, now=NOW
-    )
+    closed = await chat.close(await chat.claimed_timer(), state, "muted")
     assert (closed.state, closed.state_reason) == (state, "muted")
-    assert await chat.journal.timers.list_of("chat") == [closed]
+    assert await chat.timers() == [closed]
     assert await chat.journal.timers.next_at() is None
 
 
 async def test_a_timer_cannot_be_closed_as_something_else(chat: Chat) -> None:
     """A timer is not ended as alive, nor as fired without a message."""
-    await chat.arm()
-    lease = await chat.take_timer()
+    lease = await chat.claimed_timer()
     states = TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED, TimerState.FIRED
     for state in states:
         with pytest.raises(UsageError):
-            await chat.journal.timers.close(lease, state, "muted", ids=chat.ids, now=NOW)
-    assert await chat.journal.timers.list_of("chat") == [lease.timer]
+            await chat.close(lease, state, "muted")
+    assert await chat.timers() == [lease.timer]
 
 
 @pytest.mark.parametrize("of_all", [True, False])
@@ -231,7 +222,7 @@ async def test_what_was_put_off_is_considered_anew_when_wishes_change(
     for name in ("first", "second"):
         await (await chat.another(name)).arm()
         [lease] = await due_timers(journal, NOW)
-        waiting[name] = await journal.timers.postpone(lease, NOW + HOUR, "snoozed", now=NOW)
+        waiting[name] = await chat.postpone(lease, NOW + HOUR, "snoozed")
     planned = await chat.arm(HOUR)
     later = NOW + timedelta(minutes=1)
     assert await journal.users.update_settings("bo", {"a": 1}, now=later, reconsider_at=later) == {
@@ -248,19 +239,19 @@ async def test_what_was_put_off_is_considered_anew_when_wishes_change(
     leases = await due_timers(journal, later)
     assert {lease.timer.thread_id for lease in leases} == ({*waiting} if of_all else {"first"})
     assert {lease.timer.due_at for lease in leases} == {NOW + HOUR}
-    assert await journal.timers.list_of(chat.thread_id) == [planned]
+    assert await chat.timers() == [planned]
 
 
 async def test_cancelling_ends_the_live_timer_of_one_thread(journal: Journal, chat: Chat) -> None:
     """What was cancelled is returned with the reason; other threads keep theirs."""
     armed = await chat.arm(HOUR)
     other = await (await chat.another("second")).arm(HOUR)
-    [cancelled] = await journal.timers.cancel("chat", "snoozed", ids=chat.ids, now=NOW)
+    [cancelled] = await chat.drop("snoozed")
     assert (cancelled.id, cancelled.state) == (armed.id, TimerState.CANCELLED)
     assert cancelled.state_reason == "snoozed"
-    assert await journal.timers.list_of("chat") == [cancelled]
+    assert await chat.timers() == [cancelled]
     assert await journal.timers.list_of("second") == [other]
-    assert await journal.timers.cancel("chat", "again", ids=chat.ids, now=NOW) == []
+    assert await chat.drop("again") == []
 
 
 async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(chat: Chat) -> None:
@@ -269,11 +260,11 @@ async def test_cancelling_voids_a_follow_up_that_nobody_has_seen(chat: Chat) -> 
     turn = await chat.follow_up()
     lease = await chat.take_turn()
     behind = await chat.continue_batch(batch)
-    assert await chat.journal.timers.cancel("chat", "unwanted", ids=chat.ids, now=NOW) == []
-    void = await chat.journal.turns.get(turn.id)
+    assert await chat.drop("unwanted") == []
+    void = await chat.turn(turn.id)
     assert (void.state, void.error) == (TurnState.VOID, "unwanted")
     with pytest.raises(ConflictError):
-        await chat.journal.turns.show(lease, now=NOW)
+        await chat.show(lease)
     assert (await chat.take_turn()).turn.id == behind.id
 
 
@@ -283,32 +274,30 @@ async def test_cancelling_leaves_what_somebody_sees(journal: Journal, chat: Chat
     asked = await (await chat.another("second")).say()
     for thread, turn in (("chat", lease.turn), ("second", asked.turn)):
         await journal.timers.cancel(thread, "unwanted", ids=chat.ids, now=NOW)
-        assert (await journal.turns.get(turn.id)).state is not TurnState.VOID
+        assert (await chat.turn(turn.id)).state is not TurnState.VOID
 
 
 async def test_what_was_decided_before_a_drop_is_not_armed_after_it(chat: Chat) -> None:
     """Not by a slow decider, nor by the end of a reply; the next message begins anew."""
     await chat.exchange()
-    decided_for = (await chat.journal.threads.get("chat")).epoch
-    await chat.say()
-    lease = await chat.take_turn()
-    assert await chat.journal.timers.cancel("chat", "unwanted", ids=chat.ids, now=NOW) == []
+    decided_for = (await chat.thread()).epoch
+    lease = await chat.running_reply()
+    assert await chat.drop("unwanted") == []
     planned = NewTimer("chat", NOW + HOUR, "check_in")
     for epoch in (decided_for, lease.turn.epoch):
         with pytest.raises(ConflictError, match="Nothing was written"):
             await chat.journal.timers.arm(planned, ids=chat.ids, now=NOW, epoch=epoch)
     await chat.finish(lease, AIMessage("Yes."), timers=[planned])
-    assert await chat.journal.timers.list_of("chat") == []
-    await chat.say()
-    await chat.finish(await chat.take_turn(), AIMessage("Yes."), timers=[planned])
-    assert len(await chat.journal.timers.list_of("chat")) == 1
+    assert await chat.timers() == []
+    await chat.finish(await chat.running_reply(), AIMessage("Yes."), timers=[planned])
+    assert len(await chat.timers()) == 1
 
 
 async def test_timers_are_listed_newest_first(open_journal: OpenJournal, chat: Chat) -> None:
     """Up to a limit; also one that a process with a slow clock armed last."""
     slow = Chat(await open_journal(), ticking_ids(node=2, start=START - HOUR), NOW)
     armed = [(await each.arm(HOUR)).id for each in (chat, chat, slow)]
-    assert ids_of(await chat.journal.timers.list_of("chat")) == armed[::-1]
+    assert ids_of(await chat.timers()) == armed[::-1]
     assert ids_of(await chat.journal.timers.list_of("chat", limit=2)) == armed[:0:-1]
 
 

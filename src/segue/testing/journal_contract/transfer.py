@@ -94,17 +94,17 @@ async def test_rows_are_restored_as_they_were(journal: Journal, chat: Chat) -> N
     turn = (await chat.say("And then?")).turn
     await chat.arm(HOUR)
     await chat.take_turn()
-    thread = await journal.threads.get(chat.thread_id)
+    thread = await chat.thread()
     page = await journal.messages.history(chat.thread_id)
     copied = await _copied(journal, chat.thread_id)
     await journal.threads.delete(chat.thread_id)
     restored = await journal.transfer.restore(lambda: copied, now=NOW)
     assert restored.rows == {"threads": 1, "messages": 3, "turns": 2, "timers": 2}
     assert await _copied(journal, chat.thread_id) == copied
-    assert await journal.threads.get(chat.thread_id) == thread
+    assert await chat.thread() == thread
     assert await journal.messages.history(chat.thread_id) == page
     assert (await journal.search.find(USER, "six"))[0].thread_id == chat.thread_id
-    assert (await journal.turns.get(turn.id)).state is TurnState.QUEUED
+    assert (await chat.turn(turn.id)).state is TurnState.QUEUED
     assert (await chat.take_turn()).turn.id == turn.id
     assert await journal.timers.next_at() == NOW + HOUR
 
@@ -123,7 +123,7 @@ async def test_a_message_without_its_turn_is_accepted_once(chat: Chat, answered:
     assert again.turn.batch == first.turn.batch
     assert again.turn.state is (TurnState.DONE if answered else TurnState.QUEUED)
     assert (await chat.say("Is it open?", "m-1")).turn == again.turn
-    taken = await chat.journal.turns.claim_one("worker-a", now=NOW, lease_for=LEASE)
+    taken = await chat.next_turn()
     assert (taken and taken.turn.id) == (None if answered else again.turn.id)
 
 
@@ -201,7 +201,7 @@ async def test_of_a_deleted_user_nothing_is_left(journal: Journal, chat: Chat) -
     }
     assert [await _keys(journal.transfer, table) for table in tables] == kept
     assert len((await journal.messages.history("other")).messages) == 2
-    # The key is still one, since a server without any would let everybody in; and opens nothing.
+    # The key is still one, since a server without any would let everyone in; it opens nothing.
     key = await journal.keys.find(f"key {USER}")
     assert key is not None
     assert (key.user_id, key.is_operator, key.digest) == ("", False, b"")

@@ -2,25 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.batch import BatchState, settle
 from segue.core.messages import synthetic_message, visible_messages
-from segue.core.snowflake import SnowflakeSource
 from segue.errors import ConflictError, UnknownTrigger
 from segue.journal.journal import Journal
-from segue.journal.records import Ending, NewEffect, TurnLease, TurnState
+from segue.journal.records import NewEffect, TurnLease, TurnState
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat, texts
 
 SECOND = timedelta(seconds=1)
 EFFECT = NewEffect("webhook", {"url": "https://example.org"}, "reply-1")
-
-
-async def next_turn(journal: Journal, now: datetime, owner: str = "worker-a") -> TurnLease | None:
-    return await journal.turns.claim_one(owner, now=now, lease_for=LEASE)
 
 
 async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, chat: Chat) -> None:
@@ -30,21 +25,20 @@ async def test_a_threads_turns_are_taken_in_order_of_arrival(journal: Journal, c
     for _ in expected:
         lease = await chat.take_turn()
         taken.append(lease.turn.id)
-        assert await next_turn(journal, NOW, "worker-b") is None
+        assert await chat.next_turn() is None
         assert await journal.turns.next_at(now=NOW) == lease.until
         await chat.finish(lease, AIMessage("Yes."))
     assert taken == expected
-    assert [turn.id for turn in await journal.turns.list_of("chat")] == expected[::-1]
+    assert [turn.id for turn in await chat.turns()] == expected[::-1]
     assert [t.id for t in await journal.turns.list_of("chat", limit=1)] == expected[-1:]
 
 
 async def test_an_extended_lease_lasts_longer(journal: Journal, chat: Chat) -> None:
     """A worker that is still busy keeps its turn."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     extended = await journal.turns.extend(lease, now=NOW + LEASE / 2, lease_for=LEASE)
     assert extended.until == NOW + LEASE * 1.5
-    assert await next_turn(journal, NOW + LEASE, "worker-b") is None
+    assert await chat.next_turn(NOW + LEASE, "worker-b") is None
     await journal.turns.finish(extended, ids=chat.ids, now=NOW)
 
 
@@ -52,28 +46,27 @@ async def test_two_workers_never_run_one_thread(crowd: list[Chat]) -> None:
     """Of several turns of one thread, claimed at the same time, one is given out."""
     for n in range(4):
         await crowd[0].say(f"Question {n}?")
-    leases = await asyncio.gather(*(next_turn(each.journal, NOW) for each in crowd))
+    leases = await asyncio.gather(*(each.next_turn() for each in crowd))
     assert len([lease for lease in leases if lease is not None]) == 1
 
 
-async def test_a_released_turn_can_be_taken_at_once(journal: Journal, chat: Chat) -> None:
+async def test_a_released_turn_can_be_taken_at_once(chat: Chat) -> None:
     """Or when it is to be tried again; others are served meanwhile, those behind it wait."""
-    await chat.say("First.")
+    lease = await chat.running_reply("First.")
     await chat.say("Second.")
-    lease = await chat.take_turn("worker-a")
-    await journal.turns.release(lease, now=NOW)
-    assert (await journal.turns.get(lease.turn.id)).state is TurnState.QUEUED
+    await chat.release(lease)
+    assert (await chat.turn(lease.turn.id)).state is TurnState.QUEUED
     again = await chat.take_turn("worker-b")
     assert (again.turn.id, again.turn.attempts) == (lease.turn.id, 2)
     other = await (await chat.another("second")).say("Third.")
-    await journal.turns.release(again, now=NOW, retry_at=NOW + HOUR)
-    assert (await journal.turns.get(lease.turn.id)).available_at == NOW + HOUR
-    taken = await next_turn(journal, NOW)
+    await chat.release(again, retry_at=NOW + HOUR)
+    assert (await chat.turn(lease.turn.id)).available_at == NOW + HOUR
+    taken = await chat.next_turn()
     assert taken is not None
     assert taken.turn.id == other.turn.id
     await chat.finish(taken, AIMessage("Yes."))
-    assert await next_turn(journal, NOW + HOUR - SECOND) is None
-    late = await next_turn(journal, NOW + HOUR)
+    assert await chat.next_turn(NOW + HOUR - SECOND) is None
+    late = await chat.next_turn(NOW + HOUR)
     assert late is not None
     assert late.turn.id == lease.turn.id
 
@@ -84,15 +77,14 @@ async def test_finishing_stores_messages_and_effects_with_the_end(chat: Chat) ->
     lease = await chat.take_turn()
     stored = await chat.finish(lease, AIMessage("Yes."), effects=[EFFECT])
     assert texts(stored) == ["Yes."]
-    assert (await chat.journal.messages.load_batch("chat", accepted.turn.batch)).is_complete
-    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.DONE
+    assert (await chat.batch(accepted.turn.batch)).is_complete
+    assert (await chat.turn(lease.turn.id)).state is TurnState.DONE
     assert (await chat.take_effect()).effect.payload == EFFECT.payload
 
 
 async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: Chat) -> None:
     """If a last message cannot be stored, neither those before it, effects nor the end are."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     bad = synthetic_message("check_in")
     bad.additional_kwargs["trigger_type"] = "full_moon"
     with pytest.raises(UnknownTrigger):
@@ -101,23 +93,23 @@ async def test_a_refused_finish_leaves_the_turn_running(journal: Journal, chat: 
         await chat.write(lease, AIMessage("Good."), bad)
     assert texts(await chat.messages()) == ["Is it open?"]
     assert await journal.effects.next_at("webhook", now=chat.now) is None
-    assert (await journal.turns.get(lease.turn.id)).state is TurnState.RUNNING
+    assert (await chat.turn(lease.turn.id)).state is TurnState.RUNNING
     await chat.finish(lease, AIMessage("Yes."))
 
 
-async def test_a_failed_turn_says_why_and_is_not_taken_again(journal: Journal, chat: Chat) -> None:
+async def test_a_failed_turn_says_why_and_is_not_taken_again(chat: Chat) -> None:
     """What settles its batch is stored and not shown; the thread goes on with its next turn."""
     accepted = await chat.say("First.")
     second = await chat.say("Second.")
     lease = await chat.take_turn()
     call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "call_1"}])
     await chat.write(lease, call)
-    batch = await journal.messages.load_batch("chat", accepted.turn.batch)
+    batch = await chat.batch(accepted.turn.batch)
     closing = settle(batch, chat.ids).messages[len(batch.messages) :]
-    await journal.turns.fail(lease, "Timed out.", ids=chat.ids, now=NOW, messages=closing)
-    failed = await journal.turns.get(lease.turn.id)
+    await chat.fail(lease, "Timed out.", *closing)
+    failed = await chat.turn(lease.turn.id)
     assert (failed.state, failed.error) == (TurnState.FAILED, "Timed out.")
-    settled = await journal.messages.load_batch("chat", batch.id)
+    settled = await chat.batch(batch.id)
     assert settled.state is BatchState.COMPLETE
     assert len(settled.messages) == 4
     assert texts(visible_messages(settled.messages)) == ["First."]
@@ -126,47 +118,39 @@ async def test_a_failed_turn_says_why_and_is_not_taken_again(journal: Journal, c
 
 async def test_showing_a_turn_is_noted_once(journal: Journal, chat: Chat) -> None:
     """The first time counts, also when the turn is shown again after a retry."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await journal.turns.show(lease, now=NOW + SECOND)
     await journal.turns.show(lease, now=NOW + HOUR)
-    assert (await journal.turns.get(lease.turn.id)).shown_at == NOW + SECOND
+    assert (await chat.turn(lease.turn.id)).shown_at == NOW + SECOND
 
 
-LateStep = Callable[[Journal, TurnLease, SnowflakeSource, datetime], Awaitable[object]]
-LATE_STEPS: dict[str, LateStep] = {
-    "append": lambda j, lease, ids, now: j.messages.append(
-        lease, [AIMessage("Late.")], ids=ids, now=now
-    ),
-    "extend": lambda j, lease, _, now: j.turns.extend(lease, now=now, lease_for=HOUR),
-    "show": lambda j, lease, _, now: j.turns.show(lease, now=now),
-    "release": lambda j, lease, _, now: j.turns.release(lease, now=now),
-    "finish": lambda j, lease, ids, now: j.turns.finish(
-        lease, [AIMessage("Late.")], ids=ids, now=now, ending=Ending(effects=[EFFECT])
-    ),
-    "fail": lambda j, lease, ids, now: j.turns.fail(
-        lease, "late", ids=ids, now=now, messages=[AIMessage("Late.")]
-    ),
-    "withdraw": lambda j, lease, ids, now: j.turns.withdraw(lease, "late", ids=ids, now=now),
-    "save partial": lambda j, lease, _, __: j.turns.save_draft(lease, "m-1", "Late"),
+LATE_STEPS: dict[str, Callable[[Chat, TurnLease], Awaitable[object]]] = {
+    "append": lambda chat, lease: chat.write(lease, AIMessage("Late.")),
+    "extend": lambda chat, lease: chat.journal.turns.extend(lease, now=chat.now, lease_for=HOUR),
+    "show": Chat.show,
+    "release": Chat.release,
+    "finish": lambda chat, lease: chat.finish(lease, AIMessage("Late."), effects=[EFFECT]),
+    "fail": lambda chat, lease: chat.fail(lease, "late", AIMessage("Late.")),
+    "withdraw": Chat.withdraw,
+    "save partial": lambda chat, lease: chat.journal.turns.save_draft(lease, "m-1", "Late"),
 }
 
 
 @pytest.mark.parametrize("taken_over", [True, False], ids=["taken over", "finished"])
 async def test_whoever_lost_a_turn_changes_nothing(chat: Chat, taken_over: bool) -> None:
     """Every step with a lease that no longer counts is refused and has no effect."""
-    await chat.say()
-    late = await chat.take_turn("worker-a")
+    late = await chat.running_reply()
     if taken_over:
-        await next_turn(chat.journal, chat.now + LEASE, "worker-b")
+        await chat.next_turn(chat.now + LEASE, "worker-b")
     else:
         await chat.finish(late, AIMessage("Yes."))
-    turn, messages = await chat.journal.turns.get(late.turn.id), await chat.messages()
+    turn, messages = await chat.turn(late.turn.id), await chat.messages()
     events = await chat.journal.feed.read("chat")
+    chat.now += LEASE
     for name, step in LATE_STEPS.items():
         with pytest.raises(ConflictError, match="Nothing was written"):
-            await step(chat.journal, late, chat.ids, chat.now + LEASE)
-        assert await chat.journal.turns.get(late.turn.id) == turn, name
+            await step(chat, late)
+        assert await chat.turn(late.turn.id) == turn, name
         assert await chat.messages() == messages, name
         assert await chat.journal.feed.read("chat") == events, name
         assert await chat.journal.effects.next_at("webhook", now=chat.now) is None, name
@@ -174,8 +158,7 @@ async def test_whoever_lost_a_turn_changes_nothing(chat: Chat, taken_over: bool)
 
 async def test_what_waits_behind_a_void_turn_moves_up(journal: Journal, chat: Chat) -> None:
     """When the user's message voids a running follow-up, the reply can be taken at once."""
-    await chat.follow_up()
-    await chat.take_turn()
+    await chat.running_follow_up()
     accepted = await chat.say()
     assert await journal.turns.next_at(now=NOW) == NOW
     assert (await chat.take_turn("worker-b")).turn.id == accepted.turn.id
@@ -188,6 +171,5 @@ async def test_new_threads_do_not_starve_old_ones(journal: Journal, chat: Chat) 
     for n in range(3):
         newcomer = Chat(journal, chat.ids, NOW + (n + 1) * LEASE, f"new-{n}")
         await (await newcomer.begin()).say()
-    lease = await journal.turns.claim_one("worker-a", now=NOW + 9 * LEASE, lease_for=LEASE)
-    assert lease is not None
+    lease = await chat.take_turn("worker-a", NOW + 9 * LEASE)
     assert lease.turn.id == waiting.turn.id

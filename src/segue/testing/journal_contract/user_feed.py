@@ -71,9 +71,9 @@ async def test_a_clock_that_was_years_ahead_dates_one_thread_only(
 async def test_changes_of_an_entry_leave_the_ids_of_a_thread_alone(
     journal: Journal, chat: Chat
 ) -> None:
-    """Its last position tells whether it went on: a title or a read mark is no part of it."""
+    """Its last position tells whether it went on: a title or a read mark is not part of it."""
     await chat.exchange()
-    last = (await journal.threads.get("chat")).last_position
+    last = (await chat.thread()).last_position
     await journal.threads.update("chat", title="Opening hours")
     marked = await journal.threads.mark_read("chat", last)
     assert (marked.title, marked.unread, marked.last_position) == ("Opening hours", 0, last)
@@ -111,7 +111,7 @@ async def test_a_user_hears_of_each_change_of_a_thread(journal: Journal, chat: C
     assert [(t.id, t.title) for t in page.threads] == [("second", None), ("chat", "Opening hours")]
     await chat.exchange()
     after = (await journal.feed.read_user(USER)).position
-    last = (await journal.threads.get("chat")).last_position
+    last = (await chat.thread()).last_position
     await journal.threads.mark_read("chat", last)
     [changed] = (await journal.feed.read_user(USER, after=after)).threads
     assert (changed.id, changed.unread) == ("chat", 0)
@@ -156,15 +156,13 @@ async def test_nothing_is_stored_below_what_a_listener_has(open_journal: OpenJou
 
 async def test_a_user_hears_what_is_being_written(journal: Journal, chat: Chat) -> None:
     """In each thread; of a follow-up that was not shown, that it runs and nothing else."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     await journal.turns.save_draft(lease, "m-1", "Let me")
     assert {n: d.text for n, d in (await journal.feed.read_user(USER)).drafts.items()} == {
         "chat": "Let me"
     }
     other = await chat.another("second")
-    await other.follow_up()
-    hidden = await other.take_turn()
+    hidden = await other.running_follow_up()
     await journal.turns.save_draft(hidden, "m-1", "Still")
     page = await journal.feed.read_user(USER)
     assert page.drafts.keys() == {"chat"}
@@ -176,26 +174,25 @@ async def test_questions_of_all_threads_are_found(journal: Journal, chat: Chat) 
     asked = await chat.ask_back()
     assert [turn.id for turn in await journal.turns.list_waiting(USER)] == [asked.id]
     assert await journal.turns.list_waiting("bo") == []
-    await journal.inbox.answer(asked.id, "yes", ids=chat.ids, now=NOW)
+    await chat.answer(asked.id, "yes")
     assert await journal.turns.list_waiting(USER) == []
 
 
 async def test_unread_are_the_agents_messages_after_the_mark(journal: Journal, chat: Chat) -> None:
     """The mark never moves back, and what the user writes marks all before it as read."""
-    await chat.say()
-    lease = await chat.take_turn()
+    lease = await chat.running_reply()
     one = await chat.write(lease, AIMessage("One."))
     await chat.finish(lease, AIMessage("Two."))
-    assert (await journal.threads.get("chat")).unread == 2
+    assert (await chat.thread()).unread == 2
     first = position(one[0])
     assert (await journal.threads.mark_read("chat", first)).unread == 1
     assert (await journal.threads.mark_read("chat", 1)).read_position == first
-    last = (await journal.threads.get("chat")).last_position
+    last = (await chat.thread()).last_position
     marked = await journal.threads.mark_read("chat", last)
     assert marked.unread == 0
     assert first < marked.read_position < last
     assert await journal.threads.mark_read("chat", last) == marked
     await chat.finish(await chat.shown_follow_up(), AIMessage("Still there?"))
-    assert (await journal.threads.get("chat")).unread == 1
+    assert (await chat.thread()).unread == 1
     await chat.say("Yes.")
-    assert (await journal.threads.get("chat")).unread == 0
+    assert (await chat.thread()).unread == 0

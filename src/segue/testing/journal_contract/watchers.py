@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from segue.journal.effects import EffectLease
 from segue.journal.journal import Journal
-from segue.journal.records import Hint, TimerLease, Turn, TurnLease
+from segue.journal.records import Hint
 from segue.testing.journal_contract.chat import HOUR, Chat
 from segue.testing.journal_contract.fixtures import OpenJournal
 
@@ -64,25 +64,6 @@ async def nothing(_: Chat) -> None:
     """No step has to come before."""
 
 
-async def running_turn(chat: Chat) -> TurnLease:
-    await chat.say()
-    return await chat.take_turn()
-
-
-async def running_follow_up(chat: Chat) -> TurnLease:
-    await chat.follow_up()
-    return await chat.take_turn()
-
-
-async def waiting_turn(chat: Chat) -> Turn:
-    return await chat.ask_back()
-
-
-async def claimed_timer(chat: Chat) -> TimerLease:
-    await chat.arm()
-    return await chat.take_timer()
-
-
 async def claimed_effect(chat: Chat) -> EffectLease:
     await chat.queue_effect()
     return await chat.take_effect()
@@ -93,36 +74,22 @@ WRITES: dict[
     str, tuple[Callable[[Chat], Awaitable[Any]], Callable[[Chat, Any], Awaitable[object]]]
 ] = {
     "accept": (nothing, lambda chat, _: chat.say()),
-    "append": (running_turn, lambda chat, lease: chat.write(lease, AIMessage("Let me see."))),
+    "append": (Chat.running_reply, lambda chat, lease: chat.write(lease, AIMessage("Let me see."))),
     "save partial": (
-        running_turn,
+        Chat.running_reply,
         lambda chat, lease: chat.journal.turns.save_draft(lease, "m", "Le"),
     ),
-    "finish": (running_turn, lambda chat, lease: chat.finish(lease, AIMessage("Yes."))),
-    "fail": (
-        running_turn,
-        lambda chat, lease: chat.journal.turns.fail(lease, "oops", ids=chat.ids, now=chat.now),
-    ),
-    "release": (running_turn, lambda chat, lease: chat.journal.turns.release(lease, now=chat.now)),
-    "withdraw": (
-        running_follow_up,
-        lambda chat, lease: chat.journal.turns.withdraw(lease, "no", ids=chat.ids, now=chat.now),
-    ),
-    "cancel": (
-        running_turn,
-        lambda chat, _: chat.journal.turns.cancel("chat", ids=chat.ids, now=chat.now),
-    ),
-    "answer": (
-        waiting_turn,
-        lambda chat, turn: chat.journal.inbox.answer(turn.id, 1, ids=chat.ids, now=chat.now),
-    ),
+    "finish": (Chat.running_reply, lambda chat, lease: chat.finish(lease, AIMessage("Yes."))),
+    "fail": (Chat.running_reply, lambda chat, lease: chat.fail(lease, "oops")),
+    "release": (Chat.running_reply, lambda chat, lease: chat.release(lease)),
+    "withdraw": (Chat.running_follow_up, lambda chat, lease: chat.withdraw(lease, "no")),
+    "cancel": (Chat.running_reply, lambda chat, _: chat.cancel()),
+    "answer": (Chat.ask_back, lambda chat, turn: chat.answer(turn.id, 1)),
     "arm": (nothing, lambda chat, _: chat.arm()),
-    "fire": (claimed_timer, lambda chat, lease: chat.fire(lease)),
+    "fire": (Chat.claimed_timer, lambda chat, lease: chat.fire(lease)),
     "postpone": (
-        claimed_timer,
-        lambda chat, lease: chat.journal.timers.postpone(
-            lease, chat.now + HOUR, "quiet hours", now=chat.now
-        ),
+        Chat.claimed_timer,
+        lambda chat, lease: chat.postpone(lease, chat.now + HOUR, "quiet hours"),
     ),
     "retry": (
         claimed_effect,

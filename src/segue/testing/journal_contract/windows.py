@@ -51,7 +51,7 @@ async def test_the_tail_ends_after_a_number_of_bytes(journal: Journal, chat: Cha
     """Pictures cost few tokens and many bytes; what no provider would take is not loaded."""
     for _ in range(4):
         await chat.say("A" * (WINDOW_BYTES * 9 // 20))
-    batches = sorted(turn.batch for turn in await journal.turns.list_of("chat"))
+    batches = sorted(turn.batch for turn in await chat.turns())
     assert [b.id for b in await journal.messages.load_batches("chat", batches)] == batches[:3]
     for current in (None, batches[-1]):
         tail = await journal.messages.tail("chat", max_tokens=10**9, current_batch=current)
@@ -65,7 +65,7 @@ async def test_a_window_comes_with_the_settings(journal: Journal, chat: Chat) ->
     await chat.exchange("Old.", "Yes.")
     empty = await journal.messages.window("chat", max_tokens=1)
     assert (empty.thread_settings, empty.user_settings) == ({}, {})
-    user = (await journal.threads.get("chat")).user_id
+    user = (await chat.thread()).user_id
     await journal.users.update_settings(user, {"time_zone": "Europe/Berlin"}, now=NOW)
     await journal.users.update_settings("another", {"time_zone": "Asia/Tokyo"}, now=NOW)
     await journal.threads.update("chat", settings={"muted": True})
@@ -101,7 +101,7 @@ async def test_the_tail_ends_at_the_current_batch_and_the_summary(chat: Chat) ->
     assert await messages.tail("chat", max_tokens=0) == []
     tail = await messages.tail("chat", max_tokens=PLENTY, current_batch=batches[1])
     assert [batch.id for batch in tail] == [batches[1], batches[0]]
-    await chat.journal.summaries.save("chat", "They asked.", batches[:2], ids=chat.ids, now=NOW)
+    await chat.summarise("They asked.", batches[:2])
     accepted = await chat.say("And tomorrow?")
     newest, last = await messages.tail("chat", max_tokens=PLENTY)
     assert (newest.id, newest.state) == (accepted.turn.batch, BatchState.OPEN)
@@ -112,14 +112,11 @@ async def test_a_batch_is_loaded_from_its_own_thread_only(journal: Journal, chat
     """A batch's id is not a way into another conversation."""
     batch = await chat.exchange()
     await chat.another("second")
-    assert texts((await journal.messages.load_batch("chat", batch)).messages) == [
-        "Is it open?",
-        "Yes.",
-    ]
+    assert texts((await chat.batch(batch)).messages) == ["Is it open?", "Yes."]
     with pytest.raises(NotFoundError):
         await journal.messages.load_batch("second", batch)
     with pytest.raises(NotFoundError):
-        await journal.messages.load_batch("chat", batch + 1)
+        await chat.batch(batch + 1)
 
 
 async def test_the_messages_of_a_batch_are_listed_for_its_agent_only(chat: Chat) -> None:
@@ -161,7 +158,7 @@ async def test_a_batch_that_a_failure_left_open_is_listed(chat: Chat, closed: bo
     accepted = await chat.say()
     sorry = [AIMessage("Something went wrong.")] if closed else []
     lease = await chat.take_turn()
-    await chat.journal.turns.fail(lease, "timeout", ids=chat.ids, now=NOW, messages=sorry)
+    await chat.fail(lease, "timeout", *sorry)
     listed = await chat.journal.messages.list_incomplete_batches("guide")
     assert [batch.id for _, batch in listed] == ([] if closed else [accepted.turn.batch])
 
@@ -171,7 +168,7 @@ async def test_a_batch_that_waits_for_its_continuation_is_listed(chat: Chat) -> 
     accepted = await chat.say()
     lease = await chat.take_turn()
     await chat.finish(lease, *call_and_result(goes_on=True), AIMessage("More soon."))
-    assert (await chat.journal.turns.get(lease.turn.id)).state is TurnState.DONE
+    assert (await chat.turn(lease.turn.id)).state is TurnState.DONE
     [(thread_id, batch)] = await chat.journal.messages.list_incomplete_batches("guide")
     assert (thread_id, batch.id) == ("chat", accepted.turn.batch)
     assert batch.state is BatchState.AWAITING_CONTINUATION

@@ -1,11 +1,10 @@
 /** The next request to the model: its parts with their share of tokens, and what is left out. */
 
+import { copy } from "../media.js";
 import { controls } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
+import { plain } from "../words.js";
 import { SegueElement, define } from "./element.js";
-
-/** @param {string} name */
-const plain = (name) => name.replaceAll("_", " ");
 
 export class SegueContext extends SegueElement {
   static properties = { context: { attribute: false } };
@@ -67,10 +66,8 @@ export class SegueContext extends SegueElement {
   };
 
   /** @param {Event} event */
-  async #copy(event) {
-    const button = /** @type {HTMLElement} */ (event.target);
-    await navigator.clipboard.writeText(JSON.stringify(this.context.messages, null, 2));
-    button.textContent = "Copied";
+  #copy(event) {
+    copy(JSON.stringify(this.context.messages, null, 2), /** @type {HTMLElement} */ (event.target));
   }
 }
 

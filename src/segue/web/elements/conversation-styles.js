@@ -4,9 +4,13 @@ import { css } from "../vendor/lit.js";
 
 export const conversationStyles = css`
   :host { display: flex; flex-direction: column; min-height: 0; position: relative; }
-  .log { flex: 1; overflow-y: auto; overscroll-behavior: contain; padding: 16px 20px 8px; overflow-anchor: none; }
-  .column { max-width: 760px; margin: 0 auto; display: flex; flex-direction: column; gap: 12px; min-height: 100%; justify-content: flex-end; }
-  .gap { display: flex; align-items: center; gap: 12px; color: var(--dim); font-size: 12px; line-height: 16px; margin: 8px 0; }
+  .log { flex: 1; display: flex; overflow-y: auto; overscroll-behavior: contain; padding: 16px 20px 8px; overflow-anchor: none; }
+  .column { width: min(760px, 100%); margin: auto auto 0; }
+  .column > * + * { margin-top: 12px; }
+  .column > :is(.gap, .gap + *) { margin-top: 20px; }
+  .column:has(> .empty) { margin: auto; }
+  segue-message { contain: layout style; }
+  .gap { display: flex; align-items: center; gap: 12px; color: var(--dim); font-size: 12px; line-height: 16px; }
   .gap::before, .gap::after { content: ""; flex: 1; border-top: 1px dotted var(--edge); opacity: .6; }
   .foot { padding: 0 20px 16px; }
   .foot > * { max-width: 760px; margin-inline: auto; }
@@ -23,7 +27,7 @@ export const conversationStyles = css`
   .empty { text-align: center; color: var(--dim); margin: auto; max-width: 36ch; }
   .empty h2 { color: var(--text); font-size: 18px; line-height: 28px; }
   .unsent { margin-left: auto; max-width: min(85%, 60ch); width: fit-content; }
-  .unsent .text { background: var(--bubble); border-radius: 10px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; }
+  .unsent .text { width: fit-content; margin-left: auto; background: var(--bubble); border-radius: 10px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; }
   .unsent.going .text { opacity: .75; }
   .unsent .small { display: flex; gap: 8px; justify-content: flex-end; color: var(--bad); font-size: 12px; }
   .found { outline: 2px solid var(--accent); outline-offset: 8px; border-radius: 4px; }

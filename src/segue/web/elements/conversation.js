@@ -3,10 +3,11 @@
  * It loads upward, keeps a bounded window, and sticks to the end only if it was there.
  */
 
+import { drawn } from "../conversation.js";
 import { icon } from "../icons.js";
 import { controls } from "../styles.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
-import { clock, moment, span } from "../words.js";
+import { clock, moment, plain, span } from "../words.js";
 import { conversationStyles } from "./conversation-styles.js";
 import { SegueElement, define } from "./element.js";
 import "./composer.js";
@@ -44,8 +45,15 @@ export class SegueConversation extends SegueElement {
     this.anchor = null;
     this.missed = false;
     this.seen = { top: 0, height: 0 };
+    // After the layout of a frame and before its paint, sizes are known without another layout.
     this.resized = new ResizeObserver(() => this.#stick());
     this.heard = (/** @type {Event} */ event) => this.#heard(event);
+  }
+
+  /** Once per frame, however many tokens came since the last one. */
+  async scheduleUpdate() {
+    if (this.hasUpdated) await drawn();
+    super.scheduleUpdate();
   }
 
   /** @param {import("../vendor/lit.js").PropertyValues} changed */
@@ -60,16 +68,13 @@ export class SegueConversation extends SegueElement {
     this.anchor = this.isAway && !changed.has("conversation") ? this.#findAnchor() : null;
   }
 
-  /** @param {import("../vendor/lit.js").PropertyValues} changed */
-  updated(changed) {
+  updated() {
     const log = this.#log;
     if (!log) return;
-    const column = log.querySelector(".column");
-    if (column) this.resized.observe(column);
+    // Observed anew, they are reported with this frame even if their sizes stay.
+    for (const each of [log, ...log.children]) this.resized.observe(each);
     if (this.highlighted) this.#seek();
     else if (this.anchor) this.#hold(log, this.anchor);
-    else this.#stick();
-    if (changed.has("conversation") || !this.isAway) this.#grow(log);
     this.#read();
   }
 
@@ -81,7 +86,9 @@ export class SegueConversation extends SegueElement {
 
   #stick() {
     const log = this.#log;
-    if (log && !this.isAway && !this.highlighted) log.scrollTop = log.scrollHeight;
+    if (!log || this.isAway || this.highlighted) return;
+    log.scrollTop = log.scrollHeight;
+    this.#grow(log);
   }
 
   #findAnchor() {
@@ -113,12 +120,13 @@ export class SegueConversation extends SegueElement {
   render() {
     const talk = this.conversation;
     if (!talk || !this.session) return nothing;
+    const name = this.#name;
     return html`
       <div class="log" tabindex="0" role="log" aria-label="Messages" aria-live="off" @scroll=${this.#scrolled}>
         <div class="column" @thread=${(/** @type {CustomEvent} */ event) => this.session?.keep(event.detail)}
           @again=${(/** @type {CustomEvent} */ event) => talk.send(event.detail.content)}>
           ${talk.before ? html`<div class="top">Earlier messages…</div>` : nothing}
-          ${this.#empty(talk)} ${repeat(this.#rows(talk), (row) => row.key, (row) => row.view)}
+          ${this.#empty(talk)} ${repeat(this.#rows(talk, name), (row) => row.key, (row) => row.view)}
         </div>
       </div>
       <div class="unseen" aria-live="polite">${this.said}</div>
@@ -127,7 +135,7 @@ export class SegueConversation extends SegueElement {
         : nothing}
       <div class="foot">
         <div class="status ${this.#trouble ? "warn" : ""}" role="status">${this.#status(talk)}</div>
-        <segue-composer .thread=${talk.id} .name=${this.#name} ?busy=${talk.isBusy} @send=${this.#send}
+        <segue-composer .thread=${talk.id} .name=${name} ?busy=${talk.isBusy} @send=${this.#send}
           @stop=${this.stop} @typing=${this.#typing}></segue-composer>
       </div>`;
   }
@@ -143,8 +151,8 @@ export class SegueConversation extends SegueElement {
       <p>Then be quiet for a while: ${this.#name} may write first.</p></div>`;
   }
 
-  /** @param {Conversation} talk */
-  #rows(talk) {
+  /** @param {Conversation} talk @param {string} name */
+  #rows(talk, name) {
     const rows = /** @type {{key: string, view: unknown}[]} */ ([]);
     let before = /** @type {Message | null} */ (null);
     const drafts = [...talk.drafts.values()].map((draft) => ({
@@ -153,7 +161,7 @@ export class SegueConversation extends SegueElement {
     for (const message of /** @type {any[]} */ ([...talk.messages, ...drafts])) {
       const gap = before && this.#gap(before, message);
       if (gap) rows.push({ key: `gap-${message.id}`, view: gap });
-      rows.push({ key: message.id, view: this.#message(talk, message) });
+      rows.push({ key: message.id, view: this.#message(talk, message, name) });
       before = message;
     }
     for (const each of talk.unsent) rows.push({ key: each.id, view: this.#unsent(talk, each) });
@@ -161,10 +169,10 @@ export class SegueConversation extends SegueElement {
     return rows;
   }
 
-  /** @param {Conversation} talk @param {any} message */
-  #message = (talk, message) => html`<segue-message data-id=${message.id}
+  /** @param {Conversation} talk @param {any} message @param {string} name */
+  #message = (talk, message, name) => html`<segue-message data-id=${message.id}
     class=${message.position === this.highlighted ? "found" : ""} .message=${message}
-    ?live=${message.live ?? false} .client=${talk.client} .thread=${talk.id} .name=${this.#name}></segue-message>`;
+    ?live=${message.live ?? false} .client=${talk.client} .thread=${talk.id} .name=${name}></segue-message>`;
 
   /** @param {Message} before @param {Message} message */
   #gap(before, message) {
@@ -198,7 +206,7 @@ export class SegueConversation extends SegueElement {
     const dots = html`<span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>`;
     if (this.#trouble) return html`The server is away; reconnecting… ${dots}`;
     const tools = [...talk.tools.values()].filter((tool) => tool.state === "running");
-    if (tools.length) return html`${dots} ${this.#name} uses ${tools.map((tool) => tool.name.replaceAll("_", " ")).join(", ")}`;
+    if (tools.length) return html`${dots} ${this.#name} uses ${tools.map((tool) => plain(tool.name)).join(", ")}`;
     if (talk.isBusy) return html`${dots} ${this.#name} writes`;
     const thread = this.session?.find(talk.id);
     const held = thread && talk.messages.length ? this.session?.heldBack(thread) : null;

@@ -1,6 +1,6 @@
 /** What our elements have in common: they follow a source of `change` events while connected. */
 
-import { LitElement } from "../vendor/lit.js";
+import { LitElement, html, nothing } from "../vendor/lit.js";
 
 export class SegueElement extends LitElement {
   /** @type {Map<EventTarget, () => void>} */ #followed = new Map();
@@ -34,6 +34,46 @@ export class SegueElement extends LitElement {
   /** @param {string} name @param {unknown} [detail] */
   emit(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+  }
+}
+
+/** Shows something of the session's user or server, and what went wrong with it. */
+export class SegueView extends SegueElement {
+  static properties = { session: { attribute: false }, problem: { state: true } };
+
+  constructor() {
+    super();
+    /** @type {import("../session.js").Session | null} */ this.session = null;
+    this.problem = "";
+  }
+
+  #isOfPoll = false;
+
+  /** @param {import("../vendor/lit.js").PropertyValues} changed */
+  willUpdate(changed) {
+    this.follow(this.session);
+  }
+
+  /**
+   * Do something with the client, and show what goes wrong; whether it was done. A poll leaves the
+   * problem of an action on screen.
+   * @param {(client: import("../client/segue-client.js").SegueClient) => Promise<unknown>} action
+   */
+  async attempt(action, isPoll = false) {
+    if (!this.session) return false;
+    try {
+      await action(this.session.client);
+      if (!isPoll || this.#isOfPoll) this.problem = "";
+      return true;
+    } catch (error) {
+      this.problem = /** @type {Error} */ (error).message;
+      this.#isOfPoll = isPoll;
+      return false;
+    }
+  }
+
+  get trouble() {
+    return this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing;
   }
 }
 

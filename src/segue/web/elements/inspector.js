@@ -4,26 +4,23 @@ import { icon } from "../icons.js";
 import { save } from "../media.js";
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
-import { clock, countdown, exact, moment } from "../words.js";
-import { SegueElement, define } from "./element.js";
+import { clock, countdown, exact, moment, plain } from "../words.js";
+import { SegueView, define } from "./element.js";
 import "./context.js";
 import "./runs.js";
 import "./timeline.js";
 
 const TABS = /** @type {const} */ ([["batches", "Time line"], ["decisions", "Decisions"], ["context", "Context"], ["server", "Server"]]);
 const MARKS = /** @type {const} */ ({ allow: "check", postpone: "pause", suppress: "close" });
-/** @param {string | null | undefined} name */
-const plain = (name) => (name ?? "").replaceAll("_", " ");
 
-export class SegueInspector extends SegueElement {
+export class SegueInspector extends SegueView {
   static properties = {
-    session: { attribute: false },
+    ...SegueView.properties,
     thread: {},
     tab: { state: true },
     data: { state: true },
     chosen: { state: true },
     now: { state: true },
-    problem: { state: true },
   };
 
   static styles = [
@@ -46,27 +43,25 @@ export class SegueInspector extends SegueElement {
       .actions button { padding: 2px 8px; color: var(--dim); }
       .held { flex-basis: 100%; display: inline-flex; gap: 4px; align-items: center; }
       .held svg, .gates svg { width: 14px; height: 14px; }
-      .gates dt { align-self: center; }
+      .gates dt { padding-top: 3px; }
       .role { color: var(--dim); }
       .trigger .role, .trigger .text { color: var(--accent); font-style: italic; }
       .gates { display: grid; grid-template-columns: 20px 120px 1fr; gap: 2px 8px; padding: 0 10px 10px; margin: 0; }
       .gates dt, .gates dd { margin: 0; }
       .allow { color: var(--good); } .suppress { color: var(--bad); } .postpone { color: var(--warn); }
-      .state { color: var(--dim); } .state.bad { color: var(--bad); }
+      .state { color: var(--dim); } .waits { color: var(--warn); }
       .command { margin-top: 16px; color: var(--dim); overflow-x: auto; white-space: pre; font-size: 12px; }
     `,
   ];
 
   constructor() {
     super();
-    /** @type {import("../session.js").Session | null} */ this.session = null;
     this.thread = "";
     /** @type {string} */ this.tab = "batches";
     /** @type {{batches: any[], decisions: any[], timers: any[], context: any}} */
     this.data = { batches: [], decisions: [], timers: [], context: null };
     this.chosen = "";
     this.now = Date.now();
-    this.problem = "";
     this.changed = () => this.#soon();
   }
 
@@ -98,19 +93,14 @@ export class SegueInspector extends SegueElement {
   }
 
   async #load() {
-    const { client } = this.session ?? {};
     const id = this.thread;
-    if (!client) return;
-    try {
+    await this.attempt(async (client) => {
       const [context, ...lists] = await Promise.all([
         client.getContext(id), client.inspect(id, "batches"), client.inspect(id, "decisions"), client.inspect(id, "timers"), client.inspect(id, "memories"),
       ]);
       const [batches, decisions, timers, memories] = lists.map((list) => list.items);
       if (id === this.thread) this.data = { batches, decisions, timers, context: { ...context, memories } };
-      this.problem = "";
-    } catch (error) {
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    });
   }
 
   get #pending() {
@@ -121,12 +111,12 @@ export class SegueInspector extends SegueElement {
     return html`<div class="tabs" role="tablist" aria-label="Inspector">${TABS.map(([id, name]) =>
         html`<button role="tab" id="tab-${id}" aria-controls="panel" aria-selected=${this.tab === id} @click=${() => (this.tab = id)}>${name}</button>`)}</div>
       <div class="body" role="tabpanel" id="panel" aria-labelledby="tab-${this.tab}" tabindex="0">
-        ${this.problem ? html`<p class="bad" role="alert">${this.problem}</p>` : nothing}
-        ${this.#panel()}
+        ${this.trouble} ${this.#panel()}
       </div>`;
   }
 
   #panel() {
+    if (!this.data.context && this.tab !== "server") return nothing; // it is being read
     const command = (/** @type {string} */ name) => html`<div class="command mono">segue ${name} ${this.thread}</div>`;
     switch (this.tab) {
       case "batches":
@@ -165,9 +155,9 @@ export class SegueInspector extends SegueElement {
     const isWhole = batch.state === "complete";
     return html`<details class=${batch.id === this.chosen ? "chosen" : ""} ?open=${batch.id === this.chosen || batch.id === this.data.batches[0]?.id}>
       <summary><span class="grow">${plain(batch.type)}</span>
-        <span class="state ${isWhole ? "" : "bad"}">${plain(batch.state)} · ${batch.messages.length} ${batch.messages.length === 1 ? "message" : "messages"}</span>
+        <span class="state ${isWhole ? "" : "waits"}">${plain(batch.state)} · ${batch.messages.length} ${batch.messages.length === 1 ? "message" : "messages"}</span>
         <time class="dim" title=${exact(batch.began_at)}>${clock(batch.began_at)}</time></summary>
-      ${batch.reasons.length ? html`<p class="bad lines">${batch.reasons.join(" ")}</p>` : nothing}
+      ${batch.reasons.length ? html`<p class="waits lines">${batch.reasons.join(" ")}</p>` : nothing}
       <ul class="lines">${batch.messages.map((/** @type {any} */ message) =>
         html`<li class=${message.role}><span class="role">${message.role}</span><span class="text">${message.text}</span></li>`)}</ul>
       ${(batch.nested ?? []).map((/** @type {any} */ each) => this.#batch(each))}
@@ -179,12 +169,7 @@ export class SegueInspector extends SegueElement {
 
   /** @param {any} batch */
   async #settle(batch) {
-    try {
-      await this.session?.client.settleBatch(batch.thread_id, batch.id);
-      await this.#load();
-    } catch (error) {
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    if (await this.attempt((client) => client.settleBatch(batch.thread_id, batch.id))) await this.#load();
   }
 
   #decisions() {

@@ -27,17 +27,17 @@ export class SegueMemories extends SegueSheet {
 
   render() {
     const agents = this.session?.agents ?? [];
-    const tools = html`${agents.length > 1
-        ? html`<label class="row small">Of <select @change=${this.#choose}>${agents.map((agent) =>
-            html`<option value=${agent.id}>${agent.name}</option>`)}</select></label>`
-        : nothing}
-      <form class="add" @submit=${this.#add}>
+    const tools = html`<form class="add" @submit=${this.#add}>
         <input class="grow" name="content" required aria-label="Something to remember" placeholder="Something to remember, such as: I play the guitar." autocomplete="off">
         <button class="main">Remember</button>
       </form>
-      <input type="search" class="wide" aria-label="Search memories" placeholder="Search as the agent would" @change=${this.#search} @search=${this.#search}>`;
+      <div class="row">${agents.length > 1
+        ? html`<select aria-label="Of which agent" @change=${this.#choose}>${agents.map((agent) =>
+            html`<option value=${agent.id}>${agent.name}</option>`)}</select>`
+        : nothing}<input type="search" class="wide grow" aria-label="Search memories" placeholder="Search as the agent would" @change=${this.#search} @search=${this.#search}></div>`;
     const lead = "What agents remember about you, and use when they answer.";
-    const empty = this.query ? `Nothing found for “${this.query}”.` : "Nothing yet. Agents note facts that you tell them, and you can write some yourself.";
+    const empty = this.query ? html`<p>Nothing found for “${this.query}”.</p>Other words may find it.`
+      : html`<p>Nothing is remembered yet.</p>Agents note facts that you tell them, such as “I play the guitar”. You can write some yourself.`;
     return this.frame({ title: "Memories", lead, tools, empty }, (memory) => memory.key, this.#row);
   }
 
@@ -53,13 +53,13 @@ export class SegueMemories extends SegueSheet {
   /** @param {Event} event */
   #choose(event) {
     this.agent = /** @type {HTMLSelectElement} */ (event.target).value;
-    this.act(async () => {});
+    this.act();
   }
 
   /** @param {Event} event */
   #search(event) {
     this.query = /** @type {HTMLInputElement} */ (event.target).value.trim();
-    this.act(async () => {});
+    this.act();
   }
 
   /** @param {SubmitEvent} event */

@@ -2,7 +2,7 @@
 
 import { icon } from "../icons.js";
 import { MarkdownWriter } from "../markdown.js";
-import { mediaOf } from "../media.js";
+import { copy, mediaOf } from "../media.js";
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
 import { clock, exact } from "../words.js";
@@ -31,13 +31,13 @@ export class SegueMessage extends SegueElement {
       article { max-width: 68ch; }
       .user { margin-left: auto; width: fit-content; max-width: min(85%, 60ch); }
       .user .text {
-        background: var(--bubble); border-radius: 10px; padding: 8px 12px; white-space: pre-wrap;
+        width: fit-content; margin-left: auto; background: var(--bubble); border-radius: 10px; padding: 8px 12px; white-space: pre-wrap;
         overflow-wrap: anywhere;
       }
       .asked p { margin: 8px 0 12px; max-width: 68ch; }
       .foot { display: flex; gap: 8px; align-items: center; font-size: 12px; line-height: 16px;
         color: var(--dim); min-height: 20px; margin-top: 2px; }
-      .user .foot { justify-content: flex-end; }
+      .user .foot { flex-direction: row-reverse; }
       .foot .quiet { opacity: 0; transition: opacity var(--quick); }
       article:hover .quiet, article:focus-within .quiet { opacity: 1; }
       @media (hover: none) { .foot .quiet { opacity: 1; } }
@@ -150,11 +150,8 @@ export class SegueMessage extends SegueElement {
   }
 
   /** @param {Event} event */
-  async #copy(event) {
-    const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
-    await navigator.clipboard.writeText(this.message.text);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+  #copy(event) {
+    copy(this.message.text, /** @type {HTMLButtonElement} */ (event.currentTarget));
   }
 }
 

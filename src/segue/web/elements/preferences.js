@@ -5,21 +5,19 @@ import { isSubscribed, subscribe, unsubscribe } from "../notifications.js";
 import { controls, sheet } from "../styles.js";
 import { html, nothing } from "../vendor/lit.js";
 import { moment } from "../words.js";
-import { SegueElement, define } from "./element.js";
+import { SegueView, define } from "./element.js";
 
 /** @import { Agent, Preferences } from "../client/types.js" */
 
 const HOUR = 3_600_000;
 
-export class SeguePreferences extends SegueElement {
-  static properties = { session: { attribute: false }, note: { state: true }, problem: { state: true }, pushes: { state: true } };
+export class SeguePreferences extends SegueView {
+  static properties = { ...SegueView.properties, note: { state: true }, pushes: { state: true } };
   static styles = [controls, sheet];
 
   constructor() {
     super();
-    /** @type {import("../session.js").Session | null} */ this.session = null;
     this.note = "";
-    this.problem = "";
     /** @type {boolean | null} */ this.pushes = null;
   }
 
@@ -28,7 +26,6 @@ export class SeguePreferences extends SegueElement {
   }
 
   render() {
-    this.follow(this.session);
     const wishes = this.session?.me?.preferences;
     if (!wishes) return nothing;
     const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -39,16 +36,17 @@ export class SeguePreferences extends SegueElement {
     return html`<div class="page">
       <h1>Preferences</h1>
       <p class="lead">When agents may write to you first. They always answer what you write.</p>
-      ${this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing}
+      ${this.trouble}
       <p class="unseen" aria-live="polite">${this.note}</p>
-      <div class="setting"><label class="grow" for="zone"><strong>Your time zone</strong>
-        <span class="small dim">This browser is in ${here}.</span></label>
+      <div class="setting"><div class="grow"><label for="zone"><strong>Your time zone</strong></label>
+        <span class="small dim">Quiet hours and daily reminders follow it. This browser is in ${here}.
+          ${wishes.time_zone === here ? nothing : html`<button class="link" @click=${() => this.#move(here)}>Use that</button>`}</span></div>
         <select id="zone" @change=${this.#zone}>
           <option value="" ?selected=${!wishes.time_zone}>the server's</option>
           ${zones.map((zone) => html`<option value=${zone} ?selected=${zone === wishes.time_zone}>${zone}</option>`)}
         </select></div>
       <div class="setting"><div class="grow"><strong>Quiet hours</strong>
-        <span class="small dim">${wishes.quiet_hours === false ? "None: they may write at any hour." : hours ? "Nobody writes first between these hours." : agentHours(this.session?.agents ?? [])}</span></div>
+        <span class="small dim">${wishes.quiet_hours === false ? "None: they may write at any hour." : hours ? "No agent writes first between these hours." : agentHours(this.session?.agents ?? [])}</span></div>
         <form class="row" @submit=${this.#hours}>
           <input type="time" name="start" aria-label="From" required .value=${hours?.start ?? "22:00"}>
           <input type="time" name="end" aria-label="To" required .value=${hours?.end ?? "08:00"}>
@@ -56,7 +54,7 @@ export class SeguePreferences extends SegueElement {
           ${hours ? html`<button type="button" @click=${() => this.#save({ quiet_hours: null }, "Quiet hours are as the agent is set.")}>Clear</button>` : nothing}
         </form></div>
       <div class="setting"><div class="grow"><strong>Take a break</strong>
-        <span class="small dim">${isSnoozed ? `Nobody writes first before ${moment(/** @type {string} */ (wishes.snoozed_until))}.` : "For a while, nobody writes first."}</span></div>
+        <span class="small dim">${isSnoozed ? `No agent writes first before ${moment(/** @type {string} */ (wishes.snoozed_until))}.` : "For a while, no agent writes first."}</span></div>
         <div class="row">${isSnoozed
           ? html`<button @click=${() => this.#save({ snoozed_until: null }, "The break is over.")}>End it</button>`
           : [[1, "An hour"], [24, "A day"], [168, "A week"]].map(([hours, name]) =>
@@ -83,21 +81,19 @@ export class SeguePreferences extends SegueElement {
   /** @param {Event} event */
   async #push(event) {
     const box = /** @type {HTMLInputElement} */ (event.target);
-    if (!this.session) return;
-    this.problem = "";
-    try {
-      await (box.checked ? subscribe : unsubscribe)(this.session.client);
+    if (await this.attempt(box.checked ? subscribe : unsubscribe)) {
       this.pushes = box.checked;
       this.note = box.checked ? "This browser is notified." : "This browser is not notified any more.";
-    } catch (error) {
-      box.checked = Boolean(this.pushes);
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    } else box.checked = Boolean(this.pushes);
   }
 
   /** @param {Event} event */
   #zone(event) {
-    const zone = /** @type {HTMLSelectElement} */ (event.target).value || null;
+    this.#move(/** @type {HTMLSelectElement} */ (event.target).value || null);
+  }
+
+  /** @param {string | null} zone */
+  #move(zone) {
     this.#save({ time_zone: zone }, `Your time zone is ${zone ?? "the server's"}.`);
   }
 
@@ -117,14 +113,7 @@ export class SeguePreferences extends SegueElement {
 
   /** @param {Preferences} changes @param {string} note */
   async #save(changes, note) {
-    if (!this.session) return;
-    this.problem = "";
-    try {
-      await this.session.setPreferences(changes);
-      this.note = note;
-    } catch (error) {
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    if (await this.attempt(async () => this.session?.setPreferences(changes))) this.note = note;
   }
 
   async #export() {
@@ -137,7 +126,8 @@ export class SeguePreferences extends SegueElement {
 function agentHours(agents) {
   const own = agents.map(({ quiet_hours: hours }) => (hours ? `${hours.start} to ${hours.end}` : "none"));
   if (new Set(own).size < 2) return own[0] && own[0] !== "none" ? `As your agents are set: ${own[0]}.` : "None is set: agents may write at any hour.";
-  return `As your agents are set: ${agents.map(({ name }, index) => `${name} ${own[index]}`).join(", ")}.`;
+  const named = [...new Set(own)].map((hours) => `${agents.filter((_, index) => own[index] === hours).map(({ name }) => name).join(", ")} ${hours}`);
+  return `As your agents are set: ${named.join("; ")}.`;
 }
 
 define("segue-preferences", SeguePreferences);

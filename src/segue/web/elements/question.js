@@ -21,7 +21,8 @@ export class SegueQuestion extends SegueElement {
     css`
       :host { display: block; max-width: 68ch; }
       form { border: 1px solid var(--warn); background: var(--warn-soft); border-radius: 10px; padding: 12px; }
-      fieldset { border: 0; margin: 0 0 8px; padding: 0; min-width: 0; }
+      fieldset { border: 0; margin: 0; padding: 0; min-width: 0; }
+      fieldset + * { margin-top: 12px; }
       legend { padding: 0; margin-bottom: 8px; white-space: pre-wrap; }
       .row { flex-wrap: wrap; }
       input { flex: 1; min-width: 160px; }

@@ -2,7 +2,7 @@
 
 import { icon } from "../icons.js";
 import { html, nothing } from "../vendor/lit.js";
-import { exact } from "../words.js";
+import { moment } from "../words.js";
 import { define } from "./element.js";
 import { SegueSheet } from "./sheet.js";
 
@@ -32,7 +32,8 @@ export class SegueReminders extends SegueSheet {
     const agent = session.agents.find((each) => each.takes_reminders);
     const lead = `What agents will remind you of.${agent ? ` You can also ask ${agent.name}: “Remind me in 20 minutes to call mum.”` : ""}`;
     const tools = session.threads.length ? this.#form(session) : nothing;
-    const empty = session.threads.length ? "No reminder waits." : "No reminder waits. Start a conversation: reminders come there.";
+    const empty = html`<p>No reminder waits.</p>${session.threads.length
+      ? "What you add here comes at its minute, in the conversation that you choose." : "Start a conversation first: reminders come there."}`;
     return this.frame({ title: "Reminders", lead, tools, empty }, (each) => each.id, this.#row);
   }
 
@@ -48,13 +49,13 @@ export class SegueReminders extends SegueSheet {
         ? html`<input type="datetime-local" name="at" required aria-label="Day and time">`
         : html`<select name="every" aria-label="How often">${EVERY.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select>
             <input type="time" name="time" required value="09:00" aria-label="At">`}
-    <select name="thread" aria-label="In which conversation">${session.threads.map((thread) =>
+    <select name="thread" class="grow" aria-label="In which conversation">${session.threads.map((thread) =>
       html`<option value=${thread.id}>${session.nameOf(thread.agent_id)}: ${thread.title ?? "new"}</option>`)}</select>
     <button class="main">Add</button>
   </form>`;
 
   #row = (/** @type {Reminder} */ reminder) => html`<div class="row">
-    <span class="grow">${reminder.text}<br><time class="small dim" datetime=${reminder.due_at} title=${exact(reminder.due_at)}>${reminder.description}</time></span>
+    <span class="grow">${reminder.text}<br><time class="small dim" datetime=${reminder.due_at} title=${reminder.description}>${when(reminder)} · ${this.session?.nameOf(this.session.find(reminder.thread_id)?.agent_id)}</time></span>
     <button class="plain icon" aria-label="Cancel: ${reminder.text}" title="Cancel" @click=${() => this.act((client) => client.cancelReminder(reminder.id))}>${icon("close")}</button>
   </div>`;
 
@@ -69,6 +70,13 @@ export class SegueReminders extends SegueSheet {
       /** @type {HTMLInputElement} */ (form.elements.namedItem("text")).value = "";
     }
   }
+}
+
+/** The next time, and the rule. @param {Reminder} reminder */
+function when({ due_at, description }) {
+  const next = moment(due_at);
+  const [, rule] = description.split(", then ");
+  return `${/^\d+:/.test(next) ? `today ${next}` : next}${rule ? `, then ${rule}` : ""}`;
 }
 
 define("segue-reminders", SegueReminders);

@@ -2,19 +2,18 @@
 
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
-import { ago, countdown, exact } from "../words.js";
-import { SegueElement, define } from "./element.js";
+import { ago, countdown, exact, plain } from "../words.js";
+import { SegueView, define } from "./element.js";
 
 const EVERY = 2000;
 
-export class SegueRuns extends SegueElement {
+export class SegueRuns extends SegueView {
   static properties = {
-    session: { attribute: false },
+    ...SegueView.properties,
     now: { type: Number },
     turns: { state: true },
     timers: { state: true },
     letters: { state: true },
-    problem: { state: true },
   };
 
   static styles = [
@@ -26,17 +25,16 @@ export class SegueRuns extends SegueElement {
       td { padding: 4px 8px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
       td:last-child { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; padding-right: 0; }
       td button { padding: 2px 8px; }
+      .user { max-width: 120px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
     `,
   ];
 
   constructor() {
     super();
-    /** @type {import("../session.js").Session | null} */ this.session = null;
     this.now = Date.now();
     /** @type {any[]} */ this.turns = [];
     /** @type {any[]} */ this.timers = [];
     /** @type {any[]} */ this.letters = [];
-    this.problem = "";
   }
 
   connectedCallback() {
@@ -51,26 +49,21 @@ export class SegueRuns extends SegueElement {
   }
 
   async #load() {
-    const client = this.session?.client;
-    if (!client) return;
-    try {
+    await this.attempt(async (client) => {
       const names = /** @type {const} */ (["turns", "timers", "dead-letters"]);
       const found = await Promise.all(names.map((name) => client.inspectServer(name)));
       [this.turns, this.timers, this.letters] = found.map((list) => list.items);
-      this.problem = "";
-    } catch (error) {
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    }, true);
   }
 
   render() {
-    const link = (/** @type {string} */ thread) => html`<a href="#/t/${thread}">${thread}</a>`;
-    return html`${this.problem ? html`<p class="bad" role="alert">${this.problem}</p>` : nothing}
-      ${this.#list("Queue", "No turn waits or runs.", this.turns, (turn) => html`<tr><td>${turn.kind.replaceAll("_", " ")}</td><td>${link(turn.thread_id)}</td>
+    const link = (/** @type {string} */ thread) => html`<a href="./#/t/${thread}" title=${thread}>${this.session?.find(thread)?.title ?? thread}</a>`;
+    return html`${this.trouble}
+      ${this.#list("Queue", "No turn waits or runs.", this.turns, (turn) => html`<tr><td>${plain(turn.kind)}</td><td>${link(turn.thread_id)}</td>
         <td>${turn.state}${turn.owner ? html` <span class="dim">with ${turn.owner}</span>` : nothing}${turn.attempts > 1 ? ` · try ${turn.attempts}` : ""}</td>
         <td title=${exact(turn.wake_at)}>${turn.owner ? "lease " : "in "}${countdown(turn.wake_at, this.now)}</td></tr>`)}
-      ${this.#list("Planned", "Nothing is planned.", this.timers, (timer) => html`<tr><td>${(timer.trigger_type ?? timer.kind).replaceAll("_", " ")}</td><td>${link(timer.thread_id)}</td>
-        <td>${timer.user_id}</td><td title=${exact(timer.due_at)}>${countdown(timer.due_at, this.now)}</td></tr>`)}
+      ${this.#list("Planned", "Nothing is planned.", this.timers, (timer) => html`<tr><td>${plain(timer.trigger_type ?? timer.kind)}</td><td>${link(timer.thread_id)}</td>
+        <td class="user" title=${timer.user_id}>${timer.user_id}</td><td title=${exact(timer.due_at)}>${countdown(timer.due_at, this.now)}</td></tr>`)}
       ${this.#list("Dead letters", "Nothing was given up.", this.letters, (letter) => html`<tr><td>${letter.kind}</td><td>${letter.error ?? letter.evidence ?? ""}</td>
         <td title=${exact(letter.created_at)}>${ago(letter.created_at)}</td><td><button @click=${() => this.#retry(letter.id)}>Try again</button></td></tr>`)}`;
   }
@@ -81,8 +74,7 @@ export class SegueRuns extends SegueElement {
 
   /** @param {string} id */
   async #retry(id) {
-    await this.session?.client.retryDeadLetter(id).catch((error) => (this.problem = error.message));
-    await this.#load();
+    if (await this.attempt((client) => client.retryDeadLetter(id))) await this.#load();
   }
 }
 

@@ -57,7 +57,7 @@ export class SegueSearch extends SegueElement {
   }
 
   #row = (/** @type {Found} */ { thread_id, message }) => html`<li>
-    <a href="#/t/${thread_id}/${message.position}" @click=${this.close}>
+    <a href="./#/t/${thread_id}/${message.position}" @click=${this.close}>
       <span class="small dim">${this.session?.find(thread_id)?.title ?? "A conversation"} · ${moment(message.created_at)}</span>
       <span class="text">${message.text}</span>
     </a></li>`;

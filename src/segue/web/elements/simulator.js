@@ -1,12 +1,9 @@
 /** The simulator, for operators: two policies, one story, and the week that each of them makes. */
 
-import { SegueClient } from "../client/segue-client.js";
-import { keys, whyLocked } from "../session.js";
 import { FIELDS, dayOf, daysOf, hourOf, placesOf, quietParts, sayDay, sayEntry, sayHours, toChanges, toForm } from "../simulate.js";
-import { controls, tokens } from "../styles.js";
+import { controls, sheet } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
-import { SegueElement, define } from "./element.js";
-import "./sign-in.js";
+import { SegueView, define } from "./element.js";
 
 /** @import { Entry, Run, Simulation } from "../simulate.js" */
 
@@ -17,21 +14,18 @@ const RIGHT = 44;
 const SHOWN = new Set(["user_message", "reply", "follow_up", "postponed", "not_sent", "pending"]);
 const TOLD = new Set(["follow_up", "postponed", "not_sent", "pending"]);
 
-export class SegueSimulator extends SegueElement {
+export class SegueSimulator extends SegueView {
   static properties = {
-    options: { state: true }, threads: { state: true }, story: { state: true }, agent: { state: true }, forms: { state: true },
-    simulation: { state: true }, isBusy: { state: true }, problem: { state: true }, told: { state: true }, width: { state: true }, lock: { state: true },
+    ...SegueView.properties, options: { state: true }, threads: { state: true }, story: { state: true }, agent: { state: true }, forms: { state: true },
+    simulation: { state: true }, isBusy: { state: true }, told: { state: true }, width: { state: true },
   };
 
   static styles = [
-    tokens,
     controls,
+    sheet,
     css`
-      :host { overflow-y: auto; }
-      main { max-width: 1240px; margin: 0 auto; padding: 24px 20px 64px; }
-      header { display: flex; gap: 16px; align-items: center; flex-wrap: wrap; margin-bottom: 16px; }
-      h1 { font-size: 18px; flex: 1; }
-      .lead { color: var(--dim); max-width: 68ch; margin-bottom: 16px; }
+      .page { max-width: 1240px; container-type: inline-size; }
+      .lead { max-width: 68ch; }
       form { border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px 16px; background: var(--raised); margin-bottom: 24px; }
       .choice { display: flex; gap: 16px; flex-wrap: wrap; align-items: end; margin-bottom: 8px; }
       .choice label { display: grid; gap: 4px; font-size: 13px; color: var(--dim); min-width: 0; }
@@ -43,8 +37,8 @@ export class SegueSimulator extends SegueElement {
       .field input.other { border-color: var(--accent); background: var(--accent-soft); }
       .field input[aria-invalid="true"] { border-color: var(--bad); background: var(--bad-soft); }
       .heads { font-weight: 600; text-align: center; } .heads .tiny { text-align: left; font-weight: 400; }
-      @media (max-width: 1109px) { .heads:nth-child(3) { display: none; } }
-      @media (max-width: 755px) { .heads:nth-child(2) { display: none; } }
+      @container (max-width: 1071px) { .heads:nth-child(3) { display: none; } }
+      @container (max-width: 717px) { .heads:nth-child(2) { display: none; } }
       .sentences { font-size: 18px; line-height: 28px; max-width: 60ch; margin: 0 0 24px; padding: 0; list-style: none; }
       .sentences li + li { font-size: 15px; line-height: 24px; color: var(--dim); }
       .weeks { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 32px 40px; }
@@ -62,14 +56,12 @@ export class SegueSimulator extends SegueElement {
       .key li { display: flex; gap: 6px; align-items: center; } .key svg { flex: none; }
       details { margin-top: 8px; font-size: 13px; } details ol { margin: 8px 0; padding-left: 20px; } summary { cursor: pointer; color: var(--dim); }
       .busy { opacity: .5; transition: opacity var(--quick); }
-      .notice.bad { border-radius: 6px; padding: 8px 12px; background: var(--bad-soft); color: var(--bad); font-size: 13px; white-space: pre-line; }
-      @media (max-width: 430px) { .fields { grid-template-columns: 1fr; } .field, .field.wide { grid-template-columns: 1fr 84px 84px; } .field.wide input { font-size: 11px; padding: 3px 4px; } }
+      @container (max-width: 390px) { .fields { grid-template-columns: 1fr; } .field, .field.wide { grid-template-columns: 1fr 84px 84px; } .field.wide input { font-size: 11px; padding: 3px 4px; } }
     `,
   ];
 
   constructor() {
     super();
-    this.client = new SegueClient({ api: new URL("../..", import.meta.url), key: keys.get() });
     /** @type {any} */ this.options = null;
     /** @type {any[]} */ this.threads = [];
     this.story = "";
@@ -77,35 +69,19 @@ export class SegueSimulator extends SegueElement {
     /** @type {Record<string, string>[]} */ this.forms = [];
     /** @type {Simulation | null} */ this.simulation = null;
     this.isBusy = false;
-    this.problem = "";
-    /** @type {string | null} */ this.lock = null;
     /** @type {(Entry | null)[]} */ this.told = [null, null];
     this.width = 520;
     this.sizes = new ResizeObserver(([{ contentRect }]) => (this.width = Math.max(300, Math.floor(contentRect.width))));
-    this.#load();
   }
 
-  async #load() {
-    try {
-      this.options = await this.client.getSimulationOptions();
-      this.lock = null;
-      this.threads = (await this.client.listAllThreads()).items.filter((thread) => !thread.id.includes("/"));
+  async firstUpdated() {
+    const isLoaded = await this.attempt(async (client) => {
+      this.options = await client.getSimulationOptions();
+      this.threads = (await client.listAllThreads()).items.filter((thread) => !thread.id.includes("/"));
       this.story = this.options.scenarios[0].name;
       this.#choose(this.options.agents[0].id);
-    } catch (error) {
-      this.lock = whyLocked(error);
-      this.problem = /** @type {Error} */ (error).message;
-      return;
-    }
-    this.#run();
-  }
-
-  /** @param {CustomEvent} event */
-  async #unlock({ detail }) {
-    this.client.key = detail.key;
-    this.problem = "";
-    await this.#load();
-    if (this.options) keys.set(detail.key, detail.stays);
+    });
+    if (isLoaded) this.#run();
   }
 
   get #policy() {
@@ -138,16 +114,13 @@ export class SegueSimulator extends SegueElement {
     event?.preventDefault();
     if (this.isBusy) return;
     this.isBusy = true;
-    this.problem = "";
     const policies = this.forms.map((form) => toChanges(form, this.#policy));
     const thread = this.story.startsWith("thread ") ? this.story.slice(7) : null;
-    try {
-      this.simulation = await this.client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
+    const isDone = await this.attempt(async (client) => {
+      this.simulation = await client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
       this.told = [null, null];
-    } catch (error) {
-      this.simulation = null;
-      this.problem = /** @type {Error} */ (error).message;
-    }
+    });
+    if (!isDone) this.simulation = null;
     this.isBusy = false;
   }
 
@@ -159,19 +132,18 @@ export class SegueSimulator extends SegueElement {
 
   render() {
     const { simulation } = this;
-    if (this.lock !== null) return html`<segue-sign-in .problem=${this.client.key ? this.lock : ""} @unlock=${this.#unlock}></segue-sign-in>`;
-    return html`<main>
-      <header><a href="./">‹ Conversations</a><h1>Simulator</h1></header>
-      <p class="lead">What would agents send, and what not? Change a policy and see the same days under both. No model is called, and nobody gets a message.</p>
+    return html`<div class="page">
+      <h1>Simulator</h1>
+      <p class="lead">What would agents send, and what not? Change a policy and see the same days under both. No model is called, and no user gets a message.</p>
       ${this.forms.length ? this.#form() : nothing}
-      ${this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing}
+      ${this.trouble}
       <div aria-live="polite" class=${this.isBusy ? "busy" : ""}>
         ${this.isBusy && !simulation ? html`<p class="dim">Some days pass …</p>` : nothing}
         ${simulation ? html`<h2 class="unseen">${simulation.title}</h2>
           <ul class="sentences">${simulation.difference.map((sentence) => html`<li>${sentence}</li>`)}</ul>` : nothing}
       </div>
       ${simulation ? html`<div class="weeks ${this.isBusy ? "busy" : ""}">${simulation.runs.map((run, index) => this.#week(simulation, run, index))}</div>${key}` : nothing}
-    </main>`;
+    </div>`;
   }
 
   #form() {
@@ -189,7 +161,7 @@ export class SegueSimulator extends SegueElement {
       </div>
       <div class="fields">${["Times: 30m, 2h, 1d", "", ""].map((note) => html`<div class="field heads" aria-hidden="true">
         <span class="tiny dim">${note}</span><span>A</span><span>B</span></div>`)}
-        ${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}${place.endsWith("hours") ? html` <span class="tiny dim">22:00 to 08:00, or none</span>` : nothing}</span>
+        ${FIELDS.map(([place, label]) => html`<div class="field ${place.endsWith("hours") ? "wide" : ""}"><span>${label}</span>
         ${NAMES.map((name, index) => this.#input(place, label, name, index))}</div>`)}</div>
     </form>`;
   }

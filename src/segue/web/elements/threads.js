@@ -78,7 +78,7 @@ export class SegueThreads extends SegueElement {
   }
 
   #row = (/** @type {Thread} */ thread) => html`<li>
-    <a href="#/t/${thread.id}" class=${thread.unread ? "unread" : ""}
+    <a href="./#/t/${thread.id}" class=${thread.unread ? "unread" : ""}
       aria-current=${thread.id === this.current ? "page" : nothing}>
       <span class="face" aria-hidden="true">${this.session?.nameOf(thread.agent_id).slice(0, 1).toUpperCase()}</span>
       <span class="head">

@@ -3,7 +3,7 @@
 import { controls } from "../styles.js";
 import { LANES, barsOf, firstView } from "../timeline.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
-import { clock, countdown } from "../words.js";
+import { clock, countdown, label, plain } from "../words.js";
 import { SegueElement, define } from "./element.js";
 
 /** @import { Bar } from "../timeline.js" */
@@ -11,7 +11,6 @@ import { SegueElement, define } from "./element.js";
 const LANE = 30;
 const LEFT = 62;
 const TOP = 22;
-const WIDTH = 600;
 
 export class SegueTimeline extends SegueElement {
   static properties = {
@@ -20,14 +19,15 @@ export class SegueTimeline extends SegueElement {
     timers: { attribute: false },
     now: { type: Number },
     view: { state: true },
+    width: { state: true },
   };
 
   static styles = [
     controls,
     css`
       :host { display: block; }
-      svg { width: 100%; height: auto; touch-action: pan-y; }
-      text { fill: var(--dim); font-size: 11px; }
+      svg { touch-action: pan-y; }
+      text { fill: var(--dim); font-size: 12px; }
       .lane { stroke: var(--line); }
       .grid { stroke: var(--line); stroke-dasharray: 2 3; }
       .bar { fill: var(--edge); cursor: pointer; }
@@ -38,7 +38,6 @@ export class SegueTimeline extends SegueElement {
       .call { fill: var(--good); stroke: var(--ground); stroke-width: .5; }
       .open { fill: url(#hatch); stroke: var(--accent); }
       .hatch { stroke: var(--accent); stroke-width: 3; }
-      .incomplete { stroke: var(--bad); stroke-width: 2; }
       .allow, .follow_up { stroke: var(--good); } .suppress, .nothing { stroke: var(--dim); } .postpone { stroke: var(--warn); }
       .tick { stroke-width: 2; }
       .later { stroke: var(--edge); stroke-width: 2; stroke-dasharray: 3 3; }
@@ -59,13 +58,25 @@ export class SegueTimeline extends SegueElement {
     /** @type {any[]} What is planned, the next first. */ this.timers = [];
     this.now = Date.now();
     /** @type {{from: number, to: number} | null} */ this.view = null;
+    this.width = 480;
+    this.sizes = new ResizeObserver(([{ contentRect }]) => (this.width = Math.floor(contentRect.width) || this.width));
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.sizes.observe(this);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.sizes.disconnect();
   }
 
   render() {
     const bars = barsOf(this.batches, this.now);
     const view = this.view ?? firstView(bars, this.timers[0]?.due_at ?? null, this.now);
     const x = (/** @type {number} */ time) =>
-      LEFT + ((time - view.from) / (view.to - view.from)) * (WIDTH - LEFT - 12);
+      LEFT + ((time - view.from) / (view.to - view.from)) * (this.width - LEFT - 12);
     const used = LANES.filter(([type]) => ["user_request", "system_trigger"].includes(type) || bars.some((bar) => bar.batch.type === type));
     const top = (/** @type {Bar} */ bar) => TOP + used.findIndex(([type]) => type === bar.batch.type) * LANE;
     const lanes = [...used.map(([, name]) => name), "decided", "next"];
@@ -75,10 +86,10 @@ export class SegueTimeline extends SegueElement {
         <button aria-label="Zoom in" @click=${() => this.#zoom(0.5)}>+</button>
         <button @click=${() => (this.view = null)}>Newest</button>
       </div>
-      <svg viewBox="0 0 ${WIDTH} ${height}" role="group" aria-label="Time line" @wheel=${this.#wheel}>
+      <svg width=${this.width} height=${height} role="group" aria-label="Time line" @wheel=${this.#wheel}>
         <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"></line></pattern></defs>
         ${this.#grid(view, x, height)}
-        ${lanes.map((name, row) => svg`<text x="0" y=${TOP + row * LANE + 19}>${name}</text><line class="lane" x1=${LEFT} x2=${WIDTH} y1=${TOP + row * LANE + 15} y2=${TOP + row * LANE + 15} />`)}
+        ${lanes.map((name, row) => svg`<text x="0" y=${TOP + row * LANE + 19}>${name}</text><line class="lane" x1=${LEFT} x2=${this.width} y1=${TOP + row * LANE + 15} y2=${TOP + row * LANE + 15} />`)}
         ${bars.map((bar) => bar.parent ? this.#link(bar, top(bar), top(bar.parent), x) : nothing)}
         ${bars.map((bar) => this.#bar(bar, top(bar), x))}
         ${this.decisions.map((decision) => this.#tick(decision, TOP + used.length * LANE, x))}
@@ -89,21 +100,22 @@ export class SegueTimeline extends SegueElement {
 
   /** @param {{from: number, to: number}} view @param {(time: number) => number} x @param {number} height */
   #grid(view, x, height) {
+    const length = view.to - view.from;
     return [0.02, 0.34, 0.66, 0.98].map((share) => {
-      const time = view.from + (view.to - view.from) * share;
-      const anchor = share > 0.9 ? "end" : "middle";
-      return svg`<line class="grid" x1=${x(time)} x2=${x(time)} y1=${TOP} y2=${height} /><text x=${x(time)} y="12" text-anchor=${anchor}>${view.to - view.from < 600_000 ? new Date(time).toTimeString().slice(0, 8) : clock(new Date(time).toISOString())}</text>`;
+      const time = view.from + length * share;
+      const anchor = share > 0.9 ? "end" : share < 0.1 ? "start" : "middle";
+      return svg`<line class="grid" x1=${x(time)} x2=${x(time)} y1=${TOP} y2=${height} /><text x=${x(time)} y="12" text-anchor=${anchor}>${label(time, length)}</text>`;
     });
   }
 
   /** @param {Bar} bar @param {number} y @param {(time: number) => number} x */
   #bar(bar, y, x) {
-    const { batch, from, to, isOpen } = bar;
+    const { batch, from, to } = bar;
     const left = Math.max(x(from), LEFT);
     const width = Math.max(x(to) - left, 6);
-    if (x(to) + 6 < LEFT || left > WIDTH) return nothing;
-    const kind = isOpen ? "open" : batch.state === "complete" ? batch.type : `${batch.type} incomplete`;
-    const says = `${batch.type.replaceAll("_", " ")}, ${batch.messages.length} messages, ${batch.state.replaceAll("_", " ")}, ${clock(batch.began_at)}`;
+    if (x(to) + 6 < LEFT || left > this.width) return nothing;
+    const kind = batch.state === "complete" ? batch.type : "open";
+    const says = `${plain(batch.type)}, ${batch.messages.length} messages, ${plain(batch.state)}, ${clock(batch.began_at)}`;
     return svg`<a href="#" aria-label=${says} @click=${(/** @type {Event} */ event) => { event.preventDefault(); this.emit("chosen", batch.id); }}>
       ${bar.parts.length > 1 ? svg`<line class="later" x1=${left} x2=${left + width} y1=${y + 15} y2=${y + 15} />` : nothing}
       ${bar.parts.map((part) => svg`<rect class="bar ${kind}" x=${Math.max(x(part.from), LEFT)} y=${y + 6} width=${Math.max(x(part.to) - Math.max(x(part.from), LEFT), 6)} height="18" rx="3"><title>${says}</title></rect>`)}
@@ -121,7 +133,7 @@ export class SegueTimeline extends SegueElement {
   /** @param {any} decision @param {number} y @param {(time: number) => number} x */
   #tick(decision, y, x) {
     const at = x(new Date(decision.decided_at).getTime());
-    if (at < LEFT || at > WIDTH) return nothing;
+    if (at < LEFT || at > this.width) return nothing;
     return svg`<line class="tick ${decision.outcome}" x1=${at} x2=${at} y1=${y + 7} y2=${y + 23}><title>${decision.kind}: ${decision.outcome}. ${decision.reasons[0] ?? ""}</title></line>`;
   }
 
@@ -133,9 +145,9 @@ export class SegueTimeline extends SegueElement {
     const due = new Date(timer.due_at).getTime();
     const from = new Date(timer.created_at).getTime();
     const share = Math.min(1, Math.max(0, (this.now - from) / Math.max(1, due - from)));
-    const at = Math.min(Math.max(x(Math.min(due, view.to)), LEFT + 60), WIDTH - 10);
+    const at = Math.min(Math.max(x(Math.min(due, view.to)), LEFT + 60), this.width - 10);
     const round = 2 * Math.PI * 7;
-    return svg`<g><title>${timer.kind.replaceAll("_", " ")}, ${clock(timer.due_at)}</title>
+    return svg`<g><title>${plain(timer.kind)}, ${clock(timer.due_at)}</title>
       <circle class="ring ${timer.kind}" cx=${at} cy=${y + 15} r="7" /><circle class="filled" cx=${at} cy=${y + 15} r="7" stroke-dasharray="${round * share} ${round}" transform="rotate(-90 ${at} ${y + 15})" />
       ${isNext ? svg`<text x=${at - 14} y=${y + 19} text-anchor="end">${countdown(timer.due_at, this.now)}</text>` : nothing}</g>`;
   }

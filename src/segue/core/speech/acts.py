@@ -1,4 +1,4 @@
-"""Speech acts: what each sentence does, by the phrases in `speech/languages/english.toml`.
+"""Speech acts: what each sentence does, by the phrases in `languages/english.toml`.
 
 The default decider and compression draw conclusions from them. A goodbye, thanks or courtesy is
 recognised only at the beginning of a short sentence: "contributions are welcome" is not one.
@@ -9,8 +9,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from segue.core.sentences import is_question, sentences_of
 from segue.core.speech.phrases import alternatives, read_phrases, whole_words
+from segue.core.speech.sentences import is_question, sentences_of
 
 
 class Act(StrEnum):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.core.sentences import is_quote
+from segue.core.speech.sentences import is_quote
 from segue.core.triggers import TRIGGER_PROMPTS
 
 PROMPT = "Ask warmly how the new guitar lessons are going, and keep it short."

@@ -1,26 +1,21 @@
 /** A chat with the older hook of `@langchain/langgraph-sdk/react`, and what it needs for follow-ups. */
 import { Client, type Message } from "@langchain/langgraph-sdk";
 import { useStream } from "@langchain/langgraph-sdk/react";
-import { useEffect, useRef, useState, type FormEvent } from "react";
+import { useEffect, useRef } from "react";
 import { createRoot } from "react-dom/client";
+import { Conversation, apiUrl, assistantId, useThreadId } from "./page";
 
-const address = new URLSearchParams(location.search);
-const client = new Client({ apiUrl: address.get("api") ?? "http://127.0.0.1:8000" });
-const assistantId = address.get("agent") ?? "companion";
+const client = new Client({ apiUrl });
 
 function Chat() {
-  const [threadId, setThreadId] = useState(address.get("thread"));
+  const [threadId, onThreadId] = useThreadId();
   const own = useRef(new Set<string>());
   const stream = useStream<{ messages: Message[] }>({
     client,
     assistantId,
     threadId,
+    onThreadId,
     onCreated: (run) => own.current.add(run.run_id),
-    onThreadId(id) {
-      setThreadId(id);
-      address.set("thread", id);
-      history.replaceState(null, "", `?${address}`); // a reload opens the same conversation
-    },
   });
 
   // The hook listens only to runs that it began. The stream of the thread has all of them.
@@ -40,11 +35,8 @@ function Chat() {
     return () => leaving.abort();
   }, [threadId]);
 
-  function send(event: FormEvent<HTMLFormElement>) {
-    event.preventDefault();
-    const content = String(new FormData(event.currentTarget).get("text"));
+  function send(content: string) {
     const said: Message = { type: "human", content, id: crypto.randomUUID() };
-    event.currentTarget.reset();
     void stream.submit(
       { messages: [said] },
       { optimisticValues: (before) => ({ ...before, messages: [...(before.messages ?? []), said] }) },
@@ -52,18 +44,12 @@ function Chat() {
   }
 
   return (
-    <>
-      <div role="log">
-        {stream.messages.map((message) => (
-          <p key={message.id} className={message.type}>{String(message.content)}</p>
-        ))}
-      </div>
-      <p role="status">{stream.isLoading ? "…" : String(stream.error ?? "")}</p>
-      <form onSubmit={send}>
-        <input name="text" aria-label="Message" autoFocus required />
-        <button>Send</button>
-      </form>
-    </>
+    <Conversation
+      messages={stream.messages.map(({ id, type, content }) => ({ id, type, text: String(content) }))}
+      isLoading={stream.isLoading}
+      error={stream.error}
+      onSend={send}
+    />
   );
 }
 

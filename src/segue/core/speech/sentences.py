@@ -10,6 +10,8 @@ from functools import cache
 from typing import Final
 from unicodedata import normalize
 
+from segue.core.text import UNSPACED
+
 # Only the end of a long text is read: that is where a text states its request.
 _READ_CHARACTERS: Final = 20_000
 _LONGEST_SENTENCE: Final = 600
@@ -42,11 +44,8 @@ _MARKS: Final = str.maketrans(
     {"\u2019": "'", "\uff1f": "? ", "\u061f": "? ", "\u3002": ". ", "*": "", "_": " "}
 )
 
-# Hiragana, katakana, Han, Thai, Lao, Burmese and Khmer.
-_UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-)
-_UNIT: Final = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_UNIT: Final = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+_UNSPACED_UNIT: Final = re.compile(f"[{UNSPACED}]")
 _QUOTED_WORDS: Final = 4
 _QUOTED_CHARACTERS: Final = 8
 # A prompt of fewer words, such as "Go on.", is quoted only by an equal text.
@@ -117,9 +116,7 @@ def _units(text: str) -> list[str]:
 
 
 def _row_length(units: Sequence[str]) -> int:
-    unspaced = sum(
-        len(unit) == 1 and re.match(f"[{_UNSPACED}]", unit) is not None for unit in units
-    )
+    unspaced = sum(_UNSPACED_UNIT.fullmatch(unit) is not None for unit in units)
     return _QUOTED_CHARACTERS if unspaced * 2 > len(units) else _QUOTED_WORDS
 
 

@@ -1,8 +1,13 @@
-"""Whether a reply promises a reminder, and its time if both speakers leave no doubt.
+"""Reminders in what people and agents write: a reply that promises one, and a message that names one.
 
 A promise is a sentence of the agent's own. It counts only if it names a time, or the user asked to
-be reminded. A wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
+be reminded. "I'll make sure to do that" is one, too, if the user asked for a reminder at a time. A
+wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
 is left open.
+
+A message names a reminder if both share a word that says something: not a common one, nor a number
+word, a time or a word for reminding. In doubt it does not: a repetition costs less than a reminder
+that says nothing.
 """
 
 import re
@@ -10,16 +15,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache
+from itertools import product
 from typing import Any, Final
 from unicodedata import combining, normalize
 
 from segue.core.durations import show_duration
-from segue.core.sentences import is_question, sentences_of
+from segue.core.memory import query_words
 from segue.core.speech.phrases import alternatives, folded, languages, whole_words
+from segue.core.speech.sentences import is_question, sentences_of
 from segue.core.speech.stops import UNITS, read_numbers
 from segue.core.text import one_line
 
-LONGEST_TEXT: Final = 1000
+# Characters of the text of a reminder.
+LONGEST_TEXT: Final = 1_000
 _UNITS: Final = {name: length for name, length in UNITS.items() if name != "months"}
 _DATES: Final = r"\d{1,2}[./]\d{1,2}[./]?(\d{2,4})?(?= |$)|\d{4}-\d\d(-\d\d)?|\d{1,2}(st|nd|rd|th|er|e|o|a)|\d{1,2}\. \w+"
 _MARKS: Final = " .,;:!?…\"'()"
@@ -88,6 +96,10 @@ class _Reminders:
         self.promise = whole_words(table["promises"], table.get("words"))
         self.other = whole_words(table["others"])
         self.ask = whole_words(table["asks"])
+        self.request = whole_words(table["requests"])
+        self.not_request = whole_words(table["not_requests"])
+        self.agrees = whole_words(table["agrees"])
+        self.declines = whole_words(table["declines"])
         self.leads_in = re.compile(rf"(?:{alternatives(table['leads_in'])})")
         self.unclear_time = whole_words(f"{table['unclear']}\n{_DATES}")
         self.morning = whole_words(table["morning"])
@@ -111,6 +123,16 @@ class _Reminders:
             rf"(?:(?P<between>[:.]|{separator})(?P<minute>\d\d))?"
             rf"(?P<suffix>\s?(?:{suffix}))?(?![\w:]|[.,/-]\d)"
         )
+        self.common = _common_words(table, times)
+
+
+def _common_words(table: Mapping[str, Any], times: Mapping[str, Any]) -> re.Pattern[str]:
+    """Words that name no reminder: common ones, numbers, times, and those for reminding."""
+    listed = "|".join([*table["common"].split(), *read_numbers(times)])
+    lines = [*times["units"].values(), *times["weekdays"], *times["parts"].values()]
+    times_of = "|".join(map(alternatives, lines))
+    about = "|".join(map(re.escape, table["mentions"]))
+    return re.compile(rf"(?:{listed}|{times_of})$|(?:{about})")
 
 
 @cache
@@ -129,7 +151,8 @@ def find_promise(reply: str, request: str) -> Promise | None:
     sentences = [(each, folded(each)) for each in sentences_of(reply)]
     for plain, sentence in sentences:
         for language in _languages():
-            if is_question(plain) or not _promises(sentence, language):
+            is_promise = language.promise.search(sentence) and not language.other.search(sentence)
+            if not is_promise or is_question(plain):
                 continue
             asked = [s for s in map(folded, sentences_of(request)) if language.ask.search(s)]
             times = [_read_time(each, language) for each in (sentence, *asked)]
@@ -138,8 +161,40 @@ def find_promise(reply: str, request: str) -> Promise | None:
     return None
 
 
-def _promises(sentence: str, language: _Reminders) -> bool:
-    return bool(language.promise.search(sentence) and not language.other.search(sentence))
+def find_agreement(reply: str, request: str) -> Promise | None:
+    """The promise in a reply that agrees to a user's request for a reminder that names a time.
+
+    For a model that called no tool. One that asks back about a time in doubt promises nothing yet.
+    """
+    sentences = [(each, folded(each)) for each in sentences_of(reply)]
+    for language in _languages():
+        asked = [s for s in map(folded, sentences_of(request)) if _asks(s, language)]
+        if not asked or not (agreed := _agreeing(sentences)):
+            continue
+        time = _joined([_read_time(each, language) for each in (*agreed, *asked)])
+        if time is None and any(is_question(plain) for plain, _ in sentences):
+            continue
+        return Promise(_own_words(request, language), time)
+    return None
+
+
+def _asks(sentence: str, language: _Reminders) -> bool:
+    if not language.request.search(sentence) or language.not_request.search(sentence):
+        return False
+    return _names_time(sentence, _read_time(sentence, language), language)
+
+
+def _agreeing(sentences: list[tuple[str, str]]) -> list[str]:
+    """The sentences of a reply that agree, in any language; none if one declines."""
+    every = _languages()
+    if any(language.declines.search(sentence) for _, sentence in sentences for language in every):
+        return []
+    return [
+        sentence
+        for plain, sentence in sentences
+        if not is_question(plain)
+        and any(each.agrees.search(sentence) and not each.other.search(sentence) for each in every)
+    ]
 
 
 def _names_time(sentence: str, read: PromisedTime | None, language: _Reminders) -> bool:
@@ -257,3 +312,42 @@ def _clock_time(found: re.Match[str], *, is_morning: bool, is_later: bool) -> ti
 
 def _next_weekday(today: date, weekday: int) -> date:
     return today + timedelta(days=(weekday - today.weekday()) % 7)
+
+
+# A shorter word counts only if it is equal; a longer one may be part of a compound.
+_SHORTEST_PREFIX: Final = 4
+_SHORTEST_PART: Final = 5
+# Of a longer message, this much is read.
+_LONGEST: Final = 20_000  # characters
+_WORD: Final = re.compile(r"\w+")
+
+
+def names_reminder(message: str, reminder: str) -> bool:
+    """Whether a message has a word of the reminder that says what it is about."""
+    return any(_is_same(*pair) for pair in product(_telling(reminder), _telling(message)))
+
+
+def plain_reminder(reminder: str) -> str:
+    return f"Reminder: {reminder}"
+
+
+def _telling(text: str) -> set[str]:
+    words = {*_WORD.findall(folded(text[:_LONGEST].casefold()))}
+    said = " ".join(word for word in words if not _is_common(word))
+    return {word for word in query_words(said) if len(word) > 2 or not word.isascii()}
+
+
+def _is_common(word: str) -> bool:
+    if word.isdecimal():
+        return len(word) < 3
+    return any(language.common.match(word) for language in _languages())
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Equal, one a part of the other, or alike but for the last letter of the shorter one."""
+    short, long = sorted((one, other), key=len)
+    if short.isdecimal():
+        return short == long
+    is_part = len(short) >= _SHORTEST_PART and short in long
+    prefix = short[:-1]
+    return short == long or is_part or (len(prefix) >= _SHORTEST_PREFIX and long.startswith(prefix))

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from segue.cli.output import ConfigFile, Database, Key, Url
+from segue.cli.output import ConfigFile, Key
 from segue.errors import NotFoundError, UsageError
 from segue.journal.records import Thread
 from segue.offline import OfflineSegue, open_offline
@@ -21,7 +21,9 @@ class Place:
     """The settings and the database of a command."""
 
     config: ConfigFile = None
-    database: Database = None
+    database: Annotated[
+        str | None, "SQLite folder or PostgreSQL address; overrides the settings file."
+    ] = None
 
     def load_settings(self) -> Settings:
         """The settings; secrets of webhooks need not be set."""
@@ -45,7 +47,9 @@ class Target(Place):
     `UsageError` if both are given, or if `url` is not an HTTP address.
     """
 
-    url: Url = None
+    url: Annotated[
+        str | None, "A server's address, instead of a database; needs an operator's key."
+    ] = None
     key: Key = None
 
     def __post_init__(self) -> None:
@@ -69,8 +73,8 @@ class Target(Place):
         user: str | None = None,
         **given: Mapping[str, Any],
     ) -> Any:
-        """The JSON of a request with a `body` or `params`, for a `user` if the key speaks for many;
-        or what `work` does at the database.
+        """The JSON of a request with a `body` or `params`, for a `user` if the key acts for many
+        users; or what `work` returns from the database.
         """
         if self.url is None:
             return self.run(work)
@@ -93,7 +97,7 @@ class Target(Place):
 
 
 def of_thread(thread_id: str, work: ThreadWork[T]) -> Work[T]:
-    """Work that loads the thread first; `NotFoundError` if there is none."""
+    """Work that loads the thread first; `NotFoundError` if it does not exist."""
 
     async def run(segue: OfflineSegue) -> T:
         try:

@@ -2,15 +2,15 @@
 
 import csv
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from segue.cli.access import Target, of_thread
 from segue.cli.output import Answer, AsJson, Limit, ThreadId, print_lines, print_table, when
+from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration, show_duration
 from segue.core.text import one_line
 from segue.errors import NotFoundError, UsageError
@@ -27,7 +27,7 @@ _ONE_THREAD = "The thread's id; without it, the pending timers of all threads."
 
 def threads(
     *,
-    user: Annotated[str | None, typer.Option(help=_USER)] = None,
+    user: Annotated[str | None, _USER] = None,
     of_all: Annotated[bool, typer.Option("--all", help=_ALL)] = False,
     limit: Limit = 50,
     target: Target,
@@ -40,28 +40,26 @@ def threads(
     async def load(segue: OfflineSegue) -> Any:
         return await segue.inspector.list_threads(None if of_all else owner, limit=limit)
 
-    if target.url is None or of_all or user is not None:
-        found = target.look("/api/admin/threads", load, limit=limit, user=user)
-    else:  # the caller's own threads need no operator's key
-        found = target.look("/api/threads", load, limit=limit)
+    # The key's own threads need no operator's key.
+    is_own = target.url is not None and user is None and not of_all
+    path = "/api/threads" if is_own else "/api/admin/threads"
+    found = target.look(path, load, limit=limit, user=user)
+    shown = ("user_id", "agent_id") if of_all else ("agent_id",)
     rows = (
         (
             thread["id"],
-            *([thread["user_id"]] if of_all else []),
-            thread["agent_id"],
+            *(thread[name] for name in shown),
             when(thread["updated_at"]),
             str(thread["message_count"]),
             one_line(thread["title"] or "", 60),
         )
         for thread in found
     )
-    users = ["user"] if of_all else []
-    headings = ("id", *users, "agent", "last written", "messages", "title")
-    subject = "You have" if target.url is not None and user is None else f"{owner} has"
-    nothing = f"{subject} no conversation here; --all lists those of all users."
-    if of_all:
-        nothing = "There is no conversation here."
-    return Answer.table(found, headings, rows, nothing=nothing)
+    names = (name.removesuffix("_id") for name in shown)
+    headings = ("id", *names, "last written", "messages", "title")
+    subject = "You have" if is_own else f"{owner} has"
+    nothing = f"{subject} no conversations here; --all lists those of all users."
+    return Answer.table(found, headings, rows, nothing="No conversations." if of_all else nothing)
 
 
 def history(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
@@ -69,7 +67,7 @@ def history(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer
     found = _list(target, thread_id, "history", Inspector.list_history, limit)
     rows = ((when(m["created_at"]), m["name"], m["shown"]) for m in found)
     headings = ("when", "who", "what")
-    return Answer.table(found, headings, rows, nothing="There is no message yet.")
+    return Answer.table(found, headings, rows, nothing="No messages yet.")
 
 
 def batches(thread_id: ThreadId, *, limit: Limit = 20, target: Target) -> Answer:
@@ -77,7 +75,7 @@ def batches(thread_id: ThreadId, *, limit: Limit = 20, target: Target) -> Answer
     newest_first = _list(target, thread_id, "batches", Inspector.list_batches, limit)
     found = newest_first[::-1]
     lines = (line for batch in found for line in _batch_lines(batch))
-    return Answer(found, lambda: print_lines(lines if found else ["This thread has no batch yet."]))
+    return Answer(found, lambda: print_lines(lines if found else ["No batches yet."]))
 
 
 def context(thread_id: ThreadId, *, target: Target) -> Answer:
@@ -125,7 +123,7 @@ def timers(
     )
     names = (name.removesuffix("_id") for name in own)
     headings = ("due", *names, "state", "became", "trigger", "why")
-    return Answer.table(found, headings, rows, nothing="There is no timer.")
+    return Answer.table(found, headings, rows, nothing="No timers.")
 
 
 def why(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
@@ -133,7 +131,7 @@ def why(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
     found = _list(target, thread_id, "why", Inspector.list_reasons, limit)
     rows = ((when(r["at"]), r["what"], r["outcome"], r["why"]) for r in found)
     headings = ("when", "what", "outcome", "why")
-    return Answer.table(found, headings, rows, nothing="There is no decision yet.")
+    return Answer.table(found, headings, rows, nothing="No decisions yet.")
 
 
 def _path(thread_id: str, view: str) -> str:
@@ -177,10 +175,10 @@ def _print_context(found: Mapping[str, Any]) -> None:
     print_table(("left out", "reason", "detail"), left, nothing="Nothing is left out.")
     if found["shortened"]:
         shorter = ((str(s["batch"]), s["detail"]) for s in found["shortened"])
-        print_table(("shortened", "detail"), shorter, nothing="")
+        print_table(("shortened", "detail"), shorter)
     if found["state"]:
         state = ((s["channel"], str(s["bytes"]), s["value"]) for s in found["state"])
-        print_table(("state", "bytes", "value"), state, nothing="")
+        print_table(("state", "bytes", "value"), state)
     cut = ", and there may be older ones that do not fit" if found["is_cut"] else ""
     typer.echo(f"About {found['tokens']} tokens in {len(found['batches'])} batches{cut}.")
 
@@ -190,25 +188,17 @@ _OUTCOMES = (
     *("replied", "ignored", "pending", "stopped"),
     *("failed", "held_out", "suppressed", "withheld"),
 )
-_HEADINGS = (
-    *("agent", "trigger", "variant", *(name.replace("_", " ") for name in _OUTCOMES)),
-    *("reply rate", "median reply after", "suppressed by"),
-)
+_ALWAYS = ("replied", "ignored")
+_MORE = ("reply rate", "median reply after", "suppressed by")
 
 
 def stats(  # noqa: PLR0913 - each is an option
     *,
-    agent: Annotated[str | None, typer.Option(help="Only this agent, by its id.")] = None,
-    trigger: Annotated[
-        str | None, typer.Option(help="Only this trigger, such as check_in.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="From this time on: a date, 2027-01-31, or an age, 7d.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time; the same forms.")] = None,
-    window: Annotated[
-        str, typer.Option(help="A message within this time counts as the answer.")
-    ] = "24h",
+    agent: Annotated[str | None, "Only this agent, by its id."] = None,
+    trigger: Annotated[str | None, "Only this trigger, such as check_in."] = None,
+    since: Annotated[str | None, "From this time on: a date, 2027-01-31, or an age, 7d."] = None,
+    until: Annotated[str | None, "Before this time; the same forms."] = None,
+    window: Annotated[str, "A message within this time counts as the answer."] = "24h",
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
     target: Target,
@@ -231,7 +221,12 @@ def stats(  # noqa: PLR0913 - each is an option
 
     async def work(segue: OfflineSegue) -> Json:
         found = (await segue.stats(query)).as_json()
-        _refuse_unknown(agent, [config.id for config in segue.settings.agents], found)
+        known = [config.id for config in segue.settings.agents]
+        if agent is not None and agent not in known and not found["outcomes"]:
+            raise NotFoundError(
+                f"Unknown agent {agent!r:.60}: nothing of it is stored, and the settings have: "
+                f"{', '.join(known)}."
+            )
         return found
 
     found = target.look(
@@ -247,16 +242,12 @@ def stats(  # noqa: PLR0913 - each is an option
 
 
 def _print(found: Json) -> None:
-    print_table(_HEADINGS, map(_row, found["outcomes"]), nothing="There was no follow-up.")
+    rows = found["outcomes"]
+    # Columns of zeros would leave no room for the others.
+    shown = [n for n in _OUTCOMES if n in _ALWAYS or any(row[n] for row in rows)]
+    headings = ("agent", "trigger", "variant", *(name.replace("_", " ") for name in shown), *_MORE)
+    print_table(headings, (_row(row, shown) for row in rows), nothing="No follow-ups.")
     print_lines(_sentences(found))
-
-
-def _refuse_unknown(agent: str | None, known: list[str], found: Json) -> None:
-    if agent is not None and agent not in known and not found["outcomes"]:
-        raise NotFoundError(
-            f"There is no agent {agent!r:.60}, and nothing of one is stored; the settings have: "
-            f"{', '.join(known)}."
-        )
 
 
 def parse_time(text: str | None, now: datetime) -> datetime | None:
@@ -276,13 +267,13 @@ def parse_time(text: str | None, now: datetime) -> datetime | None:
         ) from None
 
 
-def _row(row: Json) -> tuple[str, ...]:
+def _row(row: Json, shown: Sequence[str]) -> tuple[str, ...]:
     latency = row["median_latency_seconds"]
     return (
         row["agent"],
         row["trigger"] or "-",
         row["variant"] or "-",
-        *(str(row[name]) for name in _OUTCOMES),
+        *(str(row[name]) for name in shown),
         _rate(row["reply_rate"]),
         "" if latency is None else show_duration(timedelta(seconds=latency)),
         ", ".join(f"{gate} {count}" for gate, count in row["suppressed_by"].items()),
