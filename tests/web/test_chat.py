@@ -5,7 +5,7 @@ import base64
 from datetime import timedelta
 
 import pytest
-from playwright.async_api import Browser, FilePayload, expect
+from playwright.async_api import Browser, FilePayload, Route, expect
 
 from segue.core.triggers import TRIGGER_PROMPTS
 from tests.web.stage import FOLLOW_UP, HOSTILE, Served, look_up, open_tab, tab_of
@@ -34,6 +34,25 @@ async def test_the_agent_writes_first_and_a_reload_shows_the_same(
         assert await tab.words() == before
         shown = await tab.page.content() + " ".join(await tab.words())
         assert not [prompt for prompt in TRIGGER_PROMPTS.values() if prompt in shown]
+
+
+async def test_a_conversation_can_begin_once_the_agents_are_known(
+    browser: Browser, site: Served
+) -> None:
+    """An early click would begin one with the first agent, without asking with whom."""
+    async with tab_of(browser, site) as tab:
+        known = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await known.wait()
+            await route.continue_()
+
+        await tab.page.route("**/api/agents*", hold)
+        await tab.page.reload()
+        await expect(tab.page.get_by_role("button", name="New", exact=True)).to_be_disabled()
+        known.set()
+        await tab.begin("Calm")
+        await tab.page.get_by_role("heading", name="Calm").wait_for()
 
 
 async def test_why_shows_that_a_follow_up_was_put_off(browser: Browser, site: Served) -> None:

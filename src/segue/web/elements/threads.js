@@ -62,7 +62,7 @@ export class SegueThreads extends SegueElement {
     if (!session) return nothing;
     return html`
       <header>
-        <button class="main grow" @click=${this.#new} aria-expanded=${session.agents.length > 1 ? `${this.isChoosing}` : nothing}>${icon("plus")} New</button>
+        <button class="main grow" ?disabled=${!session.isReady} @click=${this.#new} aria-expanded=${session.agents.length > 1 ? `${this.isChoosing}` : nothing}>${icon("plus")} New</button>
         <button class="icon" title="Search (Ctrl K)" aria-label="Search" @click=${() => this.emit("search")}>${icon("search")}</button>
       </header>
       ${this.isChoosing
