@@ -1,10 +1,15 @@
 """Sockets of clients that break the protocol of WebSockets, or go away in the middle of it."""
 
 import asyncio
+import logging
 
 import pytest
+from starlette.types import Message
+from starlette.websockets import WebSocket
+from uvicorn.protocols.utils import ClientDisconnected
 
 from segue.server.settings import ServerSettings
+from segue.server.socket import accepted, close, send_text
 from segue.simulate.world import Stage
 from tests.runtime.scenes import always
 from tests.server.clients import PATIENCE, site_of
@@ -41,6 +46,7 @@ BROKEN = {
     "half a letter": frame(TEXT, b'"\xc3', is_last=False) + frame(CONTINUATION, b'\xa9"'),
     "a binary frame": frame(BINARY, bytes(100)),
     "frames after the close": frame(CLOSE) + 50 * frame(TEXT, b'{"type":"ping"}'),
+    "pings right before the close": 3 * frame(TEXT, b'{"type":"ping"}') + frame(CLOSE),
     "a frame of 2**63 bytes": b"\x81\xff\x7f" + b"\xff" * 7 + bytes(4),
     "half a frame": frame(TEXT, b'{"type":"ping"}')[:-3],
     "nothing": b"",
@@ -49,9 +55,11 @@ BROKEN = {
 }
 
 
-async def test_a_socket_is_forgotten_when_its_client_goes(sqlite_stage: Stage) -> None:
+async def test_a_socket_is_forgotten_when_its_client_goes(
+    sqlite_stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever the client sent before, or with its first request; otherwise it could use up a
-    user's sockets.
+    user's sockets. No client can write an error into the log.
     """
     async with (
         sqlite_stage.world(models={"guide": always("Fine.")}) as world,
@@ -74,3 +82,28 @@ async def test_a_socket_is_forgotten_when_its_client_goes(sqlite_stage: Stage) -
                             await asyncio.sleep(0.01)
                 except TimeoutError:
                     pytest.fail(f"A client that sent {name} is still counted.")
+                assert [r for r in caplog.records if r.levelno >= logging.ERROR] == [], name
+
+
+async def test_a_close_that_was_answered_but_not_yet_received_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """For one turn of the loop uvicorn refuses what is sent, and has not yet said why."""
+    sent: list[str] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+        if len(sent) == 2:
+            raise RuntimeError("Unexpected ASGI message, after sending 'websocket.close'.")
+        if len(sent) > 2:
+            raise ClientDisconnected
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    websocket = WebSocket({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    async with accepted(websocket):
+        await send_text(websocket, "{}")
+    await close(websocket, 1011, "The server failed.")
+    assert sent == ["websocket.accept", "websocket.send", "websocket.close"]
+    assert caplog.records == []

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
-from starlette.websockets import WebSocketDisconnected
 
 from segue.core.snowflake import to_text
 from segue.errors import SegueError, UsageError
@@ -91,7 +90,7 @@ async def accepted(websocket: WebSocket) -> AsyncIterator[None]:
     await websocket.accept(PROTOCOL if PROTOCOL in protocols else None)
     try:
         yield
-    except (WebSocketDisconnect, WebSocketDisconnected):  # while reading, or while writing
+    except WebSocketDisconnect:  # while reading, or while writing
         pass
     except (ApiError, SegueError) as error:
         problem = problem_of(error)
@@ -187,7 +186,7 @@ class _Socket:
 
     async def _send_text(self, text: bytes) -> None:
         async with self._sending:
-            await self._websocket.send_text(text.decode())
+            await send_text(self._websocket, text.decode())
 
 
 async def first_of(*work: Awaitable[None]) -> None:
@@ -210,6 +209,13 @@ async def receive_text(websocket: WebSocket) -> str:
     return message.get("text") or ""  # a binary frame is invalid, like an empty one
 
 
+async def send_text(websocket: WebSocket, text: str) -> None:
+    try:
+        await websocket.send_text(text)
+    except RuntimeError:  # uvicorn has answered the client's close; nobody has received it yet
+        raise WebSocketDisconnect from None
+
+
 async def close(websocket: WebSocket, code: int, reason: str) -> None:
-    with suppress(RuntimeError):  # already closed
+    with suppress(RuntimeError, WebSocketDisconnect):  # already closed
         await websocket.close(code, reason[:120])

@@ -45,7 +45,15 @@ from segue.server.middleware import authenticated_router
 from segue.server.problems import ApiError, describe_invalid, problem_of
 from segue.server.requests import StrictModel
 from segue.server.responses import encode, respond
-from segue.server.socket import RESTARTING, accepted, close, first_of, parse_as, receive_text
+from segue.server.socket import (
+    RESTARTING,
+    accepted,
+    close,
+    first_of,
+    parse_as,
+    receive_text,
+    send_text,
+)
 
 router = authenticated_router("", "langgraph", in_schema=False)
 sockets = APIRouter()
@@ -278,4 +286,4 @@ class _Socket:
 
     async def _send_text(self, text: str) -> None:
         async with self._sending:
-            await self._websocket.send_text(text)
+            await send_text(self._websocket, text)
