@@ -115,8 +115,8 @@ class MessageMetadata:
         An unknown trigger type is logged and read as None: the message stays synthetic. Any other
         wrong value raises `MetadataError`, since a guess could hide a message or show a trigger.
         """
-        find = message.additional_kwargs.get
-        values = {name: value for name in _RULES if (value := find(name)) is not None}
+        given = message.additional_kwargs.items()
+        values = {name: value for name, value in given if name in _RULES and value is not None}
         values["synthetic"] = is_synthetic(message)
         trigger = values.pop("trigger_type", None)
         try:

@@ -140,6 +140,8 @@ def rfc3339(moment: datetime) -> str:
 
 def exact_json(value: Any) -> Any:
     """A value or a record for any JSON reader: times, and integers it would round, as text."""
+    if value is None or isinstance(value, str | bool | float):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: exact_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -148,9 +150,8 @@ def exact_json(value: Any) -> Any:
         return [exact_json(each) for each in value]
     if isinstance(value, datetime):
         return rfc3339(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST_EXACT:
-        return str(value)
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    is_exact = isinstance(value, int) and abs(value) < _LARGEST_EXACT
+    return value if is_exact else str(value)
 
 
 def is_deeper(value: Any, most: int) -> bool:

@@ -193,6 +193,7 @@ class Bus:
             lambda **page: self._journal.feed.read(thread_id, **page),
             thread.last_position,
             self._replays_of(thread.user_id),
+            thread_id,
         ), waiting
 
     async def _open_user(self, user_id: str) -> tuple[Channel, list[Turn]]:
@@ -279,8 +280,7 @@ class Bus:
 
     async def _read(self, channel: Channel, after: int) -> FeedPage:
         """What is stored above a position; ends the runs that the page shows to be over."""
-        runs = [(name, run) for name in self._own for run in self._own[name]]
-        runs = [each for each in runs if channel in self._channels(each[0], each[1].user_id)]
+        runs = self._runs_for(channel)
         runs += [(name, draft.run) for name, draft in channel.foreign.items()]
         page = await channel.read(after=after, limit=_PAGE)
         for name, run in runs:
@@ -312,6 +312,16 @@ class Bus:
                 found.append((name, draft.item()))
         return found
 
+    def _runs_for(self, channel: Channel) -> list[tuple[str, ActiveRun]]:
+        """The turns of this process that the channel's listeners hear of, with their threads."""
+        names = self._own if channel.thread_id is None else [channel.thread_id]
+        return [
+            (name, run)
+            for name in names
+            for run in self._own.get(name, ())
+            if channel in self._channels(name, run.user_id)
+        ]
+
     def _live_runs(self, thread_id: str) -> list[ActiveRun]:
         """The turns of the thread that this process runs."""
         return [run for run in self._own.get(thread_id, ()) if not run.is_over]
@@ -340,11 +350,10 @@ class Bus:
 
     def _retract_lost(self, channel: Channel) -> None:
         """Take back what runs of this process wrote that the journal shows to be over."""
-        for name, runs in self._own.items():
-            for run in runs:
-                if run.is_over and channel in self._channels(name, run.user_id):
-                    for message_id in run.texts:
-                        channel.put(name, MessageRetracted(message_id))
+        for name, run in self._runs_for(channel):
+            if run.is_over:
+                for message_id in run.texts:
+                    channel.put(name, MessageRetracted(message_id))
 
     def _follow(self, channel: Channel, page: FeedPage) -> None:
         """Send what other processes have begun and written since the last read."""

@@ -162,9 +162,14 @@ class Channel:
     """All listeners of one thread, or of all threads of one user, in this process."""
 
     def __init__(
-        self, read: Callable[..., Awaitable[FeedPage]], position: int, replays: asyncio.Semaphore
+        self,
+        read: Callable[..., Awaitable[FeedPage]],
+        position: int,
+        replays: asyncio.Semaphore,
+        thread_id: str | None = None,
     ) -> None:
         self.read = read
+        self.thread_id = thread_id
         # The last that all of them were sent.
         self.position = position
         # Held while a listener reads what it missed; shared by all channels of a user.

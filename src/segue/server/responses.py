@@ -388,6 +388,8 @@ def size_of(value: Any) -> int:
         each = left.pop()
         if isinstance(each, str):
             size += len(each)
+        elif each is None or isinstance(each, int):
+            continue  # most values; to ask for a model takes longest
         elif isinstance(each, dict):
             left += each.values()
         elif isinstance(each, list):

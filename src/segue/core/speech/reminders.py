@@ -167,8 +167,9 @@ def find_agreement(reply: str, request: str) -> Promise | None:
     For a model that called no tool. One that asks back about a time in doubt promises nothing yet.
     """
     sentences = [(each, folded(each)) for each in sentences_of(reply)]
+    requested = [*map(folded, sentences_of(request))]
     for language in _languages():
-        asked = [s for s in map(folded, sentences_of(request)) if _asks(s, language)]
+        asked = [each for each in requested if _asks(each, language)]
         if not asked or not (agreed := _agreeing(sentences)):
             continue
         time = _joined([_read_time(each, language) for each in (*agreed, *asked)])
