@@ -165,7 +165,7 @@ async def test_four_large_frames_are_encoded_at_once_for_a_user(
     sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many sockets wait for the same picture."""
-    held, most, too_many = 0, 0, asyncio.Event()
+    held, most, enough, too_many = 0, 0, asyncio.Event(), asyncio.Event()
     send_text = WebSocket.send_text
 
     async def encoding(body: Any) -> bytes:
@@ -173,8 +173,11 @@ async def test_four_large_frames_are_encoded_at_once_for_a_user(
         if size_of(body) > LARGE:
             held += 1
             most = max(most, held)
+            if held == 4:
+                enough.set()
             if held > 4:
                 too_many.set()
+            await enough.wait()
             with suppress(TimeoutError):  # long enough for a fifth frame to come
                 async with asyncio.timeout(0.3):
                     await too_many.wait()
