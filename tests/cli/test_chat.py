@@ -150,6 +150,29 @@ async def test_a_terminal_shows_what_was_said_before(
         assert shown.start() == 0
 
 
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_stop_that_was_understood_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_remote: bool
+) -> None:
+    """In one line that says how to undo it; the words that it names do undo it."""
+    write_config(tmp_path)
+    async with AsyncExitStack() as stack:
+        url = None
+        if is_remote:
+            url = (await stack.enter_async_context(serving(monkeypatch, tmp_path, port=0))).address
+        chat = await stack.enter_async_context(chatting(monkeypatch, tmp_path, url=url))
+        chat.say("I play the piano.")
+        chat.say("Not now, write to me tomorrow.")
+        await chat.until(r"^\(No agent writes to you first before \d{4}-.+ To undo this, write: ")
+        chat.say("Stop writing to me.")
+        told = await chat.until(r"^\(Agents no longer write to you first\. .*write: \"(.+)\"\)\n")
+        chat.say(told[1])
+        await chat.until(r"^\(Agents may write to you first\.\)\n")
+        chat.say(None)
+        assert await chat.ended() == 0
+    assert sum(line.startswith("(") for line in chat.output.printed.splitlines()) == 3
+
+
 async def test_ctrl_c_stops_the_answer_and_then_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from segue.cli.chat.screen import Front, Pipe, Screen, Terminal
 from segue.cli.chat.threads import ChatThread, LocalThread, RemoteThread
 from segue.cli.client import open_client
-from segue.cli.output import FAILED, Key, program
+from segue.cli.output import FAILED, Key, program, when
 from segue.cli.target import Place, Target
 from segue.errors import SegueError, UsageError
 from segue.events import QuestionAsked, TurnFailed
@@ -39,6 +39,7 @@ _EARLIER: Final = 10
 _DEFAULT_USER: Final = "me"
 # Seconds; far below `typing_hold`, the time for which one report delays a follow-up.
 _TYPING_EVERY: Final = 2.0
+_UNDO: Final = 'To undo this, write: "You can write to me again."'
 
 
 def chat(
@@ -138,7 +139,7 @@ async def _chat(thread: ChatThread, front: Front, command: str) -> int:
     for message in await thread.earlier(_EARLIER):
         if front.is_live:  # a pipe gets the new replies only
             screen.show_earlier(message)
-    chat = Chat(thread, screen, front)
+    chat = Chat(thread, screen, front, _note_on(await thread.preferences()))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, chat.leave)
     try:
@@ -163,10 +164,11 @@ def _front() -> Iterator[Front]:
 class Chat:
     """One conversation, until the user leaves."""
 
-    def __init__(self, thread: ChatThread, screen: Screen, front: Front) -> None:
+    def __init__(self, thread: ChatThread, screen: Screen, front: Front, wishes: str) -> None:
         self._thread = thread
         self._screen = screen
         self._front = front
+        self._wishes = wishes
         self._work: set[asyncio.Task[None]] = set()
         self._waiting = 0
         self._questions: _PendingQuestions | None = None
@@ -203,7 +205,7 @@ class Chat:
             self._screen.echo(text)
         if self._questions is None:
             self._screen.expect(text)
-            self._begin(self._thread.ask(text))
+            self._begin(self._ask(text))
             return
         self._questions.answer(text)
         if self._questions.is_open:
@@ -245,6 +247,13 @@ class Chat:
                     self._questions = _PendingQuestions(event)
                     self._screen.note(self._questions.next)
 
+    async def _ask(self, text: str) -> None:
+        """Send a message; a stop, or the end of one, that was understood in it is confirmed."""
+        await self._thread.ask(text)
+        before, self._wishes = self._wishes, _note_on(await self._thread.preferences())
+        if self._wishes != before:
+            self._screen.note(self._wishes)
+
     def _begin(self, turn: Coroutine[Any, Any, None]) -> None:
         """Start work that the agent replies to."""
         self._waiting += 1
@@ -270,6 +279,14 @@ class Chat:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+def _note_on(preferences: Mapping[str, Any]) -> str:
+    if preferences.get("opted_out"):
+        return f"Agents no longer write to you first. {_UNDO}"
+    if until := preferences.get("snoozed_until"):
+        return f"No agent writes to you first before {when(until)}. {_UNDO}"
+    return "Agents may write to you first."
 
 
 def _as_text(question: Any) -> str:

@@ -127,6 +127,9 @@ class LocalThread:
     async def typing(self) -> None:
         await self._segue.report_typing(self._thread)
 
+    async def preferences(self) -> Mapping[str, Any]:
+        return await self._segue.get_user_preferences(self.user)
+
     async def _wait_for_end(self, turn: Turn) -> None:
         ended = await self._segue.wait_turn(turn)
         await self._cursor.wait_for(await self._segue.last_position(ended))
@@ -219,6 +222,10 @@ class RemoteThread:
 
     async def typing(self) -> None:
         await call(self._client, "POST", f"{self._path}/typing")
+
+    async def preferences(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = (await call(self._client, "GET", "/api/me"))["preferences"]
+        return found
 
     async def _send(self, body: Mapping[str, Any]) -> int:
         """Send a message and wait for the end of its turn; returns the turn's last position."""
