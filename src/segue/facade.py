@@ -24,9 +24,9 @@ from segue.insight.views import Inspector
 from segue.insight.why import Reason, why
 from segue.journal.effects import Effect
 from segue.journal.memories import FoundMemory, Memory
-from segue.journal.records import Accepted, ApiKey, Deleted, Thread, Turn, TurnState
+from segue.journal.records import Accepted, ApiKey, Deleted, Thread, Turn, TurnKind, TurnState
 from segue.journal.stats import WINDOW
-from segue.journal.tables import MESSAGES, STATES, SUMMARIES, THREADS, Whose, all_rows
+from segue.journal.tables import STATES, SUMMARIES, THREADS, TURNS, Row, Table, Whose, all_rows
 from segue.runtime.run import visible_replies
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
@@ -117,14 +117,14 @@ class Segue(Initiative):
     async def copy_thread(self, thread: Thread | str) -> Thread:
         """A thread of its own with all that was said, its summary and its graph's state.
 
-        What waits stays with the original: the copy brings no reminder and no follow-up twice.
+        What waits stays with the original: the copy brings no reminder and no follow-up twice, and
+        counts none twice.
         """
         original, now = check_lasting(await self.get_thread(id_of(thread))), self._deps.clock.now()
         scope = Scope(threads=[original.id], user_id=original.user_id)
-        tables = (MESSAGES, SUMMARIES, STATES)
         with tempfile.TemporaryFile() as file:
             async for line in export_all(
-                self._journal, scope, ExportWriter(), created_at=now, tables=tables
+                self._journal, scope, ExportWriter(), created_at=now, holds=_is_copied
             ):
                 file.write(line)
             copied = await self.import_file(file, remap=True, trusted=True)
@@ -345,6 +345,14 @@ class Segue(Initiative):
             now, since=since, until=until, agent=agent, trigger=trigger, window=window
         )
         return await stats(self._journal, query)
+
+
+def _is_copied(table: Table, row: Row) -> bool:
+    """Turns that replied are: they tell that a message was answered, and by what."""
+    if table is not TURNS:
+        return table in (SUMMARIES, STATES)
+    is_over = row["finished_at"] is not None and not row["is_waiting"]
+    return is_over and row["kind"] in (TurnKind.REPLY, TurnKind.CONTINUATION)
 
 
 def _parse_strategy(given: DoubleTexting | None) -> DoubleTexting | None:

@@ -1,6 +1,6 @@
 """Writes exports: an operator's with everything, and a user's with what the user sees."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -77,10 +77,10 @@ async def export_all(
     writer: ExportWriter,
     *,
     created_at: datetime,
-    tables: Sequence[Table] = OF_THREAD,
+    holds: Callable[[Table, Row], bool] = lambda _table, _row: True,
 ) -> AsyncGenerator[bytes]:
-    """The lines of a full export, from one snapshot. Of a thread, it has these `tables`; messages
-    are the first of them.
+    """The lines of a full export, from one snapshot. Of a thread it has the messages, and of its
+    other rows those that it `holds`.
     """
     async with journal.transfer.snapshot() as rows:
         await _check_threads(rows, scope)
@@ -88,7 +88,7 @@ async def export_all(
         async for thread in all_rows(rows, THREADS, scope.whose):
             if scope.holds(thread["id"]):
                 yield writer.row(THREADS, thread)
-                async for line in _thread_lines(rows, thread["id"], writer, tables[1:]):
+                async for line in _thread_lines(rows, thread["id"], writer, holds):
                     yield line
         if not scope.threads:
             for table in (USERS, MEMORIES):
@@ -128,14 +128,15 @@ async def _check_threads(rows: Rows, scope: Scope) -> None:
 
 
 async def _thread_lines(
-    rows: Rows, thread_id: str, writer: ExportWriter, beside_messages: Sequence[Table]
+    rows: Rows, thread_id: str, writer: ExportWriter, holds: Callable[[Table, Row], bool]
 ) -> AsyncIterator[bytes]:
     whose = Whose(thread_id=thread_id)
     async for batch in all_batches(rows, thread_id):
         yield writer.batch(thread_id, batch)
-    for table in beside_messages:
+    for table in OF_THREAD[1:]:
         async for row in all_rows(rows, table, whose):
-            yield writer.row(table, at_rest(table, row), thread_id)
+            if holds(table, row):
+                yield writer.row(table, at_rest(table, row), thread_id)
 
 
 async def _shown_messages(

@@ -89,6 +89,27 @@ async def test_a_copy_goes_its_own_way(stage: Stage) -> None:
             await client.threads.copy(OWN_ID)
 
 
+async def test_a_copy_knows_what_was_answered(stage: Stage) -> None:
+    """A message that a client sends again there has the same reply, and history shows its state;
+    the follow-up of the original counts once.
+    """
+    models = {"guide": lines("In G.", then="Still there?")}
+    async with wired(stage, models=models) as (world, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        sent = {"content": "Which key?", "client_message_id": "one"}
+        turn = (await world.segue.send(thread, **sent)).turn
+        assert await world.segue.wait_reply(turn) == "In G."
+        await world.segue.follow_up(thread)
+        await world.pass_time(minutes=1)
+        made: Any = await client.threads.copy(thread)  # type: ignore[func-returns-value] # it does
+        again = await world.segue.send(made["thread_id"], **sent)
+        assert not again.is_new
+        assert await world.segue.wait_reply(again.turn) == "In G."
+        page = await site.get(f"/api/threads/{made['thread_id']}/history")
+        assert [each["state"] for each in page["items"]] == ["answered", None, None]
+        assert [row.total for row in (await world.segue.stats()).outcomes] == [1]
+
+
 async def test_threads_are_searched_by_page_id_and_agent(sqlite_stage: Stage) -> None:
     """The one written to last first, with its state; only the fields that are asked for."""
     async with wired(
