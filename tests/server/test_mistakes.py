@@ -109,14 +109,14 @@ async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: S
         ('{"type": "cancel", "now": 1}', "now: unknown."),
         ("[]", "This frame: expected a JSON object."),
         ("{}", "This frame: expected a JSON object with a type."),
-        ("{", "This frame is not valid JSON: EOF while parsing an object at line 1 column 1."),
+        ("{ ]", "This frame is not valid JSON: Expecting property name enclosed in double quotes"),
     ],
 )
 def test_a_frame_that_is_wrong_is_told_so_in_plain_words(frame: str, words: str) -> None:
     """As a request is, without the names of types."""
     with pytest.raises(UsageError) as caught:
         parse_frame(frame)
-    assert str(caught.value) == words
+    assert str(caught.value).partition(": line 1 ")[0] == words
 
 
 async def test_a_caller_learns_which_claim_is_missing(sqlite_stage: Stage) -> None:

@@ -238,10 +238,11 @@ class CheckedRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
         is_large = len(body) > _LARGE_BYTES
-        return await asyncio.to_thread(_parse, body) if is_large else _parse(body)
+        return await asyncio.to_thread(parse_json, body) if is_large else parse_json(body)
 
 
-def _parse(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
+    """The JSON of a body or frame; half an emoji is read, and replaced when it is stored."""
     check_parts(body)
     with suppress(ValueError):  # json names the mistake, and reads half an emoji
         return from_json(body)

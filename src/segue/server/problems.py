@@ -232,7 +232,7 @@ def _field_error(error: Any, body: Any) -> dict[str, str]:
 
 
 def _place_in(body: Any, loc: tuple[Any, ...]) -> str:
-    """Line and column of invalid JSON; of a frame they are already in the error's text."""
+    """Line and column of invalid JSON."""
     if not isinstance(body, str) or not loc or not isinstance(loc[-1], int):
         return ""
     before = body[: loc[-1]]

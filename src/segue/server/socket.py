@@ -23,7 +23,7 @@ from segue.server.access import admit, get_own_thread, get_own_turn, segue_of, s
 from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection
 from segue.server.frames import error_frame, frame
-from segue.server.middleware import BodyTooLarge, check_parts
+from segue.server.middleware import BodyTooLarge, parse_json
 from segue.server.problems import ApiError, describe_invalid, problem_of
 from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame, ThreadFrame
 from segue.server.responses import LARGE, encode, size_of
@@ -49,12 +49,15 @@ def parse_frame(text: str) -> ClientFrame:
 def parse_as(kind: TypeAdapter[T], text: str, whole: str, skip: int = 0) -> T:
     """The JSON of a frame; `UsageError` if it is not of this kind."""
     try:
-        check_parts(text.encode(errors="replace"))
-        return kind.validate_json(text)
+        return kind.validate_python(
+            parse_json(text.encode(errors="replace")), from_attributes=False
+        )
     except BodyTooLarge as error:
         raise UsageError(error.detail) from None
     except ValidationError as error:
         raise UsageError(describe_invalid(error, whole, skip)) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{whole} is not valid JSON: {error}.") from None
 
 
 @router.websocket("/api/threads/{thread_id}/ws")

@@ -96,13 +96,12 @@ async def test_a_copy_knows_what_was_answered(stage: Stage) -> None:
     models = {"guide": lines("In G.", then="Still there?")}
     async with wired(stage, models=models) as (world, site, client):
         thread = (await client.threads.create())["thread_id"]
-        sent = {"content": "Which key?", "client_message_id": "one"}
-        turn = (await world.segue.send(thread, **sent)).turn
+        turn = (await world.segue.send(thread, "Which key?", client_message_id="one")).turn
         assert await world.segue.wait_reply(turn) == "In G."
         await world.segue.follow_up(thread)
         await world.pass_time(minutes=1)
         made: Any = await client.threads.copy(thread)  # type: ignore[func-returns-value] # it does
-        again = await world.segue.send(made["thread_id"], **sent)
+        again = await world.segue.send(made["thread_id"], "Which key?", client_message_id="one")
         assert not again.is_new
         assert await world.segue.wait_reply(again.turn) == "In G."
         page = await site.get(f"/api/threads/{made['thread_id']}/history")
