@@ -163,7 +163,9 @@ _PLENTY = 4 * 2**30  # bytes: far more than all tests need
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the number of examples, and keep files in memory unless TMPDIR asks for a place."""
+    """Choose the number of examples, keep files in memory unless TMPDIR asks for a place, and
+    let all processes be patient with locks in PostgreSQL.
+    """
     usual = "quick" if "not long" in config.option.markexpr else "default"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
     if hasattr(config.option, "loadscopereorder"):
@@ -171,6 +173,8 @@ def pytest_configure(config: pytest.Config) -> None:
     is_roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _PLENTY
     if is_roomy and "TMPDIR" not in os.environ:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    # On a busy machine, eight writers in a row take longer than the journal's own limit.
+    os.environ.setdefault("PGOPTIONS", "-c lock_timeout=60s")
     gc.disable()  # until all is imported, which leaves no garbage
 
 

@@ -36,8 +36,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PGOPTIONS", raising=False)  # its workers wait for locks as in earnest
+        with Nursery() as nursery:
+            yield nursery
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.postgres import PostgresServer
 from tests.journal.stores import ask, change
-from tests.journal.test_postgres_server import WAITS_FOR_A_LOCK, holding, until
+from tests.journal.test_postgres_server import holding, until
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -109,13 +109,14 @@ async def test_writers_of_a_held_thread_do_not_stop_all_others(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They give up and say so, and their connections serve other threads before those give up."""
+    monkeypatch.delenv("PGOPTIONS")  # its own lock_timeout would be kept
     monkeypatch.setattr(database, "LOCK_SECONDS", 0.2)
     async with opened(dsn, pool_size=2) as journal:
         chat = await Chat(journal, ticking_ids(), START).begin()
         other = await chat.another("second")
         with holding(dsn, THIS_THREAD):
             waiting = [asyncio.create_task(chat.say()) for _ in range(4)]
-            await until(dsn, WAITS_FOR_A_LOCK)
+            await asyncio.sleep(0)  # they ask for a connection before the other thread does
             assert (await other.say()).is_new
             for refused in await asyncio.gather(*waiting, return_exceptions=True):
                 assert isinstance(refused, BackendError)
