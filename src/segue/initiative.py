@@ -151,7 +151,7 @@ class Initiative(Conversations):
         """Override the user's preferences in one thread."""
         now = self._deps.clock.now()
         stored = await self._journal.threads.update(
-            id_of(thread),
+            (await self._lasting(thread)).id,
             settings=check_preferences(preferences, now),
             reconsider_at=now if POSTPONING & preferences.keys() else None,
         )

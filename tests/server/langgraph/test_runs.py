@@ -329,6 +329,7 @@ async def test_the_thread_of_a_run_without_one_takes_no_other_run(stage: Stage) 
             (f"/api/threads/{thread}/messages", {"content": "5"}, {}),
             (f"/api/threads/{thread}/reminders", {"text": "6", "after": "1h"}, {}),
             (f"/api/threads/{thread}/follow-ups", {"after": "1h"}, {}),
+            (f"/api/threads/{thread}/follow-ups/snooze", {"until": "2099-01-01T08:00Z"}, {}),
             (f"/threads/{thread}/copy", {}, {}),
             (
                 "/v1/chat/completions",
@@ -341,6 +342,8 @@ async def test_the_thread_of_a_run_without_one_takes_no_other_run(stage: Stage) 
                 {},
             ),
         ]
+        unmuted = await site.http.patch(f"/api/threads/{thread}", json={"muted": False})
+        assert unmuted.status_code == 409
         for path, body, headers in doors:
             refused = await site.http.post(path, json=body, headers=headers)
             assert (refused.status_code, "deleted when its run ends" in refused.text) == (409, True)

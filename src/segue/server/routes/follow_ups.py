@@ -45,7 +45,7 @@ async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> ItemsOut[Foll
     return FollowUpOut.list_of(await segue.cancel_follow_ups(thread))
 
 
-@router.post("/follow-ups/snooze")
+@router.post("/follow-ups/snooze", responses=errors(409))
 async def snooze_thread(segue: SegueDep, thread: ThreadDep, change: SnoozeIn) -> ThreadOut:
     """No follow-up in this thread before a time."""
     return ThreadOut.of(await segue.snooze(thread, change.until))

@@ -52,7 +52,7 @@ async def get_thread(thread: ThreadDep) -> ThreadOut:
     return ThreadOut.of(thread)
 
 
-@router.patch("/threads/{thread_id}", responses=errors(404))
+@router.patch("/threads/{thread_id}", responses=errors(404, 409))
 async def update_thread(segue: SegueDep, thread: ThreadDep, change: ThreadPatch) -> ThreadOut:
     """Set the title, or preferences for this thread; null removes a preference."""
     if changes := change.changes():
