@@ -81,6 +81,19 @@ async def test_a_follow_up_that_is_answered_is_replied_to(stage: Stage) -> None:
         assert HOUR in [r.latency for r in (await world.segue.stats()).outcomes]
 
 
+async def test_a_follow_up_that_makes_the_user_stop_them_has_no_reply(stage: Stage) -> None:
+    """The user wrote back, but not as the agent hoped: the reply rate is 0."""
+    async with stage.world(once(), models={"guide": model_of()}) as world:
+        thread = await ask(world)
+        await world.pass_time(PATIENCE + HOUR)
+        await world.say(thread, "Stop writing to me.")
+        await world.pass_time(2 * DAY)
+        row = the_only(await world.segue.stats())
+        assert row.counts == {FollowUpOutcome.STOPPED: 1}
+        assert row.replied is not None
+        assert (row.replied.value, row.replied.cases) == (0, 1)
+
+
 async def test_a_follow_up_is_pending_and_then_ignored(stage: Stage) -> None:
     """It is too early to say for a day, or for as long as one wants."""
     async with stage.world(once(), models={"guide": model_of()}) as world:

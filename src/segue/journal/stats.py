@@ -23,7 +23,7 @@ class FollowUpOutcome(StrEnum):
     IGNORED = "ignored"
     # Its window is still open, or it is still being written.
     PENDING = "pending"
-    # The user wrote first, or it was cancelled before it was shown.
+    # The user wrote first, it was cancelled before it was shown, or the reply is a stop.
     STOPPED = "stopped"
     SUPPRESSED = "suppressed"
     # The guard found machinery instead of a message.
@@ -100,8 +100,14 @@ class ReminderCount(Record):
     plainly: int
 
 
+_IS_STOP: Final = (
+    "EXISTS (SELECT 1 FROM decisions AS wish WHERE wish.turn_id = {0}.id "
+    "AND wish.kind = 'request' AND wish.kind <> 'plan' AND wish.outcome = 'stop')"
+)
+# None if it is a stop, which is no success of what was sent.
 _NEXT_REPLY: Final = (
-    "(SELECT later.queued_at FROM turns AS later WHERE later.thread_id = {0}.thread_id "
+    f"(SELECT CASE WHEN {_IS_STOP.format('later')} THEN NULL ELSE later.queued_at END "
+    "FROM turns AS later WHERE later.thread_id = {0}.thread_id "
     "AND later.id > {0}.id AND later.kind = 'reply' ORDER BY later.id LIMIT 1)"
 )
 # The conditions on kinds repeat those of the partial indices exactly: else these are not used.
@@ -160,7 +166,8 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
                 WHEN second.outcome = 'postpone' THEN 'postponed'
                 WHEN second.outcome = 'withheld' THEN 'withheld'
                 ELSE 'stopped' END
-            WHEN next.kind = 'reply' AND next.queued_at - fired.shown_at <= :window THEN 'replied'
+            WHEN next.kind = 'reply' AND next.queued_at - fired.shown_at <= :window
+                THEN CASE WHEN {_IS_STOP.format("next")} THEN 'stopped' ELSE 'replied' END
             WHEN next.kind IS NOT NULL OR :now - fired.shown_at > :window THEN 'ignored'
             ELSE 'pending' END AS outcome,
         second.gate, SECONDS(next.queued_at - fired.shown_at) AS latency,
@@ -176,7 +183,7 @@ WITH {_FIRED}, {_ENDED}, outcomes AS (
     FROM ended
 ), kinds AS (
     SELECT agent_id, trigger_type, variant, outcome,
-        outcome IN ('replied', 'ignored') AND coalesce(is_over, false) AS is_over,
+        outcome IN ('replied', 'ignored', 'stopped') AND coalesce(is_over, false) AS is_over,
         CASE WHEN outcome = 'suppressed' THEN gate END AS gate,
         CASE WHEN outcome = 'replied' THEN greatest(latency, 0) END AS latency
     FROM outcomes
@@ -246,14 +253,15 @@ class Stats(Part):
         """Count the follow-ups of each agent, trigger and variant by outcome.
 
         A shown follow-up is replied to if the user's next message or answer came within the window
-        and before the next shown follow-up; it is ignored once either is past. One that was
-        postponed, or replaced by a newer one, is not counted.
+        and before the next shown follow-up, and stopped if that message is a stop; it is ignored
+        once either is past. One that was postponed, or replaced by a newer one, is not counted.
         """
         return sorted(map(OutcomeCount.of, await tx.all(_OUTCOMES, **asdict(query))), key=str)
 
     @reads
     async def count_arms(self, tx: Tx, query: OutcomeQuery) -> list[ArmCount]:
-        """Count in each arm the threads, and the share of moments after which users wrote.
+        """Count in each arm the threads, and the share of moments after which users wrote, other
+        than to stop follow-ups.
 
         A moment that was sent counts whatever became of it; its window must be over.
         """

@@ -118,6 +118,21 @@ async def test_the_last_follow_up_before_an_answer_gets_it(chat: Chat) -> None:
     assert await outcomes(chat) == [(IGNORED, 2), (REPLIED, 1)]
 
 
+async def test_a_stop_is_no_success_of_a_follow_up(journal: Journal, chat: Chat) -> None:
+    """Whatever the user writes after it; a wish to be written to later is an answer."""
+    for wish in ("later", "stop"):
+        await speak(chat)
+        await chat.say(decisions=[chat.decision(kind="request", outcome=wish)])
+        await chat.reply()
+    await chat.exchange()
+    found = await journal.stats.count_outcomes(query(chat, 2 * DAY))
+    assert [(row.outcome, row.count, row.is_over) for row in found] == [
+        *((REPLIED, 1, True), (STOPPED, 1, True))
+    ]
+    [arm] = await journal.stats.count_arms(query(chat, 2 * DAY))
+    assert arm.wrote == 0.5
+
+
 async def test_a_follow_up_that_nobody_saw_does_not_end_another(chat: Chat) -> None:
     """One that fails unseen between a follow-up and its answer takes nothing from it."""
     await speak(chat)
