@@ -160,16 +160,35 @@ export class SegueApp extends SegueElement {
   /** @param {CustomEvent} event */
   async #create(event) {
     const agent = typeof event.detail === "string" ? event.detail : undefined;
-    const thread = await this.session.create(agent).catch(() => null);
-    if (thread) go(`t/${thread.id}`);
+    await this.#start(agent).catch(() => null);
   }
 
   /** @param {CustomEvent} event */
   async #begin(event) {
-    const thread = await this.session.create().catch(() => null);
-    if (!thread) return;
-    go(`t/${thread.id}`);
-    this.session.open(thread.id).send(event.detail);
+    const composer = /** @type {import("./elements/composer.js").SegueComposer} */ (event.target);
+    try {
+      const thread = await this.#start();
+      if (thread) this.session.open(thread.id).send(event.detail);
+      else composer.restore("");
+    } catch (error) {
+      composer.restore(/** @type {Error} */ (error).message);
+    }
+  }
+
+  #isStarting = false;
+
+  /** Null while another one starts: a second click on a slow network is meant for the first. */
+  /** @param {string} [agent] */
+  async #start(agent) {
+    if (this.#isStarting) return null;
+    this.#isStarting = true;
+    try {
+      const thread = await this.session.create(agent);
+      go(`t/${thread.id}`);
+      return thread;
+    } finally {
+      this.#isStarting = false;
+    }
   }
 
   /** @param {Thread} thread */

@@ -47,6 +47,7 @@ export class Conversation extends EventTarget {
     this.isLoaded = false;
     /** @type {Error | null} */ this.failure = null;
     /** @type {Promise<void> | null} */ this.loading = null;
+    this.refreshes = 0;
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.watching = undefined;
   }
 
@@ -202,9 +203,7 @@ export class Conversation extends EventTarget {
     this.drafts.delete(message.id);
     if (message.role === "user") {
       // Ours, heard before the answer to our request.
-      const mine = this.unsent.find((each) =>
-        message.client_message_id ? each.id === message.client_message_id : each.text === message.text,
-      );
+      const mine = this.unsent.find((each) => (message.client_message_id ? each.id === message.client_message_id : each.text === message.text));
       this.unsent = this.unsent.filter((each) => each !== mine);
     }
     const isKnown = this.messages.some((each) => each.id === message.id);
@@ -230,8 +229,10 @@ export class Conversation extends EventTarget {
 
   /** Read the states of the newest messages again: answered, failed, stopped. */
   async refresh() {
+    const number = ++this.refreshes;
     const page = await this.client.getHistory(this.id, { limit: 10 }).catch(() => null);
-    if (!page || !this.isAtEnd) return;
+    // An answer that is overtaken may still tell of a question that was answered since.
+    if (!page || !this.isAtEnd || number !== this.refreshes) return;
     this.#merge(page.items);
     const asked = this.messages.findLast((message) => message.role === "user");
     if (!["queued", "running"].includes(asked?.state ?? "")) this.running.clear();
@@ -251,9 +252,8 @@ export class Conversation extends EventTarget {
   }
 
   #trimTop() {
-    const extra = this.messages.length - WINDOW;
-    if (extra <= 0) return;
-    this.messages = this.messages.slice(extra);
+    if (this.messages.length <= WINDOW) return;
+    this.messages = this.messages.slice(-WINDOW);
     this.before = this.messages[0].position;
   }
 

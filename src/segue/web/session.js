@@ -150,8 +150,11 @@ export class Session extends EventTarget {
   }
 
   /** A user may say in a message that agents shall not write first, and the server notes it. */
+  /** @returns {Promise<void>} */
   async refreshMe() {
+    const before = this.me;
     const me = await this.client.getMe().catch(() => null);
+    if (before !== this.me) return this.refreshMe(); // changed meanwhile, and the answer may be older
     if (!me || JSON.stringify(me) === JSON.stringify(this.me)) return;
     this.me = me;
     this.#changed();
@@ -188,8 +191,9 @@ export class Session extends EventTarget {
     this.#changed();
   }
 
-  /** @param {Thread} thread */
+  /** Answers and frames come in any order: an older entry is left out. @param {Thread} thread */
   #keep(thread) {
+    if (compare(this.find(thread.id)?.position ?? "0", thread.position ?? "0") > 0) return;
     const others = this.threads.filter((each) => each.id !== thread.id);
     this.threads = [...others, thread].sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
   }
@@ -228,6 +232,7 @@ export class Session extends EventTarget {
       this.isLocked = true;
       this.stream = null;
     }
+    if (state === "open") this.conversations.forEach((each) => each.failure && !each.isLoaded && each.loadLatest());
     this.#changed();
   }
 

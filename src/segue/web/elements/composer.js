@@ -53,6 +53,7 @@ export class SegueComposer extends SegueElement {
     /** @type {Attachment[]} */ this.files = [];
     this.problem = "";
     this.typedAt = 0;
+    /** What was sent last. */ this.sent = { text: "", files: this.files };
   }
 
   /** @param {import("../vendor/lit.js").PropertyValues} changed */
@@ -100,12 +101,24 @@ export class SegueComposer extends SegueElement {
   /** @param {Event} event */
   #input(event) {
     this.text = /** @type {HTMLTextAreaElement} */ (event.target).value;
-    if (this.text) localStorage.setItem(this.#draft, this.text);
-    else localStorage.removeItem(this.#draft);
+    this.#keep();
     if (this.text && Date.now() - this.typedAt > TYPING_EVERY) {
       this.typedAt = Date.now();
       this.emit("typing");
     }
+  }
+
+  #keep() {
+    if (this.text) localStorage.setItem(this.#draft, this.text);
+    else localStorage.removeItem(this.#draft);
+  }
+
+  /** Take back what could not be sent, before what was typed since. @param {string} problem */
+  restore(problem) {
+    this.text = [this.sent.text, this.text].filter(Boolean).join("\n");
+    this.files = [...this.sent.files, ...this.files];
+    this.problem = problem;
+    this.#keep();
   }
 
   /** @param {KeyboardEvent} event */
@@ -122,9 +135,10 @@ export class SegueComposer extends SegueElement {
     const content = this.files.length
       ? [...(text ? [{ type: "text", text }] : []), ...this.files.map((file) => file.block)]
       : text;
-    this.text = "";
+    this.sent = { text, files: this.files };
+    this.text = this.problem = "";
     this.files = [];
-    localStorage.removeItem(this.#draft);
+    this.#keep();
     this.emit("send", content);
   }
 

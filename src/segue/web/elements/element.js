@@ -72,6 +72,22 @@ export class SegueView extends SegueElement {
     }
   }
 
+  #asked = 0;
+  #shown = 0;
+
+  /**
+   * Show what was found, unless the answer to a later request came before.
+   * @template Found
+   * @param {Promise<Found>} found @param {(found: Found) => void} show
+   */
+  async newest(found, show) {
+    const number = ++this.#asked;
+    const given = await found;
+    if (number < this.#shown) return;
+    this.#shown = number;
+    show(given);
+  }
+
   get trouble() {
     return this.problem ? html`<p class="notice bad" role="alert">${this.problem}</p>` : nothing;
   }

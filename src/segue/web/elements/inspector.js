@@ -95,11 +95,13 @@ export class SegueInspector extends SegueView {
   async #load() {
     const id = this.thread;
     await this.attempt(async (client) => {
-      const [context, ...lists] = await Promise.all([
+      const found = Promise.all([
         client.getContext(id), client.inspect(id, "batches"), client.inspect(id, "decisions"), client.inspect(id, "timers"), client.inspect(id, "memories"),
       ]);
-      const [batches, decisions, timers, memories] = lists.map((list) => list.items);
-      if (id === this.thread) this.data = { batches, decisions, timers, context: { ...context, memories } };
+      await this.newest(found, ([context, ...lists]) => {
+        const [batches, decisions, timers, memories] = lists.map((list) => list.items);
+        if (id === this.thread) this.data = { batches, decisions, timers, context: { ...context, memories } };
+      });
     });
   }
 

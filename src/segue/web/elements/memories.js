@@ -4,7 +4,7 @@ import { icon } from "../icons.js";
 import { html, nothing } from "../vendor/lit.js";
 import { ago, exact } from "../words.js";
 import { define } from "./element.js";
-import { SegueSheet } from "./sheet.js";
+import { SegueSheet, fieldOf } from "./sheet.js";
 
 /** @import { SegueClient } from "../client/segue-client.js" */
 /** @import { Memory } from "../client/types.js" */
@@ -29,7 +29,7 @@ export class SegueMemories extends SegueSheet {
     const agents = this.session?.agents ?? [];
     const tools = html`<form class="add" @submit=${this.#add}>
         <input class="grow" name="content" required aria-label="Something to remember" placeholder="Something to remember, such as: I play the guitar." autocomplete="off">
-        <button class="main">Remember</button>
+        <button class="main" ?disabled=${this.isAdding}>Remember</button>
       </form>
       <div class="row">${agents.length > 1
         ? html`<select aria-label="Of which agent" @change=${this.#choose}>${agents.map((agent) =>
@@ -63,10 +63,11 @@ export class SegueMemories extends SegueSheet {
   }
 
   /** @param {SubmitEvent} event */
-  async #add(event) {
+  #add(event) {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.target);
-    if (await this.act((client) => client.createMemory({ content: contentOf(form), ...this.#of }))) form.reset();
+    const memory = { content: contentOf(form), ...this.#of };
+    this.add(fieldOf(form, "content"), (client) => client.createMemory(memory));
   }
 
   /** @param {SubmitEvent} event @param {Memory} memory */

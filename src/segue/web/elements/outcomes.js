@@ -68,12 +68,13 @@ export class SegueOutcomes extends SegueView {
   #load = () => this.attempt(async (client) => {
     const window = this.hours * 3600;
     const spans = periods(this.days, Date.now());
-    const { outcomes, arms } = await client.getStats({ window, since: spans[0].since.toISOString() });
-    this.rows = outcomes;
-    this.arms = arms;
-    const found = await Promise.all(spans.map(({ since, until }) =>
-      client.getStats({ window, since: since.toISOString(), until: until.toISOString() })));
-    this.past = found.map((each) => each.outcomes);
+    const parts = [{ since: spans[0].since, until: null }, ...spans].map(({ since, until }) =>
+      client.getStats({ window, since: since.toISOString(), ...(until && { until: until.toISOString() }) }));
+    await this.newest(Promise.all(parts), ([all, ...past]) => {
+      this.rows = all.outcomes;
+      this.arms = all.arms;
+      this.past = past.map((each) => each.outcomes);
+    });
   });
 
   render() {

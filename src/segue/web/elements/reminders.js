@@ -4,7 +4,7 @@ import { icon } from "../icons.js";
 import { html, nothing } from "../vendor/lit.js";
 import { moment } from "../words.js";
 import { define } from "./element.js";
-import { SegueSheet } from "./sheet.js";
+import { SegueSheet, fieldOf } from "./sheet.js";
 
 /** @import { SegueClient } from "../client/segue-client.js" */
 /** @import { Reminder } from "../client/types.js" */
@@ -51,7 +51,7 @@ export class SegueReminders extends SegueSheet {
             <input type="time" name="time" required value="09:00" aria-label="At">`}
     <select name="thread" class="grow" aria-label="In which conversation">${session.threads.map((thread) =>
       html`<option value=${thread.id}>${session.nameOf(thread.agent_id)}: ${thread.title ?? "new"}</option>`)}</select>
-    <button class="main">Add</button>
+    <button class="main" ?disabled=${this.isAdding}>Add</button>
   </form>`;
 
   #row = (/** @type {Reminder} */ reminder) => html`<div class="row">
@@ -60,15 +60,13 @@ export class SegueReminders extends SegueSheet {
   </div>`;
 
   /** @param {SubmitEvent} event */
-  async #add(event) {
+  #add(event) {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.target);
     const { text, thread, after, at, every, time } = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
     const [hour, minute] = (time ?? "").split(":").map(Number);
     const when = every ? { every: `${every};BYHOUR=${hour};BYMINUTE=${minute}` } : at ? { at } : { after };
-    if (await this.act((client) => client.createReminder(thread, { text, ...when }))) {
-      /** @type {HTMLInputElement} */ (form.elements.namedItem("text")).value = "";
-    }
+    this.add(fieldOf(form, "text"), (client) => client.createReminder(thread, { text, ...when }));
   }
 }
 

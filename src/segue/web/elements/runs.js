@@ -51,8 +51,9 @@ export class SegueRuns extends SegueView {
   async #load() {
     await this.attempt(async (client) => {
       const names = /** @type {const} */ (["turns", "timers", "dead-letters"]);
-      const found = await Promise.all(names.map((name) => client.inspectServer(name)));
-      [this.turns, this.timers, this.letters] = found.map((list) => list.items);
+      await this.newest(Promise.all(names.map((name) => client.inspectServer(name))), (found) => {
+        [this.turns, this.timers, this.letters] = found.map((list) => list.items);
+      });
     }, true);
   }
 

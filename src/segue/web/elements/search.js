@@ -33,7 +33,7 @@ export class SegueSearch extends SegueElement {
     super();
     /** @type {import("../session.js").Session | null} */ this.session = null;
     /** @type {Found[]} */ this.found = [];
-    this.asked = "";
+    this.asked = this.wanted = "";
     this.problem = "";
   }
 
@@ -77,7 +77,7 @@ export class SegueSearch extends SegueElement {
 
   /** @param {Event} event */
   #input(event) {
-    const text = /** @type {HTMLInputElement} */ (event.target).value.trim();
+    const text = (this.wanted = /** @type {HTMLInputElement} */ (event.target).value.trim());
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#search(text), 200);
   }
@@ -86,7 +86,9 @@ export class SegueSearch extends SegueElement {
   async #search(text) {
     this.problem = "";
     try {
-      this.found = text ? (await this.session?.client.search(text))?.items ?? [] : [];
+      const found = text ? (await this.session?.client.search(text))?.items ?? [] : [];
+      if (text !== this.wanted) return; // more was typed while this was looked for
+      this.found = found;
       this.asked = text;
     } catch (error) {
       this.problem = /** @type {Error} */ (error).message;

@@ -8,12 +8,13 @@ import { SegueView } from "./element.js";
 
 /** @template Item */
 export class SegueSheet extends SegueView {
-  static properties = { ...SegueView.properties, items: { state: true } };
+  static properties = { ...SegueView.properties, items: { state: true }, isAdding: { state: true } };
   static styles = [controls, sheet];
 
   constructor() {
     super();
     /** @type {Item[] | null} */ this.items = null;
+    this.isAdding = false;
   }
 
   firstUpdated() {
@@ -32,10 +33,19 @@ export class SegueSheet extends SegueView {
   async act(action) {
     const isDone = await this.attempt(async (client) => {
       await action?.(client);
-      this.items = (await this.load(client)).items;
+      await this.newest(this.load(client), ({ items }) => void (this.items = items));
     });
     this.items ??= [];
     return isDone;
+  }
+
+  /** Add what a field holds; typed while it is on its way, the next one stays. */
+  /** @param {HTMLInputElement} field @param {(client: SegueClient) => Promise<unknown>} action */
+  async add(field, action) {
+    const { value } = field;
+    this.isAdding = true;
+    if ((await this.act(action)) && field.value === value) field.value = "";
+    this.isAdding = false;
   }
 
   /**
@@ -53,3 +63,6 @@ export class SegueSheet extends SegueView {
     </div>`;
   }
 }
+
+/** @param {HTMLFormElement} form @param {string} name */
+export const fieldOf = (form, name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));

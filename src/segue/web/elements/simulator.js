@@ -95,8 +95,11 @@ export class SegueSimulator extends SegueView {
     this.#clear();
   }
 
+  #wanted = {};
+
   /** What is shown was another story, or under other policies. */
   #clear() {
+    this.#wanted = {};
     this.simulation = null;
     this.problem = "";
   }
@@ -114,10 +117,13 @@ export class SegueSimulator extends SegueView {
     event?.preventDefault();
     if (this.isBusy) return;
     this.isBusy = true;
+    const wanted = this.#wanted;
     const policies = this.forms.map((form) => toChanges(form, this.#policy));
     const thread = this.story.startsWith("thread ") ? this.story.slice(7) : null;
     const isDone = await this.attempt(async (client) => {
-      this.simulation = await client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
+      const found = await client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
+      if (wanted !== this.#wanted) return; // another story or agent was chosen meanwhile
+      this.simulation = found;
       this.told = [null, null];
     });
     if (!isDone) this.simulation = null;
