@@ -283,6 +283,8 @@ def test_a_goodbye_is_not_followed_up(user: str, reply: str) -> None:
         ("I want to know more about fjords.", "It is a long inlet of the sea between the cliffs."),
         ("Explain recursion to me, please.", "A function that calls itself is recursive."),
         ("I see. Which of them is the oldest?", "The one in Bergen is the oldest."),
+        ("Which letter stands for three?", "It is the letter C."),
+        ("Which train for Rome?", "It is the one at ten."),
     ],
 )
 def test_a_fact_that_was_answered_is_not_followed_up(user: str, reply: str) -> None:
@@ -299,6 +301,9 @@ def test_a_fact_that_was_answered_is_not_followed_up(user: str, reply: str) -> N
         "We are moving to Oslo in May, how cold is it then?",
         "I'm so nervous about the talk. Is that normal?",
         "Should I quit my job?",
+        "Which pizza for three?",
+        "And what size pan for 4 people?",
+        "What gift for my mother?",
         "I feel alone today.",
         "Could you write me a plan for the week?",
     ],
