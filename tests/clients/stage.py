@@ -124,9 +124,10 @@ class Tab:
     async def check_shows(self, text: str) -> None:
         await self.log.get_by_text(text).first.wait_for()
 
-    async def words(self) -> list[str]:
+    @property
+    def words(self) -> Locator:
         """The messages as they are shown, in their order."""
-        return await self.log.locator("p").all_inner_texts()
+        return self.log.locator("p")
 
 
 @asynccontextmanager

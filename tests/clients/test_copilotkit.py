@@ -61,7 +61,7 @@ async def _check_chat(tab: Tab, *words: str) -> None:
     kinds = ("copilot-user-message", "copilot-assistant-message")
     messages = tab.page.locator(",".join(f'[data-testid="{kind}"]' for kind in kinds))
     await expect(messages).to_contain_text([*words])
-    assert await messages.count() == len(words)
+    await expect(messages).to_have_count(len(words))
 
 
 async def test_the_chat_shows_what_the_agent_writes_first_and_the_same_after_a_reload(

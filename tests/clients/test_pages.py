@@ -17,7 +17,7 @@ async def _check_conversation(tab: Tab, *words: str) -> None:
     for each in words:
         await tab.check_shows(each)
     await expect(tab.page.get_by_role("status")).to_have_text("")
-    assert await tab.words() == [*words]
+    await expect(tab.words).to_have_text([*words])
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -47,7 +47,7 @@ async def test_an_answer_is_shown_while_it_is_written(
         open_site.gate.set()
         await tab.check_shows("word399")
         open_site.gate.clear()
-        assert len(await tab.words()) == 2
+        await expect(tab.words).to_have_count(2)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

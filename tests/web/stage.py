@@ -49,9 +49,10 @@ FLAGS = [
 # Milliseconds; it only ends a wait that hangs, and a busy machine may take long.
 PATIENCE = 90_000.0
 expect.set_options(timeout=PATIENCE)
-# The id of the conversation on the screen.
+# The id of the conversation that is drawn; the element knows of the next one a frame before.
 SHOWN = """(document.querySelector("segue-app")?.shadowRoot
-  ?.querySelector("segue-conversation")?.conversation?.id ?? null)"""
+  ?.querySelector("segue-conversation")?.shadowRoot
+  ?.querySelector("segue-composer")?.thread ?? null)"""
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)>
 [a](javascript:alert(1)) [b](data:text/html,x) [c](vbscript:x) [rel](/api/me) [good](https://example.org)
 ![p](https://example.org/p.png) ![q](javascript:alert(1))
@@ -216,6 +217,7 @@ class Tab:
         await self.page.wait_for_function(
             f"before => ![null, before].includes({SHOWN})", arg=before
         )
+        await self.page.wait_for_url(f"**/#/t/{await self.page.evaluate(SHOWN)}")
         await self.log.wait_for()
 
     @property
@@ -223,10 +225,13 @@ class Tab:
         return self.page.get_by_role("log")
 
     async def check_shows(self, text: str) -> None:
-        """Waits until a text is among the messages."""
-        found = self.log.get_by_text(text).first
-        await found.wait_for()
-        assert await found.is_visible(), text
+        """Waits until a text is among the messages, be it still written."""
+        await self.log.get_by_text(text).first.wait_for()
+
+    async def check_wrote_first(self, text: str) -> None:
+        """Waits until a follow-up is stored."""
+        await self.check_shows(text)
+        await self.log.get_by_role("button", name="why?").first.wait_for()
 
     async def words(self) -> list[str]:
         """The messages as they are shown, in their order."""

@@ -36,7 +36,7 @@ async def test_a_restart_loses_and_doubles_nothing(browser: Browser, own: Served
     await tab.say("During.")
     await tab.page.get_by_text("Not sent:").wait_for()
     await own.start()
-    again = tab.page.get_by_role("button", name="Try again")
+    again = tab.page.get_by_role("alert").get_by_role("button", name="Try again")
     await expect(tab.page.get_by_text("The server is away")).to_have_count(0)
     await again.click()
     await tab.check_shows("You said: During.")

@@ -112,6 +112,7 @@ async def test_preferences_memories_and_reminders_are_kept(browser: Browser, sit
         wishes = await site.segue.get_user_preferences("me")
         assert wishes["quiet_hours"] == {"start": "21:30", "end": "08:00"}
         await tab.page.get_by_role("button", name="Clear").click()
+        await expect(tab.page.get_by_role("button", name="Clear")).to_have_count(0)
         await tab.page.goto(f"{site.address}/#/reminders")
         await tab.page.get_by_label("Remind me to").fill("call mum")
         await tab.page.get_by_role("button", name="Add").click()
@@ -126,7 +127,7 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
     """From the first key to the sent message, without a pointer."""
     async with tab_of(browser, site) as tab:
         page = tab.page
-        await page.get_by_role("button", name="New", exact=True).wait_for()
+        await expect(page.get_by_role("button", name="New", exact=True)).to_be_enabled()
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await page.get_by_role("button", name="Ada", exact=True).wait_for()
@@ -232,7 +233,7 @@ async def test_outcomes_fit_on_every_screen(browser: Browser, site: Served) -> N
         async with tab_of(browser, site, viewport={"width": width, "height": 800}) as tab:
             await tab.begin("Ada")
             await tab.say("Which chords first?")
-            await tab.check_shows(FOLLOW_UP)
+            await tab.check_wrote_first(FOLLOW_UP)
             await tab.page.goto(f"{site.address}/outcomes")
             table = tab.page.get_by_role("group", name="The numbers")
             await table.wait_for()
