@@ -334,6 +334,20 @@ async def test_a_request_that_the_reply_agrees_to_is_kept(stage: Stage) -> None:
         assert await w.segue.list_reminders("sam") == []
 
 
+async def test_a_request_that_the_reply_ignores_is_kept_and_one_that_it_refuses_is_recorded(
+    stage: Stage,
+) -> None:
+    """A user who asked is reminded, or can read that no reminder was set and why."""
+    async with world(stage, "Mums love calls.", "Reminders are not what I do.") as w:
+        await start(w)
+        await w.say("one", "remind me tomorrow at 9 to call mum")
+        await w.say("one", "remind me tomorrow at 10 to call dad")
+        assert [reminder.text for reminder in await w.segue.list_reminders("sam")] == ["call mum"]
+        outcomes = [text.split(":")[0] for text in await told(w, "one", "promise")]
+        assert outcomes == ["kept", "not_set"]
+        assert "The user asked for a reminder" in str((await w.segue.why("one"))[-1])
+
+
 async def test_an_agreement_after_another_tool_is_left_alone(stage: Stage) -> None:
     """The tool may be the user's own calendar."""
     other = calling("list_reminders", {})

@@ -245,7 +245,8 @@ logger = logging.getLogger(__name__)
 _ASKED_AFTER: Final = timedelta(minutes=1)
 _ASK_PROMPT: Final = "You said you would remind me, but no time is set. Ask me when."
 _REASONS: Final = {
-    "kept": "The reply promised a reminder and set none; it was set for the time that was named.",
+    "kept": "A reminder was asked for or promised and not set; it was set for the time named.",
+    "not_set": "The user asked for a reminder, but the reply refused it or left the time open.",
     "corrected": "The reply promised a reminder without a clear time; the user is asked for it.",
     "unwanted": "The reply promised a reminder, but agents may not write to the user first.",
 }
@@ -254,13 +255,18 @@ _REASONS: Final = {
 async def keep_promise(
     deps: Deps, turn: Turn, batch: Batch, reply: str, autonomy: Autonomy
 ) -> Ending:
-    """The timer and the decision about a promise of the reply; nothing if there is none."""
+    """The timer and the decision about a promise of the reply, or the decision about a request that
+    it does not take on; nothing if there is none.
+    """
     is_wanted = autonomy.enabled and autonomy.reminders.enabled and NESTING not in turn.thread_id
     if not is_wanted or _has_reminded(batch):
         return Ending()
     promise = _find_promise(batch, reply)
     if promise is None:
         return Ending()
+    if not promise.is_made:
+        reason = _REASONS["not_set"]
+        return Ending(decisions=[deps.new_decision(turn, "promise", "not_set", reason)])
     thread = await deps.journal.threads.get(turn.thread_id)
     preferences = await read_preferences(deps.journal, thread, deps.zone)
     schedule = _schedule(deps, turn, promise, preferences)

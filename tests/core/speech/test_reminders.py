@@ -76,10 +76,34 @@ AGREED = [
     ("Me lembra amanhã às 9 de ligar para a mãe", "Pode deixar!", "at 2026-11-18T09:00"),
     ("Herinner me morgen om 9 uur aan mama", "Doe ik!", "at 2026-11-18T09:00"),
 ]
+TAKEN = [
+    ("remind me tomorrow at 9 to call mum", "Calling your mum is a lovely idea."),
+    ("Hi! Could you please remind me tomorrow at 9?", "Mums love that."),
+    ("Erinnere mich morgen um 9 Uhr an Mama", "Mama freut sich bestimmt."),
+    ("Rappelle-moi demain à 9h d'appeler maman", "Elle sera ravie de t'entendre."),
+    ("Recuérdame mañana a las 9 llamar a mamá", "Le va a encantar."),
+    ("Ricordami domani alle 9 di chiamare mamma", "Sarà felice di sentirti."),
+    ("Me lembra amanhã às 9 de ligar para a mãe", "Ela vai adorar."),
+    ("Herinner me morgen om 9 uur aan mama", "Dat vindt ze vast leuk."),
+]
+NOT_TAKEN = [
+    ("I'd like you to remind me tomorrow at 9.", "I do not do reminders."),
+    ("remind me tomorrow at 9 to call mum", "How about 10?"),
+    ("remind me tomorrow at 9 to call mum", "Mornings are busy, 10:00 suits her better."),
+    ("remind me tomorrow to call mum", "Calling your mum is a lovely idea."),
+    ("Erinnere mich morgen um 9 Uhr an Mama", "Ich setze keine Erinnerungen."),
+    ("Rappelle-moi demain à 9h d'appeler maman", "Je ne fais pas ça."),
+    ("Recuérdame mañana a las 9 llamar a mamá", "Yo no hago eso."),
+    ("Ricordami domani alle 9 di chiamare mamma", "Non lo faccio."),
+    ("Me lembra amanhã às 9 de ligar para a mãe", "Eu não faço isso."),
+    ("Herinner me morgen om 9 uur aan mama", "Zoiets doe ik niet."),
+]
 NOT_AGREED = [
+    ("My boss said, remind me tomorrow at 9", "Bosses forget a lot."),
+    ("Translate this:\nRemind me tomorrow at 9", "Erinnere mich morgen um 9."),
+    ("Translate: remind me tomorrow at 9", "Erinnere mich morgen um 9."),
     ("remind me tomorrow at 9 to call mum", "I'm sorry, I can't set reminders."),
     ("remind me tomorrow at 9 to call mum", "Sure, you can set an alarm on your phone."),
-    ("remind me tomorrow at 9 to call mum", "Calling your mum is a lovely idea."),
     ("remind me tomorrow to call mum", "Sure! At what time?"),
     ("remind me to call mum", "Sure!"),
     ("remind me what we planned for tomorrow at 9", "Sure, you wanted to meet Ann."),
@@ -102,10 +126,23 @@ def test_a_reply_that_agrees_to_a_request_is_a_promise(
     assert read_with(find_agreement, reply, request_) == when
 
 
-@pytest.mark.parametrize(("request_", "reply"), NOT_AGREED)
+@pytest.mark.parametrize(("request_", "reply"), TAKEN)
+def test_a_clear_request_counts_unless_the_reply_refuses(request_: str, reply: str) -> None:
+    """A model without tools may talk of something else; the user asked all the same."""
+    assert read_with(find_agreement, reply, request_) == "at 2026-11-18T09:00"
+
+
+@pytest.mark.parametrize(("request_", "reply"), [*NOT_TAKEN, *NOT_AGREED])
 def test_not_every_kind_word_is_an_agreement(request_: str, reply: str) -> None:
     """Not a refusal, advice, a question about the time, or what was not asked."""
-    assert find_agreement(reply, request_) is None
+    found = find_agreement(reply, request_)
+    assert found is None or not found.is_made
+
+
+@pytest.mark.parametrize(("request_", "reply"), NOT_TAKEN)
+def test_a_request_that_is_not_taken_on_is_noticed(request_: str, reply: str) -> None:
+    """The user can be told that no reminder was set."""
+    assert find_agreement(reply, request_) is not None
 
 
 def test_the_text_is_what_the_user_asked_for() -> None:

@@ -1,8 +1,9 @@
 """Reminders in what people and agents write: a reply that promises one, and a message that names one.
 
 A promise is a sentence of the agent's own. It counts only if it names a time, or the user asked to
-be reminded. "I'll make sure to do that" is one, too, if the user asked for a reminder at a time. A
-wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
+be reminded. "I'll make sure to do that" is one, too, if the user asked for a reminder at a time, and
+so is any reply that neither refuses nor asks back, if the message begins with the request and the
+time is clear. A wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
 is left open.
 
 A message names a reminder if both share a word that says something: not a common one, nor a number
@@ -23,7 +24,7 @@ from segue.core.durations import show_duration
 from segue.core.memory import query_words
 from segue.core.speech.phrases import alternatives, folded, languages, whole_words
 from segue.core.speech.sentences import is_question, sentences_of
-from segue.core.speech.stops import UNITS, read_numbers
+from segue.core.speech.stops import UNITS, grammars, read_numbers
 from segue.core.text import one_line
 
 # Characters of the text of a reminder.
@@ -32,6 +33,8 @@ _UNITS: Final = {name: length for name, length in UNITS.items() if name != "mont
 _DATES: Final = r"\d{1,2}[./]\d{1,2}[./]?(\d{2,4})?(?= |$)|\d{4}-\d\d(-\d\d)?|\d{1,2}(st|nd|rd|th|er|e|o|a)|\d{1,2}\. \w+"
 _MARKS: Final = " .,;:!?…\"'()"
 _SHORTEST_LAST: Final = 3  # characters
+# What may stand before a request: "Hey, could you".
+_LEAD: Final = re.compile(r"(?:[\w']+,? ){0,4}")
 # A reply may round the time that the user named.
 _AGREEMENT: Final = timedelta(minutes=2)
 
@@ -80,10 +83,14 @@ class PromisedTime:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What to remind the user of, in the words of the request or of the reply, and when."""
+    """What to remind the user of, in the words of the request or of the reply, and when.
+
+    Not `is_made` if the user asked for it, and the reply does not take it on.
+    """
 
     text: str
     time: PromisedTime | None
+    is_made: bool = True
 
 
 class _Reminders:
@@ -100,6 +107,7 @@ class _Reminders:
         self.not_request = whole_words(table["not_requests"])
         self.agrees = whole_words(table["agrees"])
         self.declines = whole_words(table["declines"])
+        self.negates = whole_words(table["negates"])
         self.leads_in = re.compile(rf"(?:{alternatives(table['leads_in'])})")
         self.unclear_time = whole_words(f"{table['unclear']}\n{_DATES}")
         self.morning = whole_words(table["morning"])
@@ -162,7 +170,8 @@ def find_promise(reply: str, request: str) -> Promise | None:
 
 
 def find_agreement(reply: str, request: str) -> Promise | None:
-    """The promise in a reply that agrees to a user's request for a reminder that names a time.
+    """The promise in a reply to a user's request for a reminder that names a time; None if the
+    user requests none.
 
     For a model that called no tool. One that asks back about a time in doubt promises nothing yet.
     """
@@ -170,12 +179,17 @@ def find_agreement(reply: str, request: str) -> Promise | None:
     requested = [*map(folded, sentences_of(request))]
     for language in _languages():
         asked = [each for each in requested if _asks(each, language)]
-        if not asked or not (agreed := _agreeing(sentences)):
+        if not asked:
             continue
-        time = _joined([_read_time(each, language) for each in (*agreed, *asked)])
-        if time is None and any(is_question(plain) for plain, _ in sentences):
+        agreed = _agreeing(sentences)
+        if not agreed and not _is_plain(requested, asked[0], language):
             continue
-        return Promise(_own_words(request, language), time)
+        said = agreed or [sentence for _, sentence in sentences]
+        time = _joined([_read_time(each, language) for each in (*said, *asked)])
+        is_made = bool(agreed) or _accepts(sentences)
+        if time is None and (not agreed or any(is_question(plain) for plain, _ in sentences)):
+            is_made = False
+        return Promise(_own_words(request, language), time, is_made)
     return None
 
 
@@ -183,6 +197,26 @@ def _asks(sentence: str, language: _Reminders) -> bool:
     if not language.request.search(sentence) or language.not_request.search(sentence):
         return False
     return _names_time(sentence, _read_time(sentence, language), language)
+
+
+def _is_plain(message: list[str], asked: str, language: _Reminders) -> bool:
+    """Whether the sentence of a message begins with the request, and nothing introduces it:
+    "Translate: remind me" does not.
+    """
+    found = language.request.search(asked)
+    before = asked[: found.start()] if found else asked
+    earlier = message[: message.index(asked)]
+    is_own = not any(g.reports.search(each) for g in grammars() for each in (*earlier, before))
+    return is_own and ":" not in "".join(earlier) and _LEAD.fullmatch(before) is not None
+
+
+def _accepts(sentences: list[tuple[str, str]]) -> bool:
+    """Whether a reply neither refuses, in any language, nor asks back."""
+    refusals = [p for language in _languages() for p in (language.declines, language.negates)]
+    return bool(sentences) and not any(
+        is_question(plain) or any(refusal.search(sentence) for refusal in refusals)
+        for plain, sentence in sentences
+    )
 
 
 def _agreeing(sentences: list[tuple[str, str]]) -> list[str]:
